@@ -1,0 +1,229 @@
+"""What the loader costs, beside what others cost: one table, and JSON with `--json FILE`.
+
+    python benchmarks/loader.py
+
+Every number is of this machine and this run: compare within a run. A row of what is not installed (cuda.core,
+pyptx) is empty. NOTES.md has what was seen.
+"""  # noqa: INP001
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from hatch_cubin import _bundle, runtime  # noqa: E402
+
+SIZE = 8192
+ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
+COUNTS = (10, 10_000)
+IMPORT, FIND, ALONE, READ, CORE, PYPTX, BARE = (
+    *("loader: import", "loader: find", "loader: find, json and hashlib imported", "loader: read"),
+    *("cuda.core FileStreamProgramCache.get", "pyptx CubinCache.get", "open, read, sha256"),
+)
+
+
+def make_bundle(folder: Path, count: int) -> None:
+    """Write a bundle of *count* modules for seven archs; they share a few files."""
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "__init__.py").write_bytes(Path(runtime.__file__).read_bytes())
+    modules = {}
+    data = [hashlib.shake_256(bytes([number])).digest(SIZE) for number in range(10)]
+    for number in range(count):
+        name, code = f"module_{number:05}", data[number % len(data)]
+        file = f"shared_{number % len(data)}.cubin"
+        (folder / file).write_bytes(code)
+        uses = {f"k_{name}": {"registers": 32, "shared": 1024, "spills": 0, "stack": 0}}
+        entries = [
+            {
+                "arch": arch,
+                "kind": "ptx" if arch.startswith("compute") else "cubin",
+                "file": file,
+                "size": SIZE,
+                "sha256": hashlib.sha256(code).hexdigest(),
+                "min_driver": 13000,
+                "resources": uses,
+            }
+            for arch in ARCHS
+        ]
+        kernels = {f"k_{name}": f"k_{name}"}
+        modules[name] = {
+            "source": f"src/{name}.cu",
+            "variant": {},
+            "kernels": kernels,
+            "options": {"std": "c++17"},
+            "entries": entries,
+        }
+    header = {"format": runtime.FORMAT, "generator": _bundle.GENERATOR, "toolchain": {"nvrtc": "13.0.88"}}
+    index = {f"k_{name}": [name] for name in modules}
+    (folder / "manifest.json").write_bytes(_bundle._manifest(header, index, modules))  # noqa: SLF001
+    compileall.compile_dir(folder.parent, quiet=1)  # as pip does
+
+
+def in_a_process(code: str, *arguments: str, path: Path, repeat: int = 15) -> list[float]:
+    """Run *code*, which prints a number, in processes of their own."""
+    environ = {**os.environ, "PYTHONPATH": str(path)}
+    command = [sys.executable, "-S", "-c", code, *arguments]
+    return [float(subprocess.check_output(command, env=environ)) for _ in range(repeat)]  # noqa: S603
+
+
+def timed(action: Callable[[], object], number: int = 1000, repeat: int = 9) -> float:
+    """Return the best mean time of one call, in milliseconds."""
+    means = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        for _ in range(number):
+            action()
+        means.append((time.perf_counter() - start) / number * 1000)
+    return min(means)
+
+
+CLOCK = "import sys, time; start = time.perf_counter()\n"
+TELL = "\nprint((time.perf_counter() - start) * 1000)"
+MEMORY = (
+    "import sys, json, hashlib\ndef used():\n"
+    "    lines = open('/proc/self/status').read().splitlines()\n"
+    "    return int(next(line for line in lines if line.startswith('VmRSS')).split()[1])\n"
+    "from pkg import _cubins as cubins\nbefore = used()\n"
+    "cubins.find(sys.argv[1], cc=(9, 0))\nprint((used() - before) / 1024)"
+)
+
+
+def bench_loader(folder: Path, count: int) -> dict[str, dict[str, float | None]]:
+    """Return the loader's rows."""
+    make_bundle(folder / "pkg" / "_cubins", count)
+    last = f"k_module_{count - 1:05}"
+    sys.path.insert(0, str(folder))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pkg"]:
+        del sys.modules[name]
+    from pkg import _cubins as cubins  # type: ignore[import-not-found]
+
+    imports = in_a_process(f"{CLOCK}from pkg import _cubins{TELL}", path=folder)
+    loaded, find = "from pkg import _cubins as cubins\n", f"{CLOCK}cubins.find(sys.argv[1], cc=(9, 0)){TELL}"
+    first = in_a_process(loaded + find, last, path=folder)
+    alone = in_a_process(f"import json, hashlib\n{loaded}{find}", last, path=folder)
+    read = in_a_process(loaded + find.replace("find", "read"), last, path=folder)
+    memory = (
+        in_a_process(MEMORY, last, path=folder, repeat=3) if os.path.exists("/proc/self/status") else [0.0]
+    )
+    sys.path.remove(str(folder))
+    return {
+        IMPORT: {"first": statistics.median(imports), "repeated": None, "memory": None},
+        FIND: {
+            "first": statistics.median(first),
+            "repeated": timed(lambda: cubins.find(last, cc=(9, 0))),
+            "memory": statistics.median(memory),
+        },
+        ALONE: {"first": statistics.median(alone), "repeated": None, "memory": None},
+        READ: {
+            "first": statistics.median(read),
+            "repeated": timed(lambda: cubins.read(last, cc=(9, 0))),
+            "memory": None,
+        },
+    }
+
+
+def bench_bare(folder: Path) -> dict[str, float | None]:
+    """Return the row of what nothing that verifies can do without."""
+    path = folder / "bare"
+    path.write_bytes(hashlib.shake_256(b"").digest(SIZE))
+
+    def action() -> str:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    return {"first": None, "repeated": timed(action), "memory": None}
+
+
+def bench_core(folder: Path, count: int) -> dict[str, float | None]:
+    """Return cuda.core's row: its cache on disk with as many entries, nothing verified."""
+    try:
+        from cuda.core.utils import FileStreamProgramCache  # noqa: TID251
+    except ImportError:
+        return {"first": None, "repeated": None, "memory": None}
+    data, keys = hashlib.shake_256(b"").digest(SIZE), [number.to_bytes(32, "big") for number in range(count)]
+    with FileStreamProgramCache(folder / "core") as cache:
+        for key in keys:
+            cache[key] = data
+        return {"first": None, "repeated": timed(lambda: cache.get(keys[-1])), "memory": None}
+
+
+def bench_pyptx(folder: Path) -> dict[str, float | None]:
+    """Return pyptx's row: a new cache, which reads its three files; a second get is a dict's."""
+    try:
+        from pyptx.cache import CacheEntry, CacheKey, CubinCache  # type: ignore[import-not-found]
+    except ImportError:
+        return {"first": None, "repeated": None, "memory": None}
+    key = CacheKey(fn_id="k", template_kwargs=(), input_shapes=(), arch="sm_90")
+    entry = CacheEntry(key=key, ptx_source="", cubin_bytes=hashlib.shake_256(b"").digest(SIZE))
+    CubinCache(folder / "pyptx").put(entry)
+    cache = CubinCache(folder / "pyptx")
+
+    def from_disk() -> object:
+        cache.clear()
+        return cache.get(key)
+
+    first = timed(from_disk)
+    return {"first": first, "repeated": timed(lambda: cache.get(key)), "memory": None}
+
+
+def measure() -> dict[str, Any]:
+    """Return every row of every count."""
+    results: dict[str, Any] = {}
+    for count in COUNTS:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            rows = bench_loader(folder / "loader", count)
+            rows[CORE] = bench_core(folder, count)
+            rows[PYPTX] = bench_pyptx(folder)
+            rows[BARE] = bench_bare(folder)
+            results[str(count)] = rows
+    return results
+
+
+def show(results: dict[str, Any]) -> str:
+    """Return the table, in milliseconds and MiB; ratios are to the bare read of the same run."""
+    lines = [f"{'modules':>7}  {'what':<42}{'first ms':>10}{'repeated µs':>13}{'ratio':>7}{'MiB':>7}"]
+    for count, rows in results.items():
+        bare = rows[BARE]["repeated"]
+        for name, row in rows.items():
+            repeated = row["repeated"]
+            cells = (
+                f"{row['first']:.2f}" if row["first"] is not None else "",
+                f"{repeated * 1000:.2f}" if repeated is not None else "",
+                f"{repeated / bare:.2f}" if repeated is not None else "",
+                f"{row['memory']:.1f}" if row["memory"] is not None else "",
+            )
+            lines.append(f"{count:>7}  {name:<42}{cells[0]:>10}{cells[1]:>13}{cells[2]:>7}{cells[3]:>7}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the numbers there, in ms and MiB")
+    arguments = parser.parse_args()
+    results = measure()
+    print(show(results))  # noqa: T201
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"python": sys.version, "results": results}, indent=1), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

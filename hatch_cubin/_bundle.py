@@ -1,0 +1,245 @@
+"""Lay out what enters the wheel: the loader, the manifest, the keys and the compiled units."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import __version__, editable, runtime
+from ._cache import Compiled
+from ._cuda import Keys
+from ._digest import file_digest
+from ._elf import read_resources
+from ._plan import Module, Unit
+from ._sources import read_ptx_version
+from ._stub import stub
+from .errors import BundleError, Location, Problem
+
+GENERATOR = {"name": "hatch-cubin", "version": __version__}
+
+_TEMPORARY = ".writing-"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A unit with its result and its keys."""
+
+    unit: Unit
+    compiled: Compiled
+    keys: Keys
+
+
+def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> dict[str, bytes]:
+    """Return every file of the bundle by name; *header* and the toolkit's *major* say how it was built."""
+    names = _file_names(built)
+    files: dict[str, bytes] = {}
+    stored: dict[str, str] = {}  # identical results are stored once
+    modules: dict[str, list[tuple[Built, str]]] = defaultdict(list)
+    for item in built:
+        data = item.compiled.data
+        name = stored.setdefault(file_digest(data), names[item.unit])
+        files[name] = data
+        modules[item.unit.module.name].append((item, name))
+    kernels: dict[str, list[str]] = defaultdict(list)
+    lines = {}
+    for module, items in modules.items():
+        entry = lines[module] = _module(items, major)
+        for kernel in entry["kernels"]:
+            kernels[kernel].append(module)
+    manifest = {"format": runtime.FORMAT, "generator": GENERATOR, **header}
+    return {
+        "__init__.py": Path(runtime.__file__).read_bytes(),
+        "__init__.pyi": stub(kernels, {*lines, *(item.unit.module.base for item in built)}),
+        "manifest.json": _manifest(manifest, kernels, lines),
+        "keys.json": _keys(built),
+        **files,
+    }
+
+
+def _file_names(built: Iterable[Built]) -> dict[Unit, str]:
+    """Name each unit's file; names that differ in case only are told apart by a hash."""
+    names: dict[Unit, str] = {}
+    taken: dict[str, str] = {}
+    for item in built:
+        unit = item.unit
+        name = unit.file_name
+        if taken.setdefault(name.casefold(), unit.module.name) != unit.module.name:
+            name = f"{file_digest(unit.module.name.encode())[:10]}.{unit.arch}.{name.rpartition('.')[2]}"
+        names[unit] = name
+    return names
+
+
+def _module(items: Sequence[tuple[Built, str]], major: int) -> dict[str, Any]:
+    module: Module = items[0][0].unit.module
+    kernels: dict[str, str] = {}
+    for item, _name in items:
+        for spelled, symbol in item.compiled.kernels.items():
+            kernels.setdefault(spelled, symbol)
+    entries = []
+    for item, name in items:
+        entry = _entry(item, name, major)
+        if dict(item.compiled.kernels) != kernels:  # code may differ by arch, kernels and all
+            entry["kernels"] = dict(item.compiled.kernels)
+        entries.append(entry)
+    return {
+        "source": module.source.path,
+        "variant": dict(module.variant),
+        "kernels": kernels,
+        "options": _options(module),
+        "entries": sorted(entries, key=lambda entry: (entry["kind"], entry["arch"])),
+    }
+
+
+def _options(module: Module) -> dict[str, Any]:
+    return module.plain_options | (
+        {"define_macro": [f"{name}={value}" for name, value in module.define]} if module.define else {}
+    )
+
+
+def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
+    data, arch = item.compiled.data, item.unit.arch
+    resources: dict[str, Any] = {}
+    if not arch.is_ptx:
+        with contextlib.suppress(ValueError):  # they are for people to read: nothing depends on them
+            resources["resources"] = read_resources(data)
+    return resources | {
+        "arch": str(arch),
+        "kind": "ptx" if arch.is_ptx else "cubin",
+        "file": name,
+        "size": len(data),
+        "sha256": file_digest(data),
+        "min_driver": _ptx_driver(data) if arch.is_ptx else major * 1000,
+    }
+
+
+def _ptx_driver(data: bytes) -> int:
+    """Return the CUDA release that brought the PTX version, as `cuDriverGetVersion` counts."""
+    major, minor = read_ptx_version(data.decode()) or (0, 0)
+    if major >= 9:
+        return (major + 4) * 1000 + minor * 10
+    if major == 8:  # 12.6 brought no PTX version: 8.5 is of 12.5, 8.6 of 12.7
+        return 12000 + (minor + (minor > 5)) * 10
+    if major == 7:
+        return 11000 + minor * 10
+    return 10000 + max(0, minor - 3) * 10 if major == 6 else 9000  # no supported driver is older
+
+
+def canonical(value: object) -> str:
+    """Return canonical JSON: one text for one value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _manifest(header: Mapping[str, Any], kernels: Mapping[str, Any], modules: Mapping[str, Any]) -> bytes:
+    """Write one line per name, sorted as bytes, so that a reader can find and take one alone.
+
+    Each module's line carries a check of its own; that of the header covers all the rest.
+    """
+    head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
+    tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
+    index = sorted(f"{canonical(name)}:{canonical(sorted(names))}" for name, names in kernels.items())
+    lines = sorted(_checked_line(name, entry) for name, entry in modules.items())
+    before, after = f'{head},"kernels":{{{_table(index)}\n}},"modules":{{', f"\n}},{tail}\n"
+    check = file_digest((before + after).encode())
+    return f'{{"check":"{check}",{before}{_table(lines)}{after}'.encode()
+
+
+def _table(lines: Iterable[str]) -> str:
+    return ",".join(f"\n{line}" for line in lines)
+
+
+def _checked_line(name: str, entry: Mapping[str, Any]) -> str:
+    line, body = canonical(name), canonical(entry)[1:]
+    return f'{line}:{{"check":"{file_digest((line + body).encode())}",{body}'
+
+
+def _keys(built: Sequence[Built]) -> bytes:
+    units: dict[str, dict[str, Any]] = defaultdict(dict)
+    for item in built:
+        program_key = item.keys.program_key and item.keys.program_key.hex()
+        units[item.unit.module.name][str(item.unit.arch)] = {
+            "key": item.keys.key.hex(),
+            "program_key": program_key,
+        }
+    lines = ",\n".join(f"{canonical(name)}:{canonical(archs)}" for name, archs in sorted(units.items()))
+    body = f'"units":{{\n{lines}\n}}}}\n'
+    return f'{{"check":"{file_digest(body.encode())}",{body}'.encode()
+
+
+def describe_editable(
+    root: Path, folder: str, sources: Iterable[str], rebuild: Sequence[str]
+) -> dict[str, bytes]:
+    """Return what an editable install has beside its bundle, to notice that *sources* were edited.
+
+    *rebuild* are Python's arguments that build again in the project at *root*.
+    """
+    files = {}
+    for name in sources:
+        status = os.stat(root / name)
+        digest = file_digest((root / name).read_bytes())
+        files[Path(name).as_posix()] = [status.st_size, status.st_mtime_ns, digest]
+    built = {"files": files, "rebuild": list(rebuild), "root": Path(os.path.relpath(".", folder)).as_posix()}
+    return {
+        "_editable.py": Path(editable.__file__).read_bytes(),
+        "editable.json": f"{canonical(built)}\n".encode(),
+    }
+
+
+def write(files: Mapping[str, bytes], folder: Path) -> None:
+    """Make *folder* hold exactly *files*; what is right already keeps its time stamp.
+
+    Whoever else writes there at the same time, the last to finish has found all of its own in place.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while _write_once(files, folder):
+            pass
+    except OSError as exc:
+        raise BundleError(
+            Problem(f"cannot write the bundle: {exc.strerror}", Location(str(exc.filename or folder)))
+        ) from exc
+
+
+def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
+    """Write what is not as it should be, the manifest last, and remove the rest; say whether it had to."""
+    names = sorted(files, key=lambda name: (name == "manifest.json", name))
+    changed = [name for name in names if _write_if_changed(folder / name, files[name])]
+    stale = [
+        path
+        for path in folder.iterdir()
+        if path.name not in files and path.is_file() and not _is_in_work(path)
+    ]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return bool(changed or stale)
+
+
+def _is_in_work(path: Path) -> bool:
+    """Say whether another build may be about to move this temporary file into its place."""
+    try:
+        return path.name.startswith(_TEMPORARY) and time.time() - path.stat().st_mtime < 3600
+    except FileNotFoundError:
+        return True
+
+
+def _write_if_changed(path: Path, data: bytes) -> bool:
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        if path.read_bytes() == data:
+            return False
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return True

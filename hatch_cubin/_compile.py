@@ -1,0 +1,198 @@
+"""Compile what the cache lacks: tasks out, results in, every failure worded."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from . import _diagnostics, _elf, _executor, _headers, _home, _names, runtime
+from ._advice import advise
+from ._arch import Arch
+from ._cache import Cache, Compiled
+from ._cuda import Toolkit, compiler_options, preamble
+from ._diagnostics import Diagnostic
+from ._jobs import Job, changed_header
+from ._paths import CompilePaths
+from ._plan import Unit
+from ._project import Project
+from ._sources import ptx_entries
+from .errors import CompileError, Location, MissError, Problem
+
+_EDITED = "was changed while a source that includes it was compiled"
+_FIRST_WITHOUT_TIMES = (13, 4)  # of files, in debug information
+_NO_KERNEL_HINT = (
+    "a template is compiled only where 'instantiate' names it; device functions alone are no kernel"
+)
+
+
+@dataclass(slots=True)
+class Results:
+    """What is known of every unit: found in the cache, compiled in so many seconds, failed or missing."""
+
+    done: dict[Unit, Compiled] = field(default_factory=dict)
+    seconds: dict[Unit, float] = field(default_factory=dict)
+    failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
+    missing: list[Unit] = field(default_factory=list)
+
+
+def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit) -> Results:
+    """Return what came of every unit: its result, from the cache or compiled, or why there is none."""
+    found = {job.unit: cache.get(job.keys.key) for job in jobs}
+    results = Results({unit: hit for unit, hit in found.items() if hit is not None})
+    misses = [job for job in jobs if job.unit not in results.done]
+    if project.verbose:  # heard once, when they were compiled
+        for warning in dict.fromkeys(each for hit in results.done.values() for each in hit.warnings):
+            project.warn(warning)
+    if cache.damaged:
+        project.warn(f"damaged cache entries, built again: {cache.damaged}")
+    if misses and project.asks("HATCH_CUBIN_REQUIRE_HITS"):
+        results.missing = [job.unit for job in misses]
+    elif misses:
+        _compile(project, jobs, cache, toolkit, results)
+        results.failed.sort(key=lambda item: (item[0].module.name, item[0].arch))
+    return results
+
+
+def require(results: Results, toolkit: Toolkit) -> None:
+    """Raise an error that names all that failed, or all that is missing."""
+    if results.missing:
+        raise MissError(*map(_unwanted, results.missing))
+    if results.failed:
+        raise CompileError(*_problems(results, toolkit))
+
+
+def _unwanted(unit: Unit) -> Problem:
+    what = f"{unit.name} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+    return Problem(what, Location(unit.module.source.path))
+
+
+def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
+    misses = [job for job in jobs if job.unit not in results.done]
+    # Named for all jobs, so that no name depends on what is cached already.
+    paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
+    tasks = [_task(number, job, paths, toolkit) for number, job in enumerate(misses)]
+    workers = min(project.config.jobs or _cores(), len(tasks))
+    said: set[str] = set()
+    with contextlib.ExitStack() as stack:
+        folders = _folders(misses, paths, toolkit, stack)
+        setup = _executor.Setup(toolkit.libraries, folders, workers, project.config.timeout_s)
+        for answer in stack.enter_context(contextlib.closing(_executor.run(tasks, setup))):
+            job = misses[answer.id]
+            path = job.unit.module.source.path
+            found = _diagnostics.parse_log(answer.log, path, paths.readable)
+            outcome = _outcome(job.unit, answer, found)
+            if (edited := changed_header(project, job)) is not None:
+                # Its bytes are of another header than its key: stored, they would be stale for ever.
+                outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+            if not isinstance(outcome, Compiled):
+                folder_of = functools.partial(_headers.folder_of, project.root)
+                advised = advise(outcome, folder_of, toolkit.version, project.config.toolkit)
+                results.failed.append((job.unit, advised))
+                continue
+            outcome = replace(outcome, warnings=(*job.warnings, *_warnings(found)))
+            for warning in outcome.warnings:
+                if warning not in said:  # the same for every arch and variant
+                    said.add(warning)
+                    project.warn(warning)
+            # Stored at once, so that an interrupted build goes on from here.
+            cache.put(job.keys.key, outcome, job.keys.inputs)
+            results.done[job.unit] = outcome
+            results.seconds[job.unit] = answer.seconds
+
+
+def _folders(
+    jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
+) -> Mapping[int, str]:
+    """Return what the compiler's descriptors stand for: the folders, or copies without their times."""
+    if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
+        job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
+    ):
+        return paths.descriptors
+    scratch = _home.make_temporary()
+    stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+    return paths.copies(scratch, (job.closure for job in jobs))
+
+
+def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
+    """Return the compiler's warnings, but those about headers that are not the project's to change."""
+    own = (each for each in found if each.where is None or not each.where.path.startswith("<"))
+    problems = (
+        Problem(each.text, each.where, each.hint, each.context) for each in own if each.kind == "warning"
+    )
+    return tuple(dict.fromkeys(map(str, problems)))
+
+
+def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> _executor.Task:
+    unit, source = job.unit, job.unit.module.source
+    options = compiler_options(unit, toolkit, tuple(map(paths.of_root, job.search)))
+    text = source.text.encode()
+    if source.is_ptx:
+        return _executor.Task(number, "ptx", text, source.path.encode(), options)
+    # Quoted includes are searched in the folder of the name; the line directive makes diagnostics,
+    # __FILE__ and debug information say the project-relative path all the same.
+    code = f'{preamble(unit, toolkit)}#line 1 "{source.path}"\n'.encode() + text
+    kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
+    instantiate = tuple(name.encode() for name in unit.module.instantiate)
+    return _executor.Task(number, kind, code, paths.of_source(source.path).encode(), options, instantiate)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _outcome(
+    unit: Unit, result: _executor.Result, found: Sequence[Diagnostic]
+) -> Compiled | list[Diagnostic]:
+    """Return a result that can be loaded, its kernels named, or what is wrong with it."""
+    source = unit.module.source
+    if not result.ok:
+        return [each for each in found if each.kind == "error"] or [_unreadable(result.log, source.path)]
+    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
+    wrong, hint = None, None
+    if unit.arch.is_ptx and not source.is_ptx:
+        kernels = ptx_entries(result.output.decode())
+    else:
+        try:
+            cubin = _elf.read_cubin(result.output)
+        except ValueError as exc:
+            return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
+        kernels = cubin.kernels
+        if not cubin.loadable:
+            wrong, hint = "the result is relocatable and cannot be loaded", None
+    if not kernels and wrong is None:
+        wrong = "compiled to nothing: there is no kernel in it"
+        hint = None if source.is_ptx else _NO_KERNEL_HINT
+    if wrong is not None:
+        return [Diagnostic("error", Location(source.path), wrong, hint=hint)]
+    data = source.text.encode() if source.is_ptx and unit.arch.is_ptx else result.output
+    return Compiled(data, _names.spelled_names(kernels, symbols))
+
+
+def _unreadable(log: str, path: str) -> Diagnostic:
+    lines = log.strip().splitlines() or ["the compiler failed and said nothing"]
+    return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
+
+
+def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
+    """Word what failed: each diagnostic once, and the archs that would have worked."""
+    failing: dict[str, set[Arch]] = defaultdict(set)
+    working: dict[str, set[Arch]] = defaultdict(set)
+    for unit, _found in results.failed:
+        failing[unit.module.source.path].add(unit.arch)
+    for unit in results.done:
+        working[unit.module.source.path].add(unit.arch)
+    pairs = [(each, unit) for unit, found in results.failed for each in found]
+    for problem, units in _diagnostics.merge(pairs, toolkit.compiler_of):
+        path = units[0].module.source.path
+        good = [str(arch) for arch in sorted(working[path] - failing[path])]
+        if good and problem.hint is None:
+            archs = ", ".join(f'"{arch}"' for arch in good)
+            yield replace(problem, hint=f'it compiles with [[source]] path = "{path}", archs = [{archs}]')
+        else:
+            yield problem

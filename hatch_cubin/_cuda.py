@@ -1,0 +1,345 @@
+"""All that the build side knows of CUDA: the toolkit, cuda.core's keys, the compilers' options."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from . import _worker
+from ._digest import digest
+from ._includes import Closure
+from ._plan import Toolchain, Unit
+from ._sources import Source
+from .errors import ConfigError, Problem, ToolchainError
+
+DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
+
+_KEY_SCHEMA = "hatch-cubin 1"
+_LINKER_FIELDS = (
+    "max_register_count",
+    "lineinfo",
+    "debug",
+    "ftz",
+    "prec_div",
+    "prec_sqrt",
+    "fma",
+    "split_compile",
+    "ptxas_options",
+)
+_BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
+_PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
+_FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
+# What has no linkage is named after the first thing that has, and at random where there is none.
+_NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
+_ISOLATION_HINT = "build with isolation, which installs the one asked for, or install it here"
+_INSTALL_HINT = 'toolkit = "13" brings the compiler as a build dependency'
+_SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a unit is stored under, what Program.compile would ask for, and what went into it."""
+
+    key: bytes
+    program_key: bytes | None
+    inputs: Mapping[str, Any]
+
+
+class Toolkit:
+    """The NVRTC and nvJitLink of this environment, identified to the exact build."""
+
+    def __init__(self, wanted: str | None) -> None:
+        self._wanted = wanted
+        try:
+            import cuda.bindings
+            import cuda.core
+        except ImportError as exc:
+            raise ToolchainError(
+                Problem(f"cannot import cuda.core and cuda.bindings: {exc}", hint=_INSTALL_HINT)
+            ) from exc
+        self.core: str = cuda.core.__version__
+        self.major = int(cuda.bindings.__version__.split(".")[0])
+        self._nvrtc_path = self._load("nvrtc")
+        self.nvrtc = self._wanted_build("NVRTC", self._probe_nvrtc())
+        self.doubt = self._check_release()
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """NVRTC's major and minor version."""
+        major, minor, _patch = self.nvrtc.split(".")
+        return int(major), int(minor)
+
+    @cached_property
+    def nvjitlink(self) -> str:
+        """The exact build of nvJitLink, which assembles PTX; loaded when first asked for."""
+        path = self._load("nvJitLink")
+        arch = f"-arch=sm_{max(75, self.supported[0])}"
+        return self._wanted_build("nvJitLink", _exact_build("nvJitLink", path, "ptx", _PROBE_PTX, arch))
+
+    @cached_property
+    def supported(self) -> tuple[int, ...]:
+        """The capabilities that NVRTC says it can target."""
+        from cuda.bindings import nvrtc
+
+        _status, numbers = nvrtc.nvrtcGetSupportedArchs()
+        return tuple(sorted(numbers))
+
+    @property
+    def families(self) -> bool:
+        return self.version >= _FIRST_WITH_FAMILIES
+
+    def compiler_of(self, source: Source) -> str:
+        """Return what compiles a source, as messages name it."""
+        return f"nvJitLink {self.nvjitlink}" if source.is_ptx else f"NVRTC {self.nvrtc}"
+
+    def toolchain(self) -> Toolchain:
+        """Return what planning needs to know."""
+        return Toolchain(f"NVRTC {self.nvrtc}", self.supported, self.families)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries that a worker has to load before `cuda.bindings` looks for them itself."""
+        linker = [self._load("nvJitLink")] if self.nvjitlink_if_loaded else []
+        return (*_with_builtins(Path(self._nvrtc_path)), *linker)
+
+    @property
+    def nvjitlink_if_loaded(self) -> str | None:
+        """The build of nvJitLink where a source has asked for it."""
+        return self.__dict__.get("nvjitlink")
+
+    def install_headers(self, folder: Path) -> bool:
+        """Unpack the headers that NVRTC carries since 13.3; say whether that worked."""
+        from cuda.bindings import nvrtc
+
+        install = getattr(nvrtc, "nvrtcInstallBundledHeaders", None)
+        return install is not None and int(install(os.fsencode(folder), 0)[0]) == 0
+
+    def _load(self, name: str) -> str:
+        """Load a library and return its path.
+
+        cuda-pathfinder looks into the interpreter's own site-packages: under pip's build isolation
+        that is the *outer* environment, with another NVRTC or none. What is loaded already wins, so
+        the one that stands beside this build's packages is loaded first.
+        """
+        try:
+            for candidate in self._candidates(name):
+                if candidate.is_file():
+                    for library in _with_builtins(candidate):
+                        ctypes.CDLL(library)
+                    return str(candidate)
+            if self._wanted == "system":
+                raise OSError(_absent_from_home(self.major))
+            from cuda.pathfinder import load_nvidia_dynamic_lib
+
+            return str(load_nvidia_dynamic_lib(name).abs_path)
+        except (OSError, RuntimeError) as exc:
+            reason = str(exc).splitlines()[0]
+            hint = _SYSTEM_HINT if self._wanted == "system" else _INSTALL_HINT
+            raise ToolchainError(Problem(f"cannot load {name}: {reason}", hint=hint)) from exc
+
+    def _candidates(self, name: str) -> Iterator[Path]:
+        lower = name.lower()
+        if sys.platform == "win32":
+            pattern, inner = f"{lower}64_{self.major}*.dll", ["bin/x86_64", "bin"]
+        else:
+            pattern, inner = f"lib{name}.so.{self.major}", ["lib"]
+        if self._wanted == "system":
+            yield from _in_home(pattern)
+            return
+        trees = ("cu13",) if self.major >= 13 else (f"cuda_{lower}", lower)
+        for entry in map(Path, sys.path):
+            for tree in trees:
+                for part in inner:
+                    yield from sorted((entry / "nvidia" / tree / part).glob(pattern))
+
+    def _probe_nvrtc(self) -> str:
+        # nvrtcVersion() has no patch level; the header of any PTX it writes has.
+        arch = f"-arch=compute_{self.supported[0]}"
+        return _exact_build("NVRTC", self._nvrtc_path, "c++ to ptx", b"", arch)
+
+    def _wanted_build(self, name: str, build: str) -> str:
+        """Return the build of a library unless another version was asked for."""
+        wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
+        if build.split(".")[: len(wanted)] != wanted:
+            raise ToolchainError(
+                Problem(
+                    f"toolkit = {self._wanted!r} is asked for, but the {name} here is {build}",
+                    hint=_ISOLATION_HINT,
+                )
+            )
+        return build
+
+    def _check_release(self) -> str | None:
+        """Return a warning where nothing tells which release this is to the patch; refuse a wrong one."""
+        if self._wanted is None or self._wanted.count(".") < 2:
+            return None
+        try:
+            release = importlib.metadata.version("cuda-toolkit")
+        except importlib.metadata.PackageNotFoundError:
+            return (
+                f"toolkit = {self._wanted!r}: without NVIDIA's cuda-toolkit here, only its minor is checked"
+            )
+        if release == self._wanted:
+            return None
+        what = f"toolkit = {self._wanted!r} is asked for, but the cuda-toolkit here is {release}"
+        raise ToolchainError(Problem(what, hint=_ISOLATION_HINT))
+
+
+def system_home() -> Path:
+    """Return the folder of the toolkit that `toolkit = "system"` means."""
+    return Path(os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda")
+
+
+def system_major() -> int | None:
+    """Return which CUDA the toolkit is of that `toolkit = "system"` means."""
+    pattern, number = (
+        ("nvrtc64_*.dll", r"_(\d+)\d_") if sys.platform == "win32" else ("libnvrtc.so.*", r"so\.(\d+)")
+    )
+    found = (re.search(number, path.name) for path in _in_home(pattern))
+    return max((int(match[1]) for match in found if match), default=None)
+
+
+def _in_home(pattern: str) -> Iterator[Path]:
+    for folder in ("lib64", "lib", "bin"):
+        yield from (system_home() / folder).glob(pattern)
+
+
+def _absent_from_home(major: int) -> str:
+    reason = f"there is none of CUDA {major} in CUDA_HOME={system_home()}"
+    other = system_major()
+    return reason if other in {None, major} else f"{reason}, but one that needs cuda-bindings=={other}.*"
+
+
+def _with_builtins(library: Path) -> list[str]:
+    """Return NVRTC behind its second half, which the wheel of 13.0 does not find by itself."""
+    return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
+
+
+def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str:
+    """Compile a trifle and return which build of a compiler signed it."""
+    task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": []}
+    result = _worker.compile_task(task | {"options": [arch.encode()]})
+    match = _BUILD.search(result["output"])
+    if match is None and result["ok"]:  # nvJitLink 12 signs nothing, but says it in its own file
+        match = _BUILD.search(Path(path).read_bytes())
+    if match is None:
+        what = f"cannot tell which build of {name} {path} is"
+        raise ToolchainError(Problem(what, details=tuple(result["log"].splitlines())))
+    return match[1].decode()
+
+
+def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
+    """Return the keys of a unit that can read the headers of *closure*."""
+    module, source = unit.module, unit.module.source
+    kind, target = ("ptx", "cubin") if source.is_ptx else ("c++", "ptx" if unit.arch.is_ptx else "cubin")
+    build = toolkit.nvjitlink if source.is_ptx else toolkit.nvrtc
+    implicit = tuple(filter(None, (*_implicit(unit, toolkit), preamble(unit, toolkit))))
+    extra = digest([_KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit])
+    compiled = {"code": source.text, "code_type": kind, "target_type": target}
+    try:
+        key = _make_key(
+            **compiled,
+            options=_program_options(unit, name=source.path),
+            name_expressions=module.instantiate,
+            extra_digest=bytes.fromhex(extra),
+        )
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
+    inputs = {
+        "schema": _KEY_SCHEMA,
+        "source": digest([source.text]),
+        "path": source.path,
+        "arch": str(unit.arch),
+        "compiler": build,
+        "data_model": DATA_MODEL,
+        "define": [f"{name}={value}" for name, value in module.macros],
+        "options": module.plain_options,
+        "instantiate": list(module.instantiate),
+        "implicit": list(implicit),
+        "headers": closure.summary(),
+        "search": list(closure.search) if closure.includes else [],
+    }
+    if closure.includes or module.instantiate or (source.is_ptx and unit.arch.is_ptx):
+        return Keys(key, None, inputs)
+    try:
+        return Keys(key, _make_key(**compiled, options=_program_options(unit)), inputs)
+    except (TypeError, ValueError):  # cuda.core refuses what its key cannot see
+        return Keys(key, None, inputs)
+
+
+def _make_key(**parts: Any) -> bytes:
+    from cuda.core.utils import make_program_cache_key
+
+    return bytes(make_program_cache_key(**parts))
+
+
+def _program_options(unit: Unit, **names: str) -> Any:
+    from cuda.core import ProgramOptions
+
+    options = unit.module.plain_options
+    if unit.module.macros:
+        options["define_macro"] = list(unit.module.macros)
+    return ProgramOptions(arch=str(unit.arch), **options, **names)
+
+
+def _implicit(unit: Unit, toolkit: Toolkit) -> tuple[str, ...]:
+    """Options that every compile gets: templates in anonymous namespaces are named at random without."""
+    module = unit.module
+    if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
+        return ()
+    return ("--frandom-seed=hatch-cubin",)
+
+
+def preamble(unit: Unit, toolkit: Toolkit) -> str:
+    """Return what stands before a source where the compiler takes no seed for random names."""
+    seeded = unit.module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
+    return "" if seeded else _NAMESAKE
+
+
+def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Return the options of a unit's real compile, the search path included."""
+    if not unit.module.source.is_ptx:
+        target = "ptx" if unit.arch.is_ptx else "cubin"
+        options = _program_options(unit).as_bytes("nvrtc", target)
+        paths = (f"--include-path={folder}".encode() for folder in search)
+        return (*options, *(option.encode() for option in _implicit(unit, toolkit)), *paths)
+    from cuda.core import LinkerOptions
+
+    fields = {name: value for name, value in unit.module.options.items() if name in _LINKER_FIELDS}
+    arch = f"sm_{max(unit.arch.number, toolkit.supported[0])}{unit.arch.suffix}"
+    return tuple(LinkerOptions(arch=arch, **fields).as_bytes("nvjitlink"))
+
+
+def native_archs() -> tuple[int, ...]:
+    """Return the capabilities of this machine's GPUs; ToolchainError where there is none."""
+    hint = "name the archs to build for, or build where the GPU is"
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        count = ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+            raise OSError("the driver finds no device")
+        return tuple(dict.fromkeys(_capability(driver, ordinal) for ordinal in range(count.value)))
+    except OSError as exc:
+        raise ToolchainError(
+            Problem(f"archs = ['native'] needs a GPU, and there is none here: {exc}", hint=hint)
+        ) from exc
+
+
+def _capability(driver: ctypes.CDLL, ordinal: int) -> int:
+    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    calls = (
+        driver.cuDeviceGet(ctypes.byref(device), ordinal)
+        or driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+        or driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+    )
+    if calls:
+        raise OSError(f"the driver cannot describe device {ordinal}")
+    return major.value * 10 + minor.value

@@ -1,0 +1,30 @@
+"""Digests over labelled parts, so that no two different lists of parts can agree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import BinaryIO
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """Return the SHA-256 of *parts*, each prefixed with its length."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        hasher.update(len(data).to_bytes(8, "big"))
+        hasher.update(data)
+    return hasher.hexdigest()
+
+
+def file_digest(data: bytes) -> str:
+    """Return the plain SHA-256 of a file's bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def stream_digest(file: BinaryIO) -> str:
+    """Return the same of a file that is too large to be read whole."""
+    hasher = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        hasher.update(chunk)
+    return hasher.hexdigest()

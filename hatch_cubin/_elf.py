@@ -1,0 +1,129 @@
+"""Read what is needed of a cubin: is it loadable, which kernels does it hold, what does each of them use."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_EXECUTABLE = 2
+_SYMTAB = 2
+_FUNC = 2
+_KERNEL = 0x10  # st_other of an entry point
+
+# NVIDIA's sections of attributes, as `cuobjdump -elf` names them
+_CUDA_INFO = 0x70000000
+_LONG = 4  # EIFMT_SVAL: the attribute's value follows; that of any other format is in it
+_FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
+_SPILL = 1  # the annotation of an instruction that spills or refills a register
+_ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """A cubin's kernels, by symbol, and whether it is final code or waits for a linker."""
+
+    kernels: tuple[str, ...]
+    loadable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    kind: int
+    offset: int
+    size: int
+    link: int
+    info: int
+
+
+def read_cubin(data: bytes) -> Cubin:
+    """Return what *data* holds; ValueError where it is no 64-bit ELF file."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("is not a cubin")
+    try:
+        (kind,) = struct.unpack_from("<H", data, 16)
+        kernels = [name for name, _index, _section in _kernels(data, _sections(data))]
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE)
+
+
+def read_resources(data: bytes) -> dict[str, dict[str, int]]:
+    """Return what each kernel of a cubin uses, by symbol; ValueError where that cannot be read.
+
+    Registers for each thread, bytes of static shared memory for each block, bytes of stack for each
+    thread, and how many instructions spill or refill a register, where the toolkit wrote that down.
+    """
+    uses = {}
+    try:
+        sections = _sections(data)
+        attributes = [
+            (section.info, attribute, value)
+            for section in sections
+            if section.kind == _CUDA_INFO
+            for attribute, value in _attributes(data[section.offset : section.offset + section.size])
+        ]
+        registers, stacks = _by_symbol(attributes, _REGCOUNT), _by_symbol(attributes, _FRAME_SIZE)
+        shared = {each.info: each.size for each in sections if each.name.startswith(".nv.shared.")}
+        spills = {code: _spills(value) for code, attribute, value in attributes if attribute == _ANNOTATIONS}
+        silent = {
+            code
+            for code, attribute, value in attributes
+            if attribute == _API_VERSION and int.from_bytes(value, "little") < _ANNOTATES
+        }
+        for name, symbol, code in _kernels(data, sections):
+            stack = stacks.get(symbol, 0)
+            uses[name] = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
+            if code in spills or not stack or code not in silent:  # what spills has a stack
+                uses[name]["spills"] = spills.get(code, 0)
+    except (struct.error, IndexError, OverflowError, ValueError, KeyError) as exc:
+        raise ValueError("is a cubin whose attributes cannot be read") from exc
+    return uses
+
+
+def _sections(data: bytes) -> list[_Section]:
+    (at,) = struct.unpack_from("<Q", data, 40)
+    entry_size, count, names = struct.unpack_from("<HHH", data, 58)
+    rows = [struct.unpack_from("<IIQQQQIIQQ", data, at + index * entry_size) for index in range(count)]
+    return [
+        _Section(_text(data, rows[names][4] + row[0]), row[1], row[4], row[5], row[6], row[7]) for row in rows
+    ]
+
+
+def _kernels(data: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int]]:
+    """Yield each kernel's symbol, that symbol's number and its code's section's."""
+    for table in sections:
+        if table.kind != _SYMTAB:
+            continue
+        names_at = sections[table.link].offset
+        for number, at in enumerate(range(table.offset, table.offset + table.size, 24)):
+            name, info, other, section, _value, _size = struct.unpack_from("<IBBHQQ", data, at)
+            if info & 0xF == _FUNC and other & _KERNEL and section:
+                yield _text(data, names_at + name), number, section
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(data):
+        form, attribute, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form == _LONG:
+            yield attribute, data[at : at + size]
+            at += size
+
+
+def _by_symbol(attributes: list[tuple[int, int, bytes]], wanted: int) -> dict[int, int]:
+    pairs = [struct.unpack("<II", value) for _code, attribute, value in attributes if attribute == wanted]
+    return dict(pairs)
+
+
+def _spills(annotations: bytes) -> int:
+    kinds = [kind for kind, _offset in struct.iter_unpack("<II", annotations)]
+    if set(kinds) - {_SPILL}:
+        raise ValueError("there are annotations of another kind, of unknown length")
+    return len(kinds)
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode()

@@ -1,0 +1,33 @@
+"""What the user's environment says: its switches, and values in place of the table's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_SWITCHES = ("HATCH_CUBIN_SKIP", "HATCH_CUBIN_REQUIRE_HITS", "HATCH_CUBIN_TRACEBACK")
+_STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
+
+
+def is_on(environ: Mapping[str, str], switch: str) -> bool:
+    """Say whether a switch is on; what is neither on nor off is a complaint of `read_environment`."""
+    return _STATES.get(environ.get(switch, "").lower(), False)
+
+
+def read_environment(
+    environ: Mapping[str, str], readers: Mapping[str, tuple[str, Callable[[str], Any]]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values that variables set, by the names that *readers* give them, and what is wrong."""
+    values: dict[str, Any] = {}
+    wrong = [
+        f"{switch}: must be 1 or true, 0 or false, not {environ[switch]!r}"
+        for switch in _SWITCHES
+        if environ.get(switch, "").lower() not in _STATES
+    ]
+    for variable, (name, read) in readers.items():
+        if text := environ.get(variable):
+            try:
+                values[name] = read(text)
+            except ValueError as exc:
+                wrong.append(f"{variable}: {exc}")
+    return values, wrong

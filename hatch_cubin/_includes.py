@@ -1,0 +1,359 @@
+"""Which headers a source can read, and their digest: found before anything is compiled.
+
+A superset is right and a subset is a stale kernel: every branch of every conditional is followed,
+and what a text cannot tell (`#include MACRO`) widens to all that it could be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ._digest import digest, file_digest, stream_digest
+from .errors import Location, Problem, SourceError
+
+_TRIGRAPH_BACKSLASH = "??/\n"
+_TOKEN = re.compile(
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
+    r'|(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)'  # raw strings
+    r"|(?<![\w.])\.?\d[\w.]*(?:'[\w.]+)+"  # numbers with separators, which are no character literals
+    r"""|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?""",  # strings, in skipped lines without an end too
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(
+    r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(include_next|include|import|embed|define|if|elif)\b([^\n]*)",
+    re.MULTILINE,
+)
+_OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
+_HAS_INCLUDE = re.compile(r"""__has_(?:include|include_next|embed)\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
+_HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # nothing else is written so in an #if
+_DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
+_WORD = re.compile(r"[^\W\d]\w*")
+_UNKNOWABLE = "?"
+_FAR = "?../"  # unknowable, and perhaps the way out of a folder
+_BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
+_NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
+_SCANNED_BYTES = 8 << 20  # a larger file in a folder that is taken in whole is data
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """One include as written: a quoted or angled name, a macro's name, or what no text can tell."""
+
+    name: str
+    form: str  # "quote", "angle", "macro" or "unknown"
+    every: bool = False  # include_next: any later place of that name may be meant
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one file asks for."""
+
+    includes: tuple[Include, ...]
+    defines: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder of the search path: where it is, what keys call it, and the tree it belongs to."""
+
+    path: Path
+    logical: str
+    tree: str = ""  # a toolkit's or wheel's name and build; empty for the project's own
+
+
+@dataclass(slots=True)
+class Closure:
+    """Every file that a source can read, by logical path, and every tree it may read anything from."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    widened: set[str] = field(default_factory=set)  # those of the files that no include names
+    trees: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)  # what no folder of the search path has
+    search: tuple[str, ...] = ()  # the folders of the search path, in its order
+    computed: bool = False  # whether macros decide what is included
+
+    @property
+    def includes(self) -> bool:
+        """Whether anything is included at all."""
+        return bool(self.files or self.trees or self.missing)
+
+    def summary(self) -> dict[str, str]:
+        """Return the digest of each of the project's headers, and one for those of each other tree."""
+        trees: dict[str, list[str]] = {}
+        for logical, content in sorted(self.files.items()):
+            tree = logical if logical.startswith("project/") else logical.partition("/")[0]
+            trees.setdefault(tree, []).extend((logical, content))
+        return {tree: parts[1] if tree == parts[0] else digest(parts) for tree, parts in trees.items()}
+
+    def digest(self) -> str:
+        """Return one digest, the same in any folder; empty without headers.
+
+        The same files can mean another one each where they are searched in another order.
+        """
+        if not self.includes:
+            return ""
+        files = (part for item in sorted(self.files.items()) for part in item)
+        return digest([*files, "trees", *sorted(self.trees), "search", *self.search])
+
+
+def scan(text: str) -> Scan:
+    """Return the includes and the macros of *text*."""
+    text = text.replace("\r\n", "\n").translate(_BLANKS)
+    found = _scan(text.replace("\\\n", ""))
+    if _TRIGRAPH_BACKSLASH not in text:
+        return found
+    more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))  # what a strict `std` sees
+    return Scan(found.includes + more.includes, found.defines + more.defines)
+
+
+def _scan(text: str) -> Scan:
+    bare = _TOKEN.sub(_blank, text)
+    includes, defines = [], []
+    for match in _DIRECTIVE.finditer(bare):
+        kind, rest = match[1], match[2]
+        if kind == "define":
+            if (defined := _DEFINE.match(rest)) is None:
+                continue
+            defines.append(_macro(defined[1], defined[2], defined[3]))
+            rest = defined[3]  # not the name: many define __has_include for compilers without it
+        elif kind not in {"if", "elif"}:
+            includes.append(parse_operand(rest, every=kind == "include_next"))
+            continue
+        else:
+            includes += map(parse_operand, _HAS_BY_MACRO.findall(rest))
+        includes += (parse_operand(found[1] or "") for found in _HAS_INCLUDE.finditer(rest))
+    return Scan(tuple(includes), tuple(defines))
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Blank a comment or a raw string; leave every other token alone."""
+    token = match[0]
+    if token.startswith("/"):
+        return " "
+    return '""' if token[0] in "uULR" else token
+
+
+def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
+    """Return a macro and what it stands for, as far as an include can use it."""
+    if not parameters and parse_operand(value).form != "unknown":
+        return name, value.strip()
+    return name, _FAR if "../" in value else _UNKNOWABLE
+
+
+def parse_operand(operand: str, *, every: bool = False) -> Include:
+    """Read what stands behind `#include`."""
+    match = _OPERAND.match(operand)
+    if match is None:
+        return Include(operand.strip(), "unknown", every)
+    form = "quote" if match[1] is not None else "angle" if match[2] is not None else "macro"
+    return Include(match[match.lastindex or 0], form, every)
+
+
+class Resolver:
+    """Resolves closures over one search path; each file is read and scanned once."""
+
+    def __init__(self, project: Path, search: Iterable[Root], scans: dict[Path, tuple[str, Scan]]) -> None:
+        self.project = Root(project, "project")
+        self.search = tuple(search)
+        self._scans = scans
+        self._places: dict[tuple[str, bool, Root | None, str | None], tuple[tuple[Root, str], ...]] = {}
+
+    def resolve(
+        self, path: str, text: str, macros: Iterable[tuple[str, str]], pre_includes: Iterable[str]
+    ) -> Closure:
+        """Return the closure of the project's source *path*."""
+        walk = _Walk(self, [_macro(*name.partition("(")[:2], value) for name, value in macros])
+        asked = scan(text)
+        first = (Include(_at_root(name), "angle") for name in pre_includes)
+        walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
+        walk.settle()
+        walk.closure.search = tuple(root.logical for root in self.search)
+        return walk.closure
+
+    def find(self, include: Include, root: Root, includer: str) -> tuple[tuple[Root, str], ...]:
+        """Return the places of an include: the one that is read, or all where any later one may be meant."""
+        beside = os.path.dirname(includer) if include.form == "quote" else None
+        asked = (include.name, include.every, root if beside is not None else None, beside)
+        if asked not in self._places:
+            places = self._find(include.name, root, beside)
+            self._places[asked] = tuple(places if include.every else itertools.islice(places, 1))
+        return self._places[asked]
+
+    def _find(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
+        """Yield the places of a name in NVRTC's order: beside its file when quoted, then the path."""
+        first = [] if beside is None else [(root, beside)]
+        places = [*first, *((each, "") for each in self.search)]
+        if anchor := os.path.isabs(name) and Path(name).anchor:
+            places, name = [(Root(Path(anchor), ""), "")], name[len(anchor) :]
+        for place, folder in places:
+            written = os.path.join(folder, name)
+            if os.path.isfile(place.path / written):
+                yield place, _tidy(place.path, written)
+
+    def read(self, path: Path) -> tuple[str, Scan]:
+        """Return the digest and the scan of a header."""
+        if path not in self._scans:
+            try:
+                data = path.read_bytes()
+            except OSError as exc:
+                where = Location(os.path.relpath(path, self.project.path))
+                raise SourceError(Problem(f"cannot be read: {exc.strerror}", where)) from exc
+            text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+            self._scans[path] = (file_digest(data), scan(text))
+        return self._scans[path]
+
+    def read_any(self, path: Path) -> tuple[str, Scan]:
+        """Return the same of a file that may be no header at all."""
+        try:
+            if path.stat().st_size <= _SCANNED_BYTES:
+                return self.read(path)
+        except (OSError, SourceError):
+            pass
+        return content_digest(path), Scan(())
+
+    def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
+        """Yield every file of the project's own search folders and of some more, links followed."""
+        own = [root.path for root in self.search if not root.tree]
+        seen: set[str] = set()
+        for start in (*own, *folders):
+            for parent, inner, files in os.walk(start, followlinks=True):
+                real = os.path.realpath(parent)
+                inner[:] = [] if real in seen else sorted(set(inner) - _NEVER_SEARCHED)
+                for path in [] if real in seen else map(Path(parent).joinpath, sorted(files)):
+                    if path.is_file():
+                        yield self.project, os.path.relpath(path, self.project.path).replace(os.sep, "/")
+                seen.add(real)
+
+
+def content_digest(path: Path) -> str:
+    """Return the digest that a closure has for a file, read in pieces."""
+    try:
+        with path.open("rb") as file:
+            return stream_digest(file)
+    except OSError:
+        return "unreadable"
+
+
+def _at_root(name: str) -> str:
+    """Return where the compiler finds a pre-included file: its process works in the root folder."""
+    return path if os.path.isfile(path := os.path.join(os.sep, name)) else name
+
+
+def _tidy(root: Path, written: str) -> str:
+    """Return a path without its `..`, unless a link makes them mean another file."""
+    tidy = os.path.normpath(written)
+    same = ".." not in written or os.path.samefile(root / written, root / tidy)
+    return (tidy if same else written).replace(os.sep, "/")
+
+
+class _Walk:
+    """One source's walk over its headers: what was visited, and what its macros can stand for."""
+
+    def __init__(self, resolver: Resolver, macros: Iterable[tuple[str, str]]) -> None:
+        self.closure = Closure()
+        self._resolver = resolver
+        self._defines: dict[str, set[str]] = {}
+        self._define(macros)
+        self._computed: set[tuple[Include, Root, str]] = set()
+        self._seen: set[tuple[Root, str]] = set()
+        self._taken: set[Path] = set()
+
+    def visit(self, root: Root, relative: str, scanned: Scan) -> None:
+        """Follow what one file asks for, and what those files ask for."""
+        pending = [(root, relative, scanned)]
+        while pending:
+            root, relative, scanned = pending.pop()
+            self._define(scanned.defines)
+            for include in scanned.includes:
+                if include.form in {"quote", "angle"}:
+                    pending += self._found(include, root, relative)
+                else:
+                    self.closure.computed = True
+                    self._computed.add((include, root, relative))
+
+    def settle(self) -> None:
+        """Resolve computed includes until no file brings a new macro, and no macro a new file."""
+        before = None
+        while before != (
+            now := (len(self._computed), len(self._seen), sum(map(len, self._defines.values())))
+        ):
+            before = now
+            for include, root, relative in sorted(
+                self._computed, key=lambda item: (item[1].logical, item[2], item[0].name)
+            ):
+                for operand in self._operands(include):
+                    if operand is None:
+                        self._widen(include, root, relative)
+                    else:
+                        self.visit(root, relative, Scan((operand,)))
+
+    def _define(self, defines: Iterable[tuple[str, str]]) -> None:
+        for name, value in defines:
+            self._defines.setdefault(name, set()).add(value)
+
+    def _operands(self, include: Include) -> list[Include | None]:
+        """Return all that a computed include can stand for; None among them for what nobody can know."""
+        operands: list[Include | None] = []
+        names, seen = [include], {include.name}
+        while names:
+            values = sorted(self._defines.get(names.pop().name, (_UNKNOWABLE,)))
+            for parsed in (parse_operand(value, every=include.every) for value in values):
+                if parsed.form == "unknown" or (parsed.form == "angle" and self._expands(parsed.name)):
+                    operands.append(None)
+                if parsed.form in {"quote", "angle"}:
+                    operands.append(parsed)
+                elif parsed.form == "macro" and parsed.name not in seen:
+                    seen.add(parsed.name)
+                    names.append(parsed)
+        return operands
+
+    def _expands(self, name: str) -> bool:
+        """Say whether a word of a macro's `<name>` can be a macro itself, the compiler's own included."""
+        return any(word in self._defines or word.startswith("__") for word in _WORD.findall(name))
+
+    def _found(self, include: Include, root: Root, relative: str) -> list[tuple[Root, str, Scan]]:
+        places = self._resolver.find(include, root, relative)
+        others = [place for place in places if place != (root, relative)]
+        if not others:
+            self.closure.missing.add(include.name)
+        by_name = f"{root.logical}/{relative}" not in self.closure.widened
+        return [new for place in others for new in self._new(*place, self._resolver.read, by_name=by_name)]
+
+    def _new(
+        self, root: Root, relative: str, read: Callable[[Path], tuple[str, Scan]], *, by_name: bool
+    ) -> list[tuple[Root, str, Scan]]:
+        """Add one file to the closure; return it unless it was there."""
+        logical = f"{root.logical}/{relative}"
+        if by_name:
+            self.closure.widened.discard(logical)
+        elif logical not in self.closure.files:
+            self.closure.widened.add(logical)
+        if (root, relative) in self._seen:
+            return []
+        self._seen.add((root, relative))
+        content, scanned = read(root.path / relative)
+        self.closure.files[logical] = content
+        return [(root, relative, scanned)]
+
+    def _widen(self, include: Include, root: Root, relative: str) -> None:
+        """Take in all that a computed include can reach: a whole tree by its build, or the search path."""
+        if root.tree:
+            self.closure.trees.add(root.tree)
+            return
+        self.closure.missing.add(include.name)  # it may be meant for the toolkit's headers
+        self.closure.trees |= {each.tree for each in self._resolver.search if each.tree}
+        far = "../" in include.name or any(_FAR in values for values in self._defines.values())
+        folder = self._resolver.project.path if far else (root.path / relative).parent
+        if folder in self._taken:
+            return
+        self._taken.add(folder)
+        for found_root, found in self._resolver.everything(folder):
+            for new_root, new, scanned in self._new(
+                found_root, found, self._resolver.read_any, by_name=False
+            ):
+                self.visit(new_root, new, scanned)

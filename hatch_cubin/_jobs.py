@@ -1,0 +1,171 @@
+"""Make jobs of units: find the headers that each can read, then the keys it is stored under."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import _arch, _cuda, _headers, _includes, _plan
+from ._cuda import Keys, Toolkit
+from ._plan import Module, Unit
+from ._project import Project
+from ._sources import Source, without_comments
+from .errors import Location, Problem
+
+_OWN = "project/"  # what the logical names of the project's own files begin with
+_STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A unit ready to be looked up and, on a miss, compiled."""
+
+    unit: Unit
+    keys: Keys
+    search: tuple[_includes.Root, ...]
+    closure: _includes.Closure
+    warnings: tuple[str, ...] = ()
+
+
+def make_jobs(project: Project, sources: Sequence[Source], toolkit: Toolkit) -> list[Job]:
+    """Return one job per unit of the plan."""
+
+    def expand(specs: tuple[str, ...]) -> tuple[_arch.Target, ...]:
+        return _arch.expand(specs, toolkit.supported, _cuda.native_archs() if "native" in specs else ())
+
+    plan = _plan.plan_units(_modules(project, sources, expand), toolkit.toolchain())
+    for note in plan.notes:
+        project.say(note)
+    finder = _HeaderFinder(project, toolkit)
+    return [_job(unit, finder, toolkit) for unit in plan.units]
+
+
+def needed_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:
+    """Return every file of the project that its kernels can be built from: sources and headers.
+
+    With *by_name* only headers that some include names, not all that a computed one could mean.
+    """
+    finder = _HeaderFinder(project, None)
+    files = {source.path for source in sources}
+    for module in _modules(project, sources, lambda _specs: ()):
+        closure, _search = finder.find(module)
+        files.update(_own_files(closure, closure.widened if by_name else set()))
+    root = os.path.realpath(project.root)
+    # A `..` is left in a path only where it crosses a link.
+    real = (
+        os.path.relpath(os.path.realpath(project.root / path), root) if ".." in path else path
+        for path in files
+    )
+    return sorted({path for path in real if not path.startswith("..")})
+
+
+def changed_header(project: Project, job: Job) -> str | None:
+    """Return a header of the project that is not what the unit's key was made of any more."""
+    for path in _own_files(job.closure):
+        if _includes.content_digest(project.root / path) != job.closure.files[_OWN + path]:
+            return path
+    return None
+
+
+def _own_files(closure: _includes.Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
+    return [
+        logical[len(_OWN) :] for logical in closure.files if logical.startswith(_OWN) and logical not in but
+    ]
+
+
+def _modules(
+    project: Project, sources: Sequence[Source], expand: Callable[[tuple[str, ...]], tuple[_arch.Target, ...]]
+) -> list[Module]:
+    config = project.config
+    specs = {config.archs, *(rule.archs for rule in config.source if rule.archs)}
+    return _plan.plan_modules(config, sources, {each: expand(each) for each in specs})
+
+
+def _job(unit: Unit, finder: _HeaderFinder, toolkit: Toolkit) -> Job:
+    closure, search = finder.find(unit.module)
+    keys = _cuda.unit_keys(unit, toolkit, closure)
+    return Job(unit, keys, search, closure, finder.stamps(unit.module))
+
+
+def _stamps(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for path, text in texts:
+        for number, line in enumerate(without_comments(text).splitlines(), start=1):
+            if match := _STAMP.search(line):
+                what = f"{match[0]} makes every compile differ; a cached unit keeps that of its first"
+                yield str(Problem(what, Location(path, number)))
+
+
+@dataclass(slots=True)
+class _HeaderFinder:
+    """Finds the header closure of modules; the toolkit's headers only where the project's do not do."""
+
+    project: Project
+    toolkit: Toolkit | None
+    _found: dict[Module, tuple[_includes.Closure, tuple[_includes.Root, ...]]] = field(default_factory=dict)
+    _scans: dict[Path, tuple[str, _includes.Scan]] = field(default_factory=dict)
+    _stamps: dict[Module, tuple[str, ...]] = field(default_factory=dict)
+    _outside: dict[str, tuple[_includes.Root, ...]] = field(default_factory=dict)
+    _resolvers: dict[tuple[_includes.Root, ...], _includes.Resolver] = field(default_factory=dict)
+    _plain: dict[object, _includes.Closure] = field(default_factory=dict)
+
+    def find(self, module: Module) -> tuple[_includes.Closure, tuple[_includes.Root, ...]]:
+        """Return a module's closure and the search path that it was found with."""
+        if module not in self._found:
+            self._found[module] = self._find(module)
+        return self._found[module]
+
+    def stamps(self, module: Module) -> tuple[str, ...]:
+        """Return a warning for each line whose result depends on when it is compiled."""
+        if module.source.is_ptx:
+            return ()
+        if module not in self._stamps:
+            closure, _search = self.find(module)
+            own = sorted(_own_files(closure, closure.widened))
+            texts = [(path, (self.project.root / path).read_text("latin-1")) for path in own]
+            self._stamps[module] = tuple(_stamps([(module.source.path, module.source.text), *texts]))
+        return self._stamps[module]
+
+    def _find(self, module: Module) -> tuple[_includes.Closure, tuple[_includes.Root, ...]]:
+        if module.source.is_ptx:
+            return _includes.Closure(), ()
+        search = tuple(_headers.project_roots(self.project.root, module.include_dirs))
+        closure = self._resolve(module, search)
+        # What the project has is found first in any case, so the rest of the path matters, and is looked
+        # for, only where something is missing.
+        if self.toolkit is None:  # an sdist: only the project's own files matter
+            return closure, search
+        for outside in (self._package_roots, self._toolkit_roots):
+            if closure.missing:
+                search = (*search, *outside())
+                closure = self._resolve(module, search)
+        return closure, search
+
+    def _resolve(self, module: Module, search: tuple[_includes.Root, ...]) -> _includes.Closure:
+        wanted = module.options.get("pre_include", ())
+        names = (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
+        shared = (module.source.path, search, names)
+        if shared not in self._plain:
+            if search not in self._resolvers:
+                self._resolvers[search] = _includes.Resolver(self.project.root, search, self._scans)
+            source, resolver = module.source, self._resolvers[search]
+            closure = resolver.resolve(source.path, source.text, module.macros, names)
+            if closure.computed:  # the macros decide: no other variant can share it
+                return closure
+            self._plain[shared] = closure
+        return self._plain[shared]
+
+    def _package_roots(self) -> tuple[_includes.Root, ...]:
+        if "packages" not in self._outside:
+            self._outside["packages"] = tuple(_headers.package_roots(self.project.config))
+        return self._outside["packages"]
+
+    def _toolkit_roots(self) -> tuple[_includes.Root, ...]:
+        assert self.toolkit is not None
+        if "toolkit" not in self._outside:
+            system = self.project.config.toolkit == "system"
+            self._outside["toolkit"] = tuple(_headers.toolkit_roots(self.toolkit, system=system))
+        return self._outside["toolkit"]

@@ -1,0 +1,113 @@
+"""Which fields of cuda.core's `ProgramOptions` may be set, and how each is typed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_BOOLS = """
+    debug lineinfo device_code_optimize ftz prec_sqrt prec_div fma use_fast_math extra_device_vectorization
+    builtin_move_forward builtin_initializer_list disable_warnings restrict device_as_default_execution_space
+    device_int128 device_float128 no_display_error_number brief_diagnostics minimal
+"""
+_INTS = "max_register_count split_compile"
+_STRINGS = "std optimization_info frandom_seed ofast_compile"
+_STRING_LISTS = "ptxas_options undefine_macro pre_include"
+_INT_LISTS = "diag_error diag_suppress diag_warn"
+
+ALLOWED: Mapping[str, str] = {
+    name: kind
+    for kind, names in {
+        "a boolean": _BOOLS,
+        "an integer": _INTS,
+        "a string": _STRINGS,
+        "a string or an array of strings": _STRING_LISTS,
+        "an integer or an array of integers": _INT_LISTS,
+    }.items()
+    for name in names.split()
+}
+
+_NOT_LOADABLE = "its result cannot be loaded as a kernel"
+_NVVM_ONLY = "it is for NVVM programs, and sources here are CUDA C++ or PTX"
+_SIDE_EFFECT = "a cached unit is not compiled, so its file would not be written"
+_AUTOMATIC = "precompiled headers are automatic and never change the result"
+
+REFUSED: Mapping[str, str] = {
+    "arch": "targets are set with 'archs'",
+    "name": "a module is named by its source, or with 'name' in its [[source]] table",
+    "define_macro": "macros are set with 'define'",
+    "include_path": "the search path is set with 'include-dirs' and 'header-packages'",
+    "use_bundled_headers": "the toolkit's headers are found without it",
+    "no_source_include": "quoted includes are searched in the folder of their file first",
+    "relocatable_device_code": _NOT_LOADABLE,
+    "extensible_whole_program": _NOT_LOADABLE,
+    "link_time_optimization": _NOT_LOADABLE,
+    "gen_opt_lto": _NOT_LOADABLE,
+    "fdevice_syntax_only": _NOT_LOADABLE,
+    "no_cache": "it is a switch of the linker's own cache and changes no result",
+    "time": _SIDE_EFFECT,
+    "fdevice_time_trace": _SIDE_EFFECT,
+    "create_pch": _AUTOMATIC,
+    "pch": _AUTOMATIC,
+    "use_pch": _AUTOMATIC,
+    "pch_dir": _AUTOMATIC,
+    "pch_verbose": _AUTOMATIC,
+    "pch_messages": _AUTOMATIC,
+    "instantiate_templates_in_pch": _AUTOMATIC,
+    "extra_sources": _NVVM_ONLY,
+    "use_libdevice": _NVVM_ONLY,
+    "numba_debug": _NVVM_ONLY,
+}
+
+_REGISTERS = range(256)  # ptxas ignores what is above
+_PTXAS_FILES = frozenset({"--options-file", "-optf", "--output-file", "-o", "--input-as-string", "-ias"})
+
+OptionValue = bool | int | str | tuple[str, ...] | tuple[int, ...]
+
+
+def check_option(name: str, value: object) -> OptionValue:
+    """Return *value* as cuda.core takes it; ValueError says what the field wants."""
+    kind = ALLOWED[name]
+    typed = _typed(kind, value)
+    if typed is None:
+        raise ValueError(f"must be {kind}, not {value!r}")
+    texts = typed if isinstance(typed, tuple) else (typed,)
+    if "" in texts:
+        raise ValueError("must not be an empty string, which crashes NVRTC")
+    if name == "max_register_count" and typed not in _REGISTERS:
+        raise ValueError(f"must be from {_REGISTERS[0]} to {_REGISTERS[-1]}, not {typed}")
+    if name == "ptxas_options":
+        for text in texts:
+            _check_for_ptxas(str(text))
+    return typed
+
+
+def _check_for_ptxas(option: str) -> None:
+    """Refuse what names a file: no key could see what is in it."""
+    if not option.startswith("-"):
+        raise ValueError(
+            f"must not hold {option!r}: ptxas would read a file of that name (or write -name=value)"
+        )
+    if option.partition("=")[0] in _PTXAS_FILES:
+        raise ValueError(
+            f"must not hold {option!r}: a unit's key cannot see what ptxas reads or writes there"
+        )
+
+
+def _typed(kind: str, value: object) -> OptionValue | None:
+    if isinstance(value, list):
+        strings = tuple(item for item in value if isinstance(item, str) and item.isprintable())
+        numbers = tuple(item for item in value if _is_int(item))
+        if "strings" in kind and len(strings) == len(value):
+            return strings
+        return numbers if "integers" in kind and len(numbers) == len(value) else None
+    wanted: Mapping[str, bool] = {
+        "boolean": isinstance(value, bool),
+        "integer": _is_int(value),
+        "string": isinstance(value, str) and value.isprintable(),
+    }
+    fits = wanted[kind.split(" or ", maxsplit=1)[0].rsplit(maxsplit=1)[-1]]
+    return value if fits else None  # type: ignore[return-value]
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,258 @@
+"""Decide what to compile and what each result is called. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _arch
+from ._arch import Arch, Target
+from ._config import Config, Macros, SourceRule, merge_macros
+from ._digest import digest
+from ._options import OptionValue
+from ._sources import Source, glob_regex
+from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
+
+_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
+
+Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of specs stands for
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """What is loaded as one piece: one source, or one variant of it, with its settings."""
+
+    base: str
+    source: Source
+    variant: Macros
+    define: Macros
+    options: Mapping[str, OptionValue]
+    include_dirs: tuple[str, ...]
+    instantiate: tuple[str, ...]
+    targets: tuple[Target, ...]
+    undefined: tuple[str, ...] = ()  # the variant's macros that are named 0 and not defined
+
+    @property
+    def name(self) -> str:
+        """The name in the API and in messages: `red[BLOCK=64,SCALAR=float]`."""
+        if not self.variant:
+            return self.base
+        return f"{self.base}[{','.join(f'{name}={value}' for name, value in self.variant)}]"
+
+    @property
+    def file_stem(self) -> str:
+        """The name in files: `red.BLOCK-64.SCALAR-float`, parts that no file can be called hashed."""
+        parts = [self.base, *(f"{name}-{value}" for name, value in self.variant)]
+        stem = ".".join(map(_file_part, parts))
+        return stem if len(stem) <= 160 else f"{_file_part(self.base)}.{_short(self.name)}"
+
+    @property
+    def macros(self) -> Macros:
+        """All macros of the compile: the table's and the variant's."""
+        return merge_macros(self.define, self.variant, self.undefined)
+
+    @property
+    def plain_options(self) -> dict[str, Any]:
+        """The options as cuda.core and JSON take them."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in self.options.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A module for one arch: what is compiled, cached and counted."""
+
+    module: Module
+    arch: Arch
+
+    @property
+    def name(self) -> str:
+        return f"{self.module.name} for {self.arch}"
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.module.file_stem}.{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every unit, in the order of names, and what the user should hear about it."""
+
+    units: tuple[Unit, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """What planning needs to know of the compiler: what it can target."""
+
+    label: str
+    supported: tuple[int, ...]
+    families: bool
+
+
+def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targets) -> list[Module]:
+    """Return every module; ConfigError for rules that fit no source, SourceError for one name twice."""
+    rules = [(rule, glob_regex(rule.path)) for rule in config.source]
+    paths = [source.path for source in sources]
+    problems = [
+        Problem(
+            f"path {rule.path!r} matches no source",
+            config.place.of("source", index, "path"),
+            _guess(rule.path, paths),
+        )
+        for index, (rule, regex) in enumerate(rules)
+        if not any(map(regex.fullmatch, paths))
+    ]
+    problems += [
+        Problem(
+            f"path {rule.path!r} matches {source.path}, and PTX has neither templates nor macros",
+            config.place.of("source", index, "path"),
+            "'instantiate' and 'variants' are for .cu sources",
+        )
+        for index, (rule, regex) in enumerate(rules)
+        for source in sources
+        if source.is_ptx and regex.fullmatch(source.path) and (rule.instantiate or rule.variants)
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    modules = []
+    for source in sources:
+        own = [rule for rule, regex in rules if regex.fullmatch(source.path)]
+        modules += _modules_of(config, source, own, expand_targets)
+    _refuse_shared_names(modules)
+    return sorted(modules, key=lambda module: module.name)
+
+
+def _guess(path: str, paths: Sequence[str]) -> str | None:
+    close = difflib.get_close_matches(path, paths, n=1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def _modules_of(
+    config: Config,
+    source: Source,
+    rules: Sequence[SourceRule],
+    expand_targets: Targets,
+) -> list[Module]:
+    base, archs, define, options = source.stem, config.archs, config.define, dict(config.options)
+    include_dirs = config.include_dirs
+    instantiate: tuple[str, ...] = ()
+    variants: dict[str, tuple[str | None, ...]] = {}
+    for rule in rules:  # later tables win
+        base, archs = rule.name or base, rule.archs or archs
+        define = merge_macros(define, rule.define, rule.undefined)
+        options |= rule.options
+        include_dirs = (
+            *rule.include_dirs,
+            *(folder for folder in include_dirs if folder not in rule.include_dirs),
+        )
+        instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
+        variants |= dict(rule.variants)
+    axes = [[(name, value) for value in values] for name, values in variants.items()]
+    modules = []
+    for chosen in itertools.product(*axes):
+        variant = tuple((name, "0" if value is None else value) for name, value in chosen)
+        undefined = tuple(name for name, value in chosen if value is None)
+        targets = expand_targets[archs]
+        modules.append(
+            Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
+        )
+    return modules
+
+
+def _refuse_shared_names(modules: Sequence[Module]) -> None:
+    by_name: dict[str, dict[str, Module]] = defaultdict(dict)
+    for module in modules:
+        by_name[module.base.casefold()].setdefault(module.source.path, module)
+    problems = [
+        Problem(
+            f"{first.base!r} is already the name of {other.source.path}",
+            Location(first.source.path),
+            f'[[source]] path = {first.source.path!r}, name = "…" gives it another',
+        )
+        for other, *rest in ([*same.values()] for same in by_name.values())
+        for first in rest
+    ]
+    by_full_name = Counter(module.name for module in modules)
+    problems = problems or [
+        Problem(f"{module.name!r} is the name of two modules", Location(module.source.path))
+        for module in modules
+        if by_full_name[module.name] > 1
+    ]
+    if problems:
+        raise SourceError(*problems)
+
+
+def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
+    """Return one unit per module and arch; every arch that cannot be built is named at once."""
+    units: list[Unit] = []
+    notes: list[str] = []
+    problems: list[Problem] = []
+    for module in modules:
+        own = []
+        for target in module.targets:
+            try:
+                own.append(_arch_for(module.source, target, toolchain, notes))
+            except HatchCubinError as exc:
+                problems += exc.problems
+        archs = [arch for arch in own if arch is not None]
+        if own and not archs:
+            problems.append(_cannot_serve(module.source, "none of the archs asked for can run it"))
+        units += [Unit(module, arch) for arch in dict.fromkeys(archs)]
+    if problems:
+        raise ConfigError(*problems)
+    return Plan(tuple(units), tuple(dict.fromkeys(notes)))
+
+
+def _arch_for(source: Source, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
+    """Return what to build of *source* for a target; None where a group asked for what it cannot serve."""
+    arch = target.arch
+    if source.is_ptx:
+        header = source.ptx
+        own = _arch.parse_arch(header.target)
+        if arch.is_ptx:
+            return Arch(own.number, own.suffix, "compute")
+        if not _arch.can_assemble(own, arch):
+            if target.named:
+                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}"))
+            notes.append(f"{source.path}: left out {arch}, its .target {header.target} cannot serve it")
+            return None
+    if not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
+        raise ConfigError(unsupported(arch, toolchain))
+    return arch
+
+
+def _cannot_serve(source: Source, what: str) -> Problem:
+    header = source.ptx
+    return Problem(
+        what,
+        Location(source.path, header.target_line),
+        f'[[source]] path = {source.path!r}, archs = ["{header.target}"]',
+        (f"because of: {header.target_text}",),
+    )
+
+
+def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
+    """Word the refusal of an arch that the toolkit cannot target."""
+    known = " ".join(f"{number}" for number in toolchain.supported)
+    suffix = (
+        " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
+    )
+    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}")
+
+
+def _file_part(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) and not _DEVICES.fullmatch(text) else _short(text)
+
+
+def _short(text: str) -> str:
+    return digest([text])[:10]

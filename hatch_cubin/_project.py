@@ -1,0 +1,115 @@
+"""The project as a front end hands it over: its folder, its packages, its table, its sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from . import _home
+from ._config import DEFAULT_SOURCES, Config
+from ._environment import is_on
+from ._sources import BUNDLE, Source, find_sources, read_source
+from .errors import ConfigError, Problem, SourceError
+
+
+def _silent(_message: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What the pipeline works on, and how it speaks while it does."""
+
+    root: Path
+    packages: Mapping[str, str]  # top-level import package → project-relative folder
+    config: Config
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    say: Callable[[str], object] = _silent
+    warn: Callable[[str], object] = _silent
+    verbose: bool = False
+
+    @property
+    def package(self) -> str:
+        """The import package that receives the bundle."""
+        wanted, place = self.config.package, self.config.place
+        known = ", ".join(map(repr, self.packages)) or "none"
+        if wanted is None:
+            if len(self.packages) != 1:
+                what = f"which package receives the kernels? The wheel's packages are: {known}"
+                raise ConfigError(Problem(what, place.of(), 'package = "…"'))
+            return next(iter(self.packages))
+        if self._folder(wanted) is None:
+            what = f"package {wanted!r} is not in the wheel, its packages are: {known}"
+            raise ConfigError(Problem(what, place.of("package")))
+        return wanted
+
+    def _folder(self, package: str) -> str | None:
+        """Return the project-relative folder of a package or of one inside it."""
+        for top, folder in self.packages.items():
+            if package == top or package.startswith(top + "."):
+                inside = PurePosixPath(folder, *package.split(".")[len(top.split(".")) :])
+                return str(inside) if os.path.isdir(self.root / inside) else None
+        return None
+
+    @property
+    def bundle_folder(self) -> str:
+        """Where the bundle stands in the project, for editable installs."""
+        return str(PurePosixPath(self._folder(self.package) or "", BUNDLE))
+
+    @property
+    def cache_folder(self) -> Path:
+        """The cache's folder: as configured, relative to the project, or the user's own."""
+        if self.config.cache_dir is not None:
+            return self.root / os.path.expanduser(self.config.cache_dir)
+        return _home.user_folder() / "cubins"
+
+    @property
+    def skips(self) -> bool:
+        """Whether the user wants a bundle without kernels."""
+        return self.asks("HATCH_CUBIN_SKIP")
+
+    def asks(self, switch: str) -> bool:
+        """Say whether a switch of the environment is on."""
+        return is_on(self.environ, switch)
+
+
+def read_sources(project: Project) -> list[Source]:
+    """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
+    config = project.config
+    paths, unmatched = find_sources(project.root, project.packages, config.sources, config.exclude)
+    problems = [
+        Problem(f"sources: {pattern!r} matches no file", config.place.of("sources", index))
+        for index, pattern in enumerate(config.sources)
+        if pattern in unmatched and pattern not in DEFAULT_SOURCES
+    ]
+    if not paths and not problems:
+        where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
+        what = f"there are no .cu or .ptx sources in {where}"
+        problems.append(Problem(what, config.place.of(), 'sources = ["…"]'))
+    problems += _missing_folders(project)
+    sources = []
+    for path in paths:
+        try:
+            sources.append(read_source(project.root, path))
+        except SourceError as exc:
+            problems += exc.problems
+    if problems:
+        raise SourceError(*problems)
+    return sources
+
+
+def _missing_folders(project: Project) -> list[Problem]:
+    """Return a problem for each include folder that is not there: the compiler would say nothing."""
+    config = project.config
+    keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
+    keys += [
+        (("source", number, "include-dirs"), rule.include_dirs) for number, rule in enumerate(config.source)
+    ]
+    return [
+        Problem(f"include-dirs: {folder!r} is not a folder of the project", config.place.of(*key, index))
+        for key, folders in keys
+        for index, folder in enumerate(folders)
+        if not os.path.isdir(project.root / folder)
+    ]

@@ -1,0 +1,45 @@
+"""What a build says of itself when it is done: one line, and a file where one is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ._compile import Results
+from ._project import Project
+
+FORMAT = 1
+
+
+def report(project: Project, results: Results, seconds: float) -> None:
+    """Say what was cached and what was compiled, if all went well; write HATCH_CUBIN_REPORT in any case."""
+    total, compiled = len(results.done), len(results.seconds)
+    if not (results.failed or results.missing):
+        project.say(f"{total} units: {total - compiled} cached, {compiled} compiled in {seconds:.1f} s")
+    if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
+        return
+    states = {unit: "compiled" if unit in results.seconds else "hit" for unit in results.done}
+    states |= {unit: "failed" for unit, _found in results.failed} | dict.fromkeys(results.missing, "missing")
+    units = [
+        {
+            "module": unit.module.name,
+            "arch": str(unit.arch),
+            "state": state,
+            "hit": state == "hit",
+            "seconds": round(results.seconds.get(unit, 0.0), 3),
+            "bytes": len(results.done[unit].data) if unit in results.done else 0,
+        }
+        for unit, state in sorted(states.items(), key=lambda item: item[0].name)
+    ]
+    facts = {
+        "format": FORMAT,
+        "hits": total - compiled,
+        "compiled": compiled,
+        "failed": len(results.failed),
+        "missing": len(results.missing),
+        "units": units,
+    }
+    try:
+        Path(path).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    except OSError as exc:
+        project.warn(f"HATCH_CUBIN_REPORT: {path} cannot be written: {exc.strerror}")

@@ -1,0 +1,137 @@
+"""Where each key of a TOML document stands, for messages that name a line."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Mapping
+
+if sys.version_info >= (3, 11):
+    from tomllib import loads
+else:
+    from tomli import loads
+
+__all__ = ["key_lines", "line_of", "loads"]
+
+Path = tuple[str | int, ...]
+
+_KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)""")
+_BLANK = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'",
+    re.DOTALL,
+)
+_SCALAR = re.compile(r"[^,\]}#\n]*")
+
+
+@functools.lru_cache(maxsize=8)  # every problem of a table asks for the same text
+def key_lines(text: str) -> Mapping[Path, int]:
+    """Return the line of every table, key and array element of *text*, which is valid TOML."""
+    return _Scanner(text.replace("\r\n", "\n")).scan()
+
+
+def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
+    """Return the line of *path*, or of the nearest table or key around it."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path[:-1]
+    return None
+
+
+class _Scanner:
+    """A walk over the text that keeps positions; the values themselves are tomllib's business."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._line, self._counted = 1, 0
+        self._lines: dict[Path, int] = {}
+        self._counts: dict[Path, int] = {}
+
+    def scan(self) -> Mapping[Path, int]:
+        table: Path = ()
+        while self._skip_blank():
+            if self._text.startswith("[", self._at):
+                table = self._header()
+            else:
+                self._pair(table)
+        return self._lines
+
+    def _skip_blank(self) -> bool:
+        self._at = _match(_BLANK, self._text, self._at).end()
+        return self._at < len(self._text)
+
+    def _note(self, path: Path) -> None:
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        for end in range(1, len(path) + 1):
+            self._lines.setdefault(path[:end], self._line)
+
+    def _header(self) -> Path:
+        is_array = self._text.startswith("[[", self._at)
+        start = self._at
+        self._at += 1 + is_array
+        path = self._inside_arrays(self._key(), new=is_array)
+        self._at, end = start, self._text.find("\n", self._at)
+        self._note(path)
+        self._at = len(self._text) if end < 0 else end
+        return path
+
+    def _inside_arrays(self, keys: Path, *, new: bool) -> Path:
+        """Insert the index of the current element after each key that names an array of tables."""
+        path: Path = ()
+        for position, key in enumerate(keys):
+            path = (*path, key)
+            if new and position == len(keys) - 1:
+                self._counts[path] = self._counts.get(path, -1) + 1
+            if path in self._counts:
+                path = (*path, self._counts[path])
+        return path
+
+    def _key(self) -> Path:
+        keys: list[str] = []
+        while True:
+            match = _match(_KEY, self._text, self._at)
+            escaped, literal, bare, dot = match.groups()
+            keys.append(loads(f'key = "{escaped}"')["key"] if escaped else literal or bare or "")
+            self._at = match.end()
+            if not dot:
+                return tuple(keys)
+
+    def _pair(self, table: Path) -> None:
+        start = self._at
+        path = (*table, *self._key())
+        self._at, after = start, self._at
+        self._note(path)
+        self._at = self._text.index("=", after) + 1
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        self._skip_blank()
+        opening = self._text[self._at]
+        if opening in "[{":
+            self._at += 1
+            self._members(path, "]" if opening == "[" else "}")
+        else:
+            pattern = _STRING if opening in "\"'" else _SCALAR
+            self._at = _match(pattern, self._text, self._at).end()
+
+    def _members(self, path: Path, closing: str) -> None:
+        index = 0
+        while self._skip_blank() and not self._text.startswith(closing, self._at):
+            if closing == "]":
+                self._note((*path, index))
+                self._value((*path, index))
+                index += 1
+            else:
+                self._pair(path)
+        self._at += 1
+
+
+def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
+    match = pattern.match(text, at)
+    if match is None:
+        raise ValueError(f"not TOML at offset {at}")
+    return match

@@ -1,0 +1,194 @@
+"""The compiler process: NVRTC and nvJitLink in threads, fed over pipes.
+
+Run as a script by `_executor`, which shares only its framing. It needs `cuda.bindings` alone, so it
+starts fast, and whatever a compiler does to a process (crash, hang, memory) happens in here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import marshal
+import os
+import queue
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Deep templates recurse deeply; pages are only taken when touched. The second is for little address space.
+_STACK_BYTES = (256 << 20, 8 << 20)
+
+
+def send(stream: BinaryIO, message: dict[str, Any]) -> None:
+    """Write one message: its length, then its bytes."""
+    data = marshal.dumps(message)
+    stream.write(len(data).to_bytes(8, "big") + data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> dict[str, Any] | None:
+    """Read one message; None at the end of the stream, also where that cuts one short."""
+    size = int.from_bytes(stream.read(8), "big")
+    data = stream.read(size)
+    if not size or len(data) < size:
+        return None
+    return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302 - both ends are this file
+
+
+def compile_task(task: dict[str, Any]) -> dict[str, Any]:
+    """Compile one task; what a compiler says goes into the log, what it cannot do into `ok`."""
+    start = time.perf_counter()
+    run = _assemble if task["kind"] == "ptx" else _nvrtc
+    try:
+        ok, output, log, symbols = run(task)
+    except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
+        ok, output, log, symbols = False, b"", f"{type(exc).__name__}: {exc}".encode(), {}
+    seconds = time.perf_counter() - start
+    text = log.rstrip(b"\0").decode("utf-8", "replace").strip()
+    return {
+        "id": task["id"],
+        "ok": ok,
+        "output": output,
+        "log": text,
+        "symbols": symbols,
+        "seconds": seconds,
+    }
+
+
+def _nvrtc(task: dict[str, Any]) -> tuple[bool, bytes, bytes, dict[str, str]]:
+    from cuda.bindings import nvrtc
+
+    def call(result: tuple[Any, ...]) -> Any:
+        code, *values = result
+        if int(code) != 0:
+            raise RuntimeError(nvrtc.nvrtcGetErrorString(code)[1].decode())
+        return values[0] if values else None
+
+    def text(size: Any, get: Any) -> bytes:
+        length: int = call(size(program))
+        buffer = bytes(length + 1)  # NVRTC writes into it: never one of the interpreter's shared objects
+        call(get(program, buffer))
+        return buffer[:length]
+
+    program = call(nvrtc.nvrtcCreateProgram(task["code"], task["name"], 0, [], []))
+    try:
+        for expression in task["instantiate"]:
+            call(nvrtc.nvrtcAddNameExpression(program, expression))
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(task["options"]), task["options"])
+        log = text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        if int(status) != 0:
+            reason = nvrtc.nvrtcGetErrorString(status)[1]
+            return False, b"", log if log.strip(b" \0\n") else reason, {}
+        if task["kind"] == "c++ to ptx":
+            output = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
+        else:
+            output = text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        symbols = {
+            expression.decode(): call(nvrtc.nvrtcGetLoweredName(program, expression)).decode()
+            for expression in task["instantiate"]
+        }
+        return True, output, log, symbols
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _assemble(task: dict[str, Any]) -> tuple[bool, bytes, bytes, dict[str, str]]:
+    from cuda.bindings import nvjitlink
+
+    handle = nvjitlink.create(len(task["options"]), [option.decode() for option in task["options"]])
+
+    def log(size: Any, get: Any) -> bytes:
+        buffer = bytearray(size(handle))
+        if buffer:
+            get(handle, buffer)
+        return bytes(buffer).rstrip(b"\0")
+
+    try:
+        try:
+            nvjitlink.add_data(
+                handle,
+                nvjitlink.InputType.PTX,
+                task["code"],
+                len(task["code"]),
+                task["name"].decode(),
+            )
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as exc:
+            return (
+                False,
+                b"",
+                log(nvjitlink.get_error_log_size, nvjitlink.get_error_log) or str(exc).encode(),
+                {},
+            )
+        output = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, output)
+        return True, bytes(output), log(nvjitlink.get_info_log_size, nvjitlink.get_info_log), {}
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO, lock: threading.Lock) -> None:
+    while True:
+        result = compile_task(tasks.get())
+        with lock:
+            send(results, result)
+
+
+def _allow_descriptors(count: int) -> None:
+    """Raise the limit of open files where the descriptors that stand for folders lie above it."""
+    import resource  # which Windows has none of, and no such descriptors either
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in {soft, hard} and hard < count:
+        sys.exit(f"it needs {count} descriptors, and no more than {hard} are allowed here (ulimit -n)")
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _start_threads(count: int, target: Callable[[], None]) -> None:
+    """Start as many threads as there is room for, up to *count*; one has to."""
+    started = 0
+    for size in _STACK_BYTES:
+        threading.stack_size(size)
+        with contextlib.suppress(RuntimeError, MemoryError):
+            while started < count:
+                threading.Thread(target=target, daemon=True).start()
+                started += 1
+        if started:
+            return
+    sys.exit("it cannot start a single thread here (ulimit -u, ulimit -v)")
+
+
+def main() -> None:
+    """Serve tasks from standard input until it ends."""
+    requests = sys.stdin.buffer
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a compiler prints must not end up between the messages
+    setup = receive(requests)
+    if setup is None:
+        return
+    if setup["folders"]:
+        _allow_descriptors(max(setup["folders"]) + 1)
+    sys.path[:] = setup["sys_path"]
+    for number, folder in setup["folders"].items():
+        descriptor = os.open(folder, os.O_RDONLY)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir("/")  # debug information holds the working directory
+    for library in setup["libraries"]:
+        ctypes.CDLL(library)
+    tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    lock = threading.Lock()
+    _start_threads(setup["jobs"], lambda: _serve(tasks, results, lock))
+    send(results, {"ready": True})
+    while (task := receive(requests)) is not None:
+        tasks.put(task)
+    os._exit(0)  # the front end is gone or done: a running compile must not hold the process
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+# Copied byte for byte into editable installs by hatch-cubin (Apache-2.0): standard library only.
+"""Notice that sources changed since the kernels of this editable install were built."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+
+
+def look(say: Callable[[str], str], error: type[Exception], warning: type[Warning]) -> None:
+    """Warn where sources changed, or build again with HATCH_CUBIN_REBUILD=1."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "editable.json"), encoding="utf-8") as file:
+        built = json.load(file)
+    root = os.path.normpath(os.path.join(here, built["root"]))
+    edited = [name for name, before in built["files"].items() if _differs(os.path.join(root, name), before)]
+    if edited and os.environ.get("HATCH_CUBIN_REBUILD", "").lower() in ("1", "true"):
+        _rebuild(root, built["rebuild"], say, error)
+    elif edited:
+        listed = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
+        fix = "install the package again, or set HATCH_CUBIN_REBUILD=1"
+        warnings.warn(say(f"the kernels are older than {listed}: {fix}"), warning, stacklevel=3)
+
+
+def _differs(path: str, before: Sequence[int | str]) -> bool:
+    size, time, digest = before
+    try:
+        status = os.stat(path)
+        if (status.st_size, status.st_mtime_ns) == (size, time):
+            return False
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest() != digest
+    except OSError:
+        return True
+
+
+def _rebuild(root: str, arguments: Sequence[str], say: Callable[[str], str], error: type[Exception]) -> None:
+    missing = [name for name in ("hatchling", "hatch_cubin") if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " and no ".join(name.replace("_", "-") for name in missing)
+        raise error(say(f"HATCH_CUBIN_REBUILD is set, but there is no {names} beside the package"))
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise error(say(f"the kernels could not be built again:\n{done.stdout}{done.stderr}"))

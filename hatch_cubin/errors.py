@@ -1,0 +1,102 @@
+"""Every failure that a user can cause, and how it is worded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ._environment import is_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PREFIX = "hatch-cubin: "
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A place in a file of the project, written the way compilers write it."""
+
+    path: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: what, where, what else is known, and what to do about it."""
+
+    what: str
+    where: Location | None = None
+    hint: str | None = None
+    details: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        head = self.what if self.where is None else f"{self.where}: {self.what}"
+        hint = () if self.hint is None else (f"hint: {self.hint}",)
+        return "\n  ".join((head, *self.details, *hint))
+
+
+class HatchCubinError(Exception):
+    """The root of all errors that are the user's to mend; carries every problem found."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(*problems)
+        self.problems = tuple(dict.fromkeys(problems))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+class ConfigError(HatchCubinError):
+    """The configuration table is wrong."""
+
+
+class SourceError(HatchCubinError):
+    """A source or a header is missing, unreadable or ambiguous."""
+
+
+class ToolchainError(HatchCubinError):
+    """The CUDA compiler is absent, too old, or cannot do what was asked."""
+
+
+class CompileError(HatchCubinError):
+    """Sources do not compile."""
+
+
+class BundleError(HatchCubinError):
+    """What was built cannot be laid out or written."""
+
+
+class MissError(HatchCubinError):
+    """Units had to be compiled where only cache hits were allowed."""
+
+
+def render(error: HatchCubinError) -> list[str]:
+    """Return one message per problem, by file and line, what lacks one after the rest, then their count."""
+    ordered = sorted(error.problems, key=_place)
+    count = len(ordered)
+    summary = f"{count} error{'s' * (count != 1)}, nothing was built"
+    return [*(f"{PREFIX}error: {problem}" for problem in ordered), PREFIX + summary]
+
+
+def _place(problem: Problem) -> tuple[bool, str, bool, int]:
+    path, line = (problem.where.path, problem.where.line) if problem.where else (None, None)
+    return path is None, path or "", line is None, line or 0
+
+
+@contextlib.contextmanager
+def reported(display: Callable[[str], object]) -> Iterator[None]:
+    """Turn a user's problems into messages and exit code 1; let everything else through."""
+    try:
+        yield
+    except HatchCubinError as exc:
+        if is_on(os.environ, "HATCH_CUBIN_TRACEBACK"):
+            raise
+        for message in render(exc):
+            display(message)
+        raise SystemExit(1) from None

@@ -1,0 +1,200 @@
+"""The Hatch build hook: translates between hatchling and the pipeline."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+from hatchling.plugin import hookimpl
+
+from . import _bundle, _home, _pipeline, _requirements, _toml
+from ._config import Config, Place, parse_config
+from ._project import Project
+from ._sources import BUNDLE
+from .errors import PREFIX, reported
+
+_REBUILD = ("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only")
+
+
+class CubinBuildHook(BuildHookInterface[Any]):
+    """Compiles the project's kernels into its wheel."""
+
+    PLUGIN_NAME = "cubin"
+    _unstage: Callable[[], object] | None = None
+
+    def dependencies(self) -> list[str]:
+        """Ask for the compiler that the configuration names."""
+        if self.target_name != "wheel":
+            return []
+        with reported(self.app.display_error):
+            return _requirements.build_requirements(self._read_config(), os.environ)
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""
+        with reported(self.app.display_error):
+            if self.target_name == "wheel":
+                self._wheel(self._project(), version, build_data)
+            elif self.target_name == "sdist":
+                self._sdist(self._project(), build_data)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+        """Remove what was staged for the wheel."""
+        if self._unstage is not None:
+            self._unstage()
+
+    def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
+        # Looked at before the build: what is edited while it runs counts as edited.
+        notes = _notes(project) if version == "editable" and not project.skips else {}
+        files = _pipeline.build(project)
+        if version == "editable":
+            _bundle.write(files | notes, project.root / project.bundle_folder)
+            self._warn_of_leaks(project.bundle_folder, *_cache_folders(project))
+            return
+        self._warn_of_leaks(*_cache_folders(project))
+        self._keep_out(
+            project.bundle_folder,
+            *_cache_entries(project),
+            *(() if project.config.ship_sources else _pipeline.needed_files(project, by_name=True)),
+        )
+        staging = self._stage(files)
+        # Named by their places in the project: hatchling rewrites them as it does the package's own files.
+        build_data["force_include"] |= {
+            str(staging / name): str(Path(project.bundle_folder, name)) for name in files
+        }
+        _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
+
+    def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
+        self._keep_out(project.bundle_folder, *_cache_entries(project))
+        build_data["force_include"] |= {
+            str(project.root / path): path for path in _pipeline.needed_files(project)
+        }
+
+    def _stage(self, files: Mapping[str, bytes]) -> Path:
+        """Write the bundle outside the tree, so that nothing can leak into it."""
+        folder = _home.make_temporary()
+        # At exit where finalize never runs: after --hooks-only, or a failure.
+        self._unstage = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        _bundle.write(files, folder)
+        return folder
+
+    def _keep_out(self, *paths: str) -> None:
+        """Keep paths of the project out of what hatchling selects by itself."""
+        config, shared = self.build_config.target_config, self.build_config.build_config
+        patterns = [
+            "/" + "".join(f"\\{char}" if char in "\\*?[]!# " else char for char in posixpath.normpath(path))
+            for path in paths
+        ]
+        # A pattern that names a file, as an artifact's does, is only undone by one that does so too.
+        artifacts = [f"!{pattern}{inside}" for pattern in patterns for inside in ("", "/**")]
+        for key, added in {"exclude": patterns, "artifacts": artifacts}.items():
+            before = config.get(key, shared.get(key, []))
+            config[key] = [*before, *(pattern for pattern in added if pattern not in before)]
+        vars(self.build_config).pop("exclude_spec", None)  # may have been asked for already
+
+    def _warn_of_leaks(self, *folders: str) -> None:
+        """Warn where an sdist, which runs no hook of the wheel's, would ship what is only for here."""
+        if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
+            return
+        sdist = SdistBuilder(self.root, metadata=self.metadata)
+        files = [file.relative_path for file in sdist.recurse_selected_project_files()]
+        for folder in map(os.path.normpath, folders):
+            if any(file.startswith(folder + os.sep) for file in files):
+                path = folder.replace(os.sep, "/")
+                line = f"{BUNDLE}/" if path.endswith(f"/{BUNDLE}") else f"/{path}/"
+                self.app.display_warning(
+                    f"{PREFIX}warning: add '{line}' to .gitignore, or sdists ship {path}/"
+                )
+
+    def _project(self) -> Project:
+        return Project(
+            root=Path(self.root),
+            packages=_packages(self.root, self.metadata),
+            config=self._read_config(),
+            say=lambda message: self.app.display_info(PREFIX + message),
+            warn=lambda message: self.app.display_warning(f"{PREFIX}warning: {message}"),
+            verbose=self.app.verbosity > 0,
+        )
+
+    def _read_config(self) -> Config:
+        """Read the table that the wheel is built with, also while an sdist is made."""
+        build, name = self.metadata.hatch.build_config, self.PLUGIN_NAME
+        targets = build.get("targets", {})
+        tables: dict[tuple[str, ...], Any] = {
+            ("build", "targets", "wheel"): targets.get("wheel", {}),
+            ("build",): build,
+            ("build", "targets", self.target_name): targets.get(self.target_name, {}),
+        }
+        path = next(path for path, table in tables.items() if name in table.get("hooks", {}))
+        table = tables[path]["hooks"][name]
+        return parse_config(table, _place(Path(self.root), (*path, "hooks", name)), os.environ)
+
+
+def _place(root: Path, path: tuple[str, ...]) -> Place:
+    """Find the file that the table stands in: a `build` table in hatch.toml replaces pyproject.toml's."""
+    own = root / "hatch.toml"
+    if own.is_file() and "build" in _toml.loads(own.read_text("utf-8")):
+        return Place(own.name, own.read_text("utf-8"), path)
+    return Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), ("tool", "hatch", *path))
+
+
+def _packages(root: str, metadata: Any) -> dict[str, str]:
+    """Return the wheel's top-level packages and their folders, as hatchling would select them.
+
+    Asked of a builder of our own: the hook's has to see what is excluded before it looks.
+    """
+    folders: dict[str, str] = {}
+    for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
+        inside, name = os.path.split(file.distribution_path)
+        if inside and name == "__init__.py" and BUNDLE not in Path(inside).parts:
+            folder = os.path.dirname(file.relative_path).replace(os.sep, "/")
+            folders[inside.replace(os.sep, ".")] = folder or "."
+    return {
+        package: folder
+        for package, folder in sorted(folders.items())
+        if not any(package.startswith(other + ".") for other in folders)
+    }
+
+
+def _notes(project: Project) -> dict[str, bytes]:
+    """Return what lets an editable install notice edits, and build again."""
+    sources = _pipeline.needed_files(project)
+    return _bundle.describe_editable(project.root, project.bundle_folder, sources, _REBUILD)
+
+
+def _cache_folders(project: Project) -> list[str]:
+    """Return where in the project the cache is, by its own path and by what that path leads to."""
+    root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
+    pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
+    return sorted(
+        {Path(path).relative_to(base).as_posix() for base, path in pairs if Path(path).is_relative_to(base)}
+    )
+
+
+def _cache_entries(project: Project) -> list[str]:
+    """Return what a cache consists of: its folder may hold other files too."""
+    return [f"{folder}/{part}" for folder in _cache_folders(project) for part in ("entries", "tmp")]
+
+
+def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:
+    """Say what the wheel runs on, unless another hook does: code in another language has a tag of its own."""
+    if "tag" in build_data or build_data["infer_tag"] or not build_data["pure_python"]:
+        return
+    if platform == "win32":  # `long` is 32 bits where the kernels were compiled
+        build_data.update(tag="py3-none-win_amd64", pure_python=False)
+    elif last:  # hatchling's own choice is nearly the same, and leaves later hooks theirs
+        build_data["tag"] = "py3-none-any"
+
+
+@hookimpl
+def hatch_register_build_hook() -> type[CubinBuildHook]:
+    """Name the hook to hatchling."""
+    return CubinBuildHook

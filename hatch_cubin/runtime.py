@@ -1,0 +1,990 @@
+# Copied byte for byte into wheels by hatch-cubin (Apache-2.0): keep it one file, standard library only.
+"""Load this package's CUDA kernels, compiled when its wheel was built.
+
+    from mypkg import _cubins as cubins
+
+    cubins.kernel("saxpy")                    a cuda.core Kernel for the current device
+    cubins.kernel("reduce", BLOCK=256)        a kernel of a variant
+    cubins.module("saxpy")                    a cuda.core ObjectCode
+    cubins.find("saxpy", cc=(9, 0))           which file serves that capability, and by which rule
+    cubins.read("saxpy", cc=(9, 0))           its verified bytes, nothing of CUDA imported
+    cubins.cache()                            a read-only cache for cuda.core's Program.compile
+    cubins.names(), cubins.archs(), cubins.is_available()
+    cubins.use("other/_cubins")               for tests and debugging: look in another bundle
+
+Nothing is compiled here, ever; only where no cubin fits does the driver translate shipped PTX.
+"""
+
+# Imported by every process that imports the package: nothing but definitions at import, and no
+# import beyond these two (typing, json, hashlib cost milliseconds each).
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn
+
+__all__ = [
+    "CubinDamagedError",
+    "CubinError",
+    "CubinNotFoundError",
+    "CubinStaleWarning",
+    "CubinUnavailableError",
+    "Entry",
+    "archs",
+    "cache",
+    "find",
+    "is_available",
+    "kernel",
+    "module",
+    "names",
+    "read",
+    "use",
+]
+
+FORMAT = 1
+
+_MODULES = b'\n},"modules":{\n'
+_MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
+_CHECKED = 76  # the length of '{"check":"…",'
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_TEGRA = frozenset({53, 62, 72, 87, 101, 110})
+_ASK: "Any" = object()  # "the driver's version is to be asked for", where None skips the check
+
+
+class CubinError(RuntimeError):
+    """The root of all that can go wrong here."""
+
+
+class CubinNotFoundError(CubinError, LookupError):
+    """There is no such kernel, or nothing that was shipped runs on this GPU."""
+
+
+class CubinDamagedError(CubinError):
+    """What is on disk is not what was built."""
+
+
+class CubinUnavailableError(CubinError):
+    """There is no usable driver, device or cuda.core in this process."""
+
+
+class CubinStaleWarning(UserWarning):
+    """An editable install's kernels are older than their sources."""
+
+
+class Entry:
+    """One shipped file, what is known of it, and by which rule it was chosen."""
+
+    __slots__ = (
+        *("module", "source", "variant", "options", "toolchain"),
+        *("arch", "kind", "file", "path", "size", "sha256", "min_driver", "kernels", "resources"),
+        *("rule", "_data", "_manifest"),
+    )
+
+    def __init__(
+        self, module: "_Module", fields: "Mapping[str, Any]", rule: str = "", data: "bytes | None" = None
+    ) -> None:
+        self._manifest = module.manifest
+        self._data = data
+        self.module: str = module.name
+        self.source: str = module.source
+        self.variant: dict[str, str] = module.variant
+        self.options: dict[str, Any] = module.options
+        self.toolchain: dict[str, Any] = module.manifest.header.get("toolchain", {})
+        self.arch: str = _typed(fields["arch"], str)
+        self.kind: str = _typed(fields["kind"], str)
+        self.file: str = _plain_file(fields["file"])
+        self.path: str = os.path.join(module.manifest.folder, self.file)
+        self.size: int = _typed(fields["size"], int)
+        self.sha256: str = _typed(fields["sha256"], str)
+        self.min_driver: int = _typed(fields["min_driver"], int)
+        self.kernels: dict[str, str] = _text_map(fields.get("kernels", module.kernels))
+        self.resources: dict[str, dict[str, int]] = _typed(fields.get("resources", {}), dict)
+        self.rule: str = rule
+
+    @property
+    def source_path(self) -> "str | None":
+        """Where the source lies, if the package has it: with `ship-sources`, or installed as editable."""
+        built_in = self._manifest.header.get("folder")
+        if built_in is None:
+            return None
+        inside = os.path.relpath(self.source, _typed(built_in, str))
+        path = os.path.normpath(os.path.join(self._manifest.folder, inside))
+        return path if os.path.isfile(path) else None
+
+    def __repr__(self) -> str:
+        return f"Entry(module={self.module!r}, arch={self.arch!r}, file={self.file!r}, rule={self.rule!r})"
+
+
+class _Module:
+    """One line of the manifest's modules, checked."""
+
+    __slots__ = (
+        *("manifest", "name", "source", "variant", "kernels", "options", "entries", "fields"),
+        *("chosen", "loaded"),
+    )
+
+    def __init__(self, manifest: "_Manifest", name: "Any", fields: "Mapping[str, Any]") -> None:
+        self.manifest = manifest
+        self.name: str = _typed(name, str)
+        self.source: str = _typed(fields["source"], str)
+        self.variant = _text_map(fields["variant"])
+        self.kernels = _text_map(fields["kernels"])
+        self.options: dict[str, Any] = _typed(fields["options"], dict)
+        self.entries = [Entry(self, entry) for entry in _typed(fields["entries"], list)]
+        self.fields: "dict[str, Mapping[str, Any]]" = {entry["arch"]: entry for entry in fields["entries"]}
+        self.chosen: "dict[tuple[Any, ...], Entry]" = {}
+        self.loaded: "dict[str, Any]" = {}  # cuda.core's ObjectCode by digest
+
+    @property
+    def base(self) -> str:
+        """The name without its variant."""
+        if not self.variant:
+            return self.name
+        return self.name[: -1 - sum(len(key) + len(text) + 2 for key, text in self.variant.items())]
+
+
+# --- which entry runs on which device ----------------------------------------------------------
+
+
+def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
+    """Return the arch to load on capability *cc* (9.0 is 90), and the rule; None where nothing fits.
+
+    *shipped* holds (arch, min_driver) pairs; *driver* is as `cuDriverGetVersion` counts, None for any.
+    Pure: the published table of rules is this function.
+    """
+    usable = [_parse_arch(arch) for arch, min_driver in shipped if driver is None or min_driver <= driver]
+    cubins = [(number, suffix, arch) for kind, number, suffix, arch in usable if kind == "sm"]
+    ptx = [
+        (number, "_fa".index(suffix or "_"), arch)
+        for kind, number, suffix, arch in usable
+        if kind == "compute"
+    ]
+    rules = (
+        ("exact, arch-specific", [entry for entry in cubins if entry[:2] == (cc, "a")]),
+        ("family", [entry for entry in cubins if entry[1] == "f" and _in_family(entry[0], cc)]),
+        ("exact", [entry for entry in cubins if entry[:2] == (cc, "")]),
+        (
+            "same major, lower minor",
+            [entry for entry in cubins if entry[1] == "" and _in_family(entry[0], cc) and cc not in _TEGRA],
+        ),
+        (
+            "PTX, translated by the driver",
+            [entry for entry in ptx if _ptx_runs(entry[0], entry[1], cc)],
+        ),
+    )
+    for rule, candidates in rules:
+        if candidates:
+            return max(candidates)[2], rule
+    return None
+
+
+def _parse_arch(arch: str) -> "tuple[str, int, str, str]":
+    kind, _, name = arch.partition("_")
+    suffix = name[-1:] if name[-1:] in ("a", "f") else ""
+    digits = name.removesuffix(suffix)
+    if kind not in ("sm", "compute") or not digits.isdecimal() or len(digits) > 4:
+        _damaged("manifest.json", f"it names an arch that does not exist: {arch!r:.80}")
+    return kind, int(digits), suffix, arch
+
+
+def _in_family(target: int, cc: int) -> bool:
+    """Same major, minor not below; Tegra and desktop parts are families apart."""
+    return cc // 10 == target // 10 and cc >= target and (cc in _TEGRA) == (target in _TEGRA)
+
+
+def _ptx_runs(target: int, rank: int, cc: int) -> bool:
+    return (target <= cc, _in_family(target, cc), target == cc)[rank]
+
+
+# --- the manifest ------------------------------------------------------------------------------
+
+
+class _Manifest:
+    """The bundle's index, of which only the lines that are asked for get parsed.
+
+    Lines are sorted as bytes. One check covers all but the modules' lines, and each of those has its own.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._path = os.path.join(folder, "manifest.json")
+        self._data = data = _index_data(self._path)
+        self._kernels_at = data.find(b"\n")
+        self._modules_at = data.find(_MODULES) + len(_MODULES) - 1
+        self._tail_at = data.rfind(b"\n},")
+        self._modules: "dict[bytes, _Module]" = {}
+        self.resolved: "dict[tuple[Any, ...], tuple[_Module, str | None]]" = {}
+        if not 0 <= self._kernels_at < self._modules_at <= self._tail_at:
+            _damaged(self._path, "it is no manifest")
+        self.header = self._read_header()
+
+    def _read_header(self) -> "dict[str, Any]":
+        head, tail = self._data[: self._modules_at], self._data[self._tail_at :]
+        body = _checked(head + tail)
+        if body is None:
+            _damaged(self._path, "its header does not match its check")
+        head = body[: self._kernels_at - _CHECKED].removesuffix(b'"kernels":{')
+        fields: "dict[str, Any]" = _json(b"{" + head + tail[3:], self._path)
+        if _typed(fields.get("format"), int) > FORMAT:
+            what = f"manifest.json has format {fields['format']}, this loader reads up to {FORMAT}"
+            raise CubinError(_say(what, fields))
+        return fields
+
+    def kernels(self, name: str) -> "list[str]":
+        """Return the modules that have a kernel of that name."""
+        start = _quoted(name) + b":"
+        at = self._first(start, self._kernels_at, self._modules_at - len(_MODULES) + 1)
+        line = self._line(at)
+        if not line.startswith(start):
+            return []
+        found = _typed(_json(line[len(start) :].rstrip(b","), self._path), list)
+        return [_typed(module, str) for module in found]
+
+    def kernel_names(self) -> "list[str]":
+        """Return the names of all kernels."""
+        table = self._data[self._kernels_at : self._modules_at - len(_MODULES) + 1]
+        return sorted(_json(b"{" + table + b"}", self._path))
+
+    def module(self, name: str) -> "_Module | None":
+        """Return one module."""
+        found = self._run(_quoted(name) + b":")
+        return found[0] if found else None
+
+    def variants(self, base: str) -> "list[_Module]":
+        """Return the variants of a source."""
+        return [each for each in self._run(_quoted(base)[:-1] + b"[") if each.base == base]
+
+    def everything(self) -> "Iterator[_Module]":
+        """Yield every module."""
+        at = self._modules_at
+        while at < self._tail_at:
+            line = self._line(at)
+            yield self._parsed(line)
+            at += 1 + len(line)
+
+    def _run(self, start: bytes) -> "list[_Module]":
+        """Return the modules whose lines begin with *start*.
+
+        The lines around them are checked too: whole neighbours prove that damage hides none.
+        """
+        at = self._first(start, self._modules_at, self._tail_at)
+        if at > self._modules_at:
+            self._split(self._line(self._data.rfind(b"\n", self._modules_at, at)))
+        found = []
+        while at < self._tail_at:
+            line = self._line(at)
+            if not line.startswith(start):
+                self._split(line)
+                break
+            found.append(self._parsed(line))
+            at += 1 + len(line)
+        return found
+
+    def _first(self, start: bytes, low: int, high: int) -> int:
+        """Return the line break before the first line that is not below *start*; *high* where all are."""
+        while low < high:
+            middle = self._data.rfind(b"\n", low, (low + high) // 2 + 1)
+            if self._data[middle + 1 : middle + 1 + len(start)] < start:
+                low = self._data.find(b"\n", middle + 1)
+            else:
+                high = middle
+        return low
+
+    def _line(self, at: int) -> bytes:
+        line: bytes = self._data[at + 1 : self._data.find(b"\n", at + 1)]
+        return line
+
+    def _split(self, line: bytes) -> "tuple[bytes, bytes]":
+        """Return the name and the fields of a module's line, both as JSON."""
+        name, _, fields = line.rstrip(b",").partition(b':{"check":')  # no JSON string can hold that
+        body = _checked(b'{"check":' + fields, name)
+        if body is None:
+            _damaged(self._path, f"the line of {_readable(name)} does not match its check")
+        return name, b"{" + body
+
+    def _parsed(self, line: bytes) -> _Module:
+        name, fields = self._split(line)
+        if name not in self._modules:
+            try:
+                found = _Module(self, _json(name, self._path), _json(fields, self._path))
+            except (KeyError, TypeError, AttributeError) as exc:
+                _damaged(self._path, f"the line of {_readable(name)} is malformed: {exc!r}", exc)
+            return self._modules.setdefault(name, found)
+        return self._modules[name]
+
+
+def normal_name(name: str) -> str:
+    """Return a kernel's name in its one spelling: spaces between words and after commas only."""
+    words = name.split()
+    joined = "".join(
+        word if i == 0 or not (_is_word(words[i - 1][-1]) and _is_word(word[0])) else " " + word
+        for i, word in enumerate(words)
+    )
+    return joined.replace(",", ", ")
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _file_data(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+    except OSError as exc:
+        try:  # in a zip archive only the importer can read
+            data: bytes = globals()["__spec__"].loader.get_data(path)
+        except Exception:
+            _damaged(path, f"it cannot be read ({exc.strerror})", exc)
+        return data
+
+
+def _index_data(path: str) -> "Any":
+    """Return a manifest's bytes, as an mmap where they are many: of those few will be looked at."""
+    try:
+        # As for code, the system has to keep what is mapped; Windows would let nobody replace it.
+        if sys.platform != "win32" and os.path.getsize(path) > _MAPPED:
+            import mmap
+
+            with open(path, "rb") as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError:
+        pass  # and read below, where the reason is told
+    return _file_data(path)
+
+
+# --- which bundle is looked in -----------------------------------------------------------------
+
+
+class _Layer:
+    """A bundle that is looked in, until it is closed, and the code that stands in for some of its modules."""
+
+    __slots__ = ("folder", "fresh", "manifests")
+
+    def __init__(self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]") -> None:
+        self.folder = folder
+        self.manifests = manifests  # one, once it was read
+        self.fresh = fresh
+
+    def manifest(self) -> _Manifest:
+        for known in self.manifests[:1]:
+            return known
+        if self.manifests is _own[0].manifests and not _looked and _is_editable(self.folder):
+            import importlib
+
+            _looked.append(True)
+            try:
+                notes = importlib.import_module(f"{__name__}._editable")
+                notes.look(_say, CubinError, CubinStaleWarning)
+            except CubinError:  # a build that failed is to be told again
+                _looked.clear()
+                raise
+        read = _Manifest(self.folder)
+        self.manifests.append(read)
+        return (self.manifests[:1] or [read])[0]  # another thread's, where it was faster
+
+    def close(self) -> None:
+        """Look again in what was looked in before."""
+        if self in _layers:
+            _layers.remove(self)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+
+_own: "list[_Layer]" = []
+_layers: "list[_Layer]" = []  # what use() put over it, the last one counts
+_looked: "list[bool]" = []  # whether an editable install's sources were compared with its kernels
+
+
+def _layer() -> _Layer:
+    if not _own:
+        _own.append(_Layer(_HERE, [], {}))
+    return (_layers[-1:] or _own)[0]
+
+
+def _manifest() -> _Manifest:
+    return _layer().manifest()
+
+
+def use(what: "str | os.PathLike[str] | Mapping[str, Any] | None") -> _Layer:
+    """Look in another bundle's folder, in this whole process; for tests and debugging.
+
+    A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
+    `ObjectCode`, loaded whatever the device. None stands for the package's own bundle.
+    What is returned undoes this one call with `close()`, or at the end of a `with` block.
+    """
+    below = _layer()
+    if what is None:
+        layer = _Layer(_HERE, _own[0].manifests, {})
+    elif isinstance(what, (str, os.PathLike)):
+        layer = _Layer(os.path.abspath(what), [], {})
+        layer.manifest()  # a wrong folder is found out here
+    else:
+        given = {_resolve(name, None, {})[0]: getattr(code, "code", code) for name, code in what.items()}
+        fresh = {found.name: _fresh(found, bytes(memoryview(data))) for found, data in given.items()}
+        layer = _Layer(below.folder, below.manifests, {**below.fresh, **fresh})
+    _layers.append(layer)
+    return layer
+
+
+def _fresh(found: _Module, data: bytes) -> Entry:
+    kind = "cubin" if data.startswith(b"\x7fELF") else "ptx"
+    fields = {"arch": "", "kind": kind, "file": "given", "size": len(data), "sha256": _sha256(data)}
+    entry = Entry(found, {**fields, "min_driver": 0}, "given to use()", data)
+    entry.file = entry.path = ""
+    return entry
+
+
+def _settled(call: "Callable[[], Any]") -> "Any":
+    """Call again where an editable build may just be at work: the manifest is what it writes last."""
+    for pause in (0.0, 0.01, 0.1, 1.0):
+        try:
+            return call()
+        except CubinDamagedError:
+            layer = _layer()
+            if not _is_editable(layer.folder):
+                raise
+            import time
+
+            time.sleep(pause)
+            layer.manifests.clear()
+    return call()
+
+
+def _is_editable(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "_editable.py"))
+
+
+# --- names, files, capabilities ----------------------------------------------------------------
+
+
+def find(
+    name: str,
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _ASK,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> Entry:
+    """Return the entry that serves a kernel or module on a capability; the current device's without *cc*.
+
+    With *cc*, nothing of CUDA is imported and any driver will do unless *driver* is given.
+    """
+    if cc is not None:
+        _check_capability(cc)
+    found, kernel_name = _resolve(name, module, {**(variant or {}), **macros})
+    present = None
+    if cc is None:
+        _, cc, present = _device(device)
+    return _choose(found, kernel_name, cc, present if driver is _ASK else driver)
+
+
+def read(
+    name: str,
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _ASK,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> bytes:
+    """Return the verified bytes of what `find` finds."""
+    asked = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
+    data: bytes = _settled(lambda: _verified(find(name, **asked)))
+    return data
+
+
+def names() -> "tuple[str, ...]":
+    """Return the name of every kernel that was shipped."""
+    return tuple(_manifest().kernel_names())
+
+
+def archs() -> "tuple[str, ...]":
+    """Return every arch that was shipped for any module."""
+    shipped = {entry.arch for found in _manifest().everything() for entry in found.entries}
+    return tuple(
+        sorted(shipped, key=lambda arch: (_parse_arch(arch)[0] == "compute", *_parse_arch(arch)[1:3]))
+    )
+
+
+def _resolve(name: str, module: "str | None", macros: "Mapping[str, Any]") -> "tuple[_Module, str | None]":
+    """Return the one module that a name means, and the kernel where the name is a kernel's."""
+    if not isinstance(name, str):
+        raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {name!r}"))
+    manifest, wanted = _manifest(), {key: _macro_text(value) for key, value in macros.items()}
+    asked = (name, module, *sorted(wanted.items()))
+    if asked not in manifest.resolved:
+        manifest.resolved[asked] = _search(manifest, name, module, wanted)
+    return manifest.resolved[asked]
+
+
+def _search(
+    manifest: _Manifest, name: str, module: "str | None", wanted: "dict[str, str]"
+) -> "tuple[_Module, str | None]":
+    kernel_name = normal_name(name)
+    of_kernel = [_having(manifest, each, kernel_name) for each in manifest.kernels(kernel_name)]
+    exact = manifest.module(name)
+    of_module = manifest.variants(name) if exact is None else [exact]
+    candidates = {each.name: each for each in (*of_kernel, *of_module)}
+    if not candidates:
+        _no_such_name(name, manifest)
+    fitting = [
+        each
+        for each in candidates.values()
+        if (module is None or module in (each.name, each.base)) and wanted.items() <= each.variant.items()
+    ]
+    if len(fitting) > 1 and wanted:
+        fitting = [each for each in fitting if each.variant.keys() == wanted.keys()] or fitting
+    if len(fitting) != 1:
+        _not_one(name, module, wanted, fitting or list(candidates.values()), ambiguous=bool(fitting))
+    return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
+
+
+def _having(manifest: _Manifest, name: str, kernel_name: str) -> _Module:
+    found = manifest.module(name)
+    if found is None or kernel_name not in found.kernels:
+        _damaged("manifest.json", f"no module {name!r} has the kernel {kernel_name!r} that it lists")
+    return found
+
+
+def _macro_text(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _no_such_name(name: str, manifest: _Manifest) -> "NoReturn":
+    if manifest.header.get("skipped"):
+        raise CubinNotFoundError(
+            _say(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels")
+        )
+    import difflib
+
+    known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
+    if name in known:  # it is there, and not where its order puts it
+        _damaged("manifest.json", "its lines are not in order")
+    close = difflib.get_close_matches(name, known, n=3)
+    guess = (
+        f"did you mean {' or '.join(map(repr, close))}?"
+        if close
+        else f"there are: {', '.join(map(repr, known[:20]))}"
+    )
+    raise CubinNotFoundError(_say(f"no kernel or module {name!r}; {guess}"))
+
+
+def _not_one(
+    name: str,
+    module: "str | None",
+    macros: "Mapping[str, str]",
+    modules: "Sequence[_Module]",
+    *,
+    ambiguous: bool,
+) -> "NoReturn":
+    asked = "".join([f" in module {module!r}" if module else "", f" with {dict(macros)}" if macros else ""])
+    listed = ", ".join(repr(each.name) for each in modules[:20])
+    if ambiguous:
+        raise CubinNotFoundError(
+            _say(f"{name!r}{asked} is ambiguous: say module= or the variant's macros; there are {listed}")
+        )
+    raise CubinNotFoundError(_say(f"no kernel or module {name!r}{asked}; there are {listed}"))
+
+
+def _choose(found: _Module, kernel_name: "str | None", cc: "tuple[int, int]", driver: "int | None") -> Entry:
+    major, minor = cc
+    if found.name in (fresh := _layer().fresh):
+        return fresh[found.name]
+    asked = (kernel_name, major, minor, driver)
+    if asked not in found.chosen:
+        entries = [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
+        chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
+        if chosen is None:
+            _nothing_fits(kernel_name or found.name, entries, (major, minor), driver)
+        arch, rule = chosen
+        return found.chosen.setdefault(asked, Entry(found, found.fields[arch], rule))
+    return found.chosen[asked]
+
+
+def _check_capability(cc: "Any") -> None:
+    if not isinstance(cc, tuple) or [type(part) for part in cc] != [int, int]:
+        raise TypeError(_say(f"cc is a pair of numbers such as (9, 0), not {cc!r}"))
+    if cc[0] < 1 or not 0 <= cc[1] <= 9:
+        raise ValueError(_say(f"there is no compute capability {cc[0]}.{cc[1]}"))
+
+
+def _nothing_fits(
+    name: str, entries: "Sequence[Entry]", cc: "tuple[int, int]", driver: "int | None"
+) -> "NoReturn":
+    shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
+    having = "" if driver is None else f" with driver {_version(driver)}"
+    fix = f'archs = ["sm_{cc[0]}{cc[1]}"] in the build configuration would serve it'
+    if driver is not None and select(cc[0] * 10 + cc[1], None, [(each.arch, 0) for each in entries]):
+        fix = "a newer driver would serve it, or a build with an older toolkit"
+    what = f"nothing shipped for {name!r} runs on compute capability {cc[0]}.{cc[1]}{having}"
+    raise CubinNotFoundError(_say(f"{what}: shipped {shipped}; {fix}"))
+
+
+def _version(driver: int) -> str:
+    return f"{driver // 1000}.{driver % 1000 // 10}"
+
+
+def _verified(entry: Entry) -> bytes:
+    if entry._data is not None:  # noqa: SLF001
+        return entry._data  # noqa: SLF001
+    data: bytes = _file_data(entry.path)
+    digest = _sha256(data)
+    if digest != entry.sha256 or len(data) != entry.size:
+        _damaged(entry.path, f"its digest is {digest}, the manifest says {entry.sha256}")
+    return data
+
+
+# --- cuda.core ---------------------------------------------------------------------------------
+
+
+def kernel(
+    name: str,
+    *,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> "Any":
+    """Return a cuda.core `Kernel` for the current device, or for *device* (an ordinal or a `Device`)."""
+    code, symbol = _settled(
+        lambda: _load(name, module, {**(variant or {}), **macros}, device, of_kernel=True)
+    )
+    with _loading():  # the first one makes the driver load the code
+        try:
+            return code.get_kernel(symbol)
+        except Exception as exc:
+            raise CubinUnavailableError(_say(f"the driver cannot load {name!r}: {exc}")) from exc
+
+
+def module(
+    name: str,
+    *,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> "Any":
+    """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
+    return _settled(lambda: _load(name, module, {**(variant or {}), **macros}, device, of_kernel=False))[0]
+
+
+_NEEDED = "cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported"
+_lock: "list[Any]" = []
+_used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
+
+
+def _load(
+    name: str, module: "str | None", macros: "Mapping[str, Any]", device: "Any", *, of_kernel: bool
+) -> "tuple[Any, str]":
+    """Return the code that serves the device, loaded once in this process, and the kernel's symbol in it."""
+    found, kernel_name = _resolve(name, module, macros)
+    if of_kernel and kernel_name is None:
+        if len(found.kernels) != 1:
+            listed = ", ".join(map(repr, found.kernels))
+            raise CubinNotFoundError(_say(f"module {found.name!r} has several kernels, name one: {listed}"))
+        (kernel_name,) = found.kernels
+    core, cc, driver = _device(device)
+    entry = _choose(found, kernel_name, cc, driver)
+    with _loading():
+        if entry.sha256 not in found.loaded:
+            symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
+            make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
+            data = _verified(entry)
+            try:
+                found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
+            except Exception as exc:
+                raise CubinUnavailableError(_say(f"cuda.core cannot take {entry.file}: {exc}")) from exc
+    return found.loaded[entry.sha256], entry.kernels.get(kernel_name or "", "")
+
+
+def _loading() -> "Any":
+    if not _lock:
+        import threading
+
+        _lock.append(threading.RLock())
+    return _lock[0]
+
+
+def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
+    """Return cuda.core, the capability of a device (of the current one for None), the driver's version."""
+    driver = _driver_version()
+    try:
+        from cuda import core
+    except Exception as exc:
+        raise CubinUnavailableError(_say(f"loading kernels needs {_NEEDED}: {exc}")) from exc
+    try:
+        chosen = device if isinstance(device, core.Device) else core.Device(device)
+        major, minor = chosen.compute_capability
+    except Exception as exc:
+        which = "the current CUDA device" if device is None else f"CUDA device {device}"
+        raise CubinUnavailableError(_say(f"{which} cannot be used: {exc}")) from exc
+    return core, (int(major), int(minor)), driver
+
+
+def _driver_version() -> int:
+    """Start the driver: without a device cuda.core's first call raises, and its second hangs."""
+    pid = os.getpid()
+    if not _used:
+        _used.append((pid, _start_driver()))
+    if _used[0][0] != pid:
+        raise CubinUnavailableError(
+            _say("CUDA was used before this process was forked: start processes with spawn")
+        )
+    return _used[0][1]
+
+
+_NOT_INITIALIZED = 3
+
+
+def _start_driver() -> int:
+    import ctypes
+
+    driver = _driver_library()
+    if driver is None:
+        raise CubinUnavailableError(_say("there is no CUDA driver on this machine"))
+    count, version = ctypes.c_int(), ctypes.c_int()
+    status = (
+        driver.cuInit(0)
+        or driver.cuDeviceGetCount(ctypes.byref(count))
+        or driver.cuDriverGetVersion(ctypes.byref(version))
+    )
+    if status:
+        text = ctypes.c_char_p()
+        driver.cuGetErrorName(status, ctypes.byref(text))
+        named = (text.value or b"error").decode()
+        forked = "; was CUDA used before this process was forked? start processes with spawn"
+        why = forked if status == _NOT_INITIALIZED else ""
+        raise CubinUnavailableError(_say(f"the CUDA driver cannot be used: {named} ({status}){why}"))
+    if not count.value:
+        raise CubinUnavailableError(_say("the CUDA driver finds no device"))
+    return version.value
+
+
+def _driver_library() -> "Any":
+    import ctypes
+
+    try:
+        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return None
+
+
+def is_available() -> bool:
+    """Say whether a driver and a device exist; starts no CUDA in this process and never raises."""
+    try:
+        return _driver_library() is not None and _count_devices() > 0
+    except Exception:
+        return False
+
+
+def _count_devices() -> int:
+    """Count devices without cuInit, after which a fork would be broken."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    first = None if visible is None else visible.split(",")[0].strip()
+    if first is not None and not (first.isdecimal() or first.startswith(("GPU-", "MIG-"))):
+        return 0  # the driver takes no device from there on
+    import ctypes
+
+    try:
+        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+    except OSError:  # a Tegra or WSL system may have none
+        return sum(map(os.path.exists, ("/dev/nvidia0", "/dev/nvhost-gpu", "/dev/dxg")))
+    count = ctypes.c_uint()
+    if library.nvmlInit_v2():
+        return 0
+    try:
+        if library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return 0
+        return count.value if first is None or not first.isdecimal() or int(first) < count.value else 0
+    finally:
+        library.nvmlShutdown()
+
+
+def cache(then: "Any" = None) -> "Any":
+    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* where given."""
+    try:
+        from cuda.core.utils import ProgramCacheResource
+    except Exception as exc:
+        raise CubinUnavailableError(_say(f"cache() needs {_NEEDED}: {exc}")) from exc
+    return _cache_class(ProgramCacheResource)(then)
+
+
+def _cache_class(base: "Any") -> "Any":
+    from cuda.core import ObjectCode
+
+    class BundleCache(base):  # type: ignore[misc]
+        """The wheel's cubins under the keys they were built with."""
+
+        def __init__(self, then: "Any") -> None:
+            self._then = then
+            self._manifest = _manifest()
+            self._units = _read_keys(self._manifest.folder)
+
+        def __getitem__(self, key: "bytes | str") -> bytes:
+            for unit in map(self._units.get, _spellings(key)):
+                if unit is not None:
+                    return _verified(_entry(self._manifest, *unit))
+            if self._then is not None:
+                return bytes(self._then[key])
+            raise KeyError(key)
+
+        def __setitem__(self, key: "bytes | str", value: "Any") -> None:
+            if not isinstance(value, ObjectCode):  # that is Program.compile storing what it compiled
+                self._refuse()
+            if self._then is not None:
+                self._then[key] = value
+
+        def __delitem__(self, key: "bytes | str") -> None:
+            self._refuse()
+
+        def __len__(self) -> int:
+            return len(self._units)
+
+        def clear(self) -> None:
+            self._refuse()
+
+        def update(self, _items: "Any" = (), /) -> None:
+            self._refuse()
+
+        def _refuse(self) -> "NoReturn":
+            raise TypeError(
+                "the kernels of an installed wheel are read-only: give a writable cache as cache(then=…)"
+            )
+
+    return BundleCache
+
+
+def _entry(manifest: _Manifest, name: str, arch: str) -> Entry:
+    found = manifest.module(name)
+    entries = {} if found is None else {entry.arch: entry for entry in found.entries}
+    if arch not in entries:
+        _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
+    return entries[arch]
+
+
+def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
+    if isinstance(key, str):
+        hexed = len(key) == 64 and all(char in "0123456789abcdef" for char in key.lower())
+        return (key.encode(), bytes.fromhex(key)) if hexed else (key.encode(),)
+    if not isinstance(key, (bytes, bytearray)):
+        raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
+    return (bytes(key),)
+
+
+def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
+    """Return unit by key and by program key, the first module's where several share one."""
+    body = _checked(_file_data(os.path.join(folder, "keys.json")))
+    if body is None:
+        _damaged("keys.json", "it does not match its check")
+    units: "dict[bytes, tuple[str, str]]" = {}
+    programs: "dict[bytes, tuple[str, str]]" = {}
+    try:
+        for name, by_arch in sorted(_json(b"{" + body, "keys.json")["units"].items()):
+            for arch, keys in by_arch.items():
+                units.setdefault(bytes.fromhex(keys["key"]), (name, arch))
+                if keys["program_key"] is not None:
+                    programs.setdefault(bytes.fromhex(keys["program_key"]), (name, arch))
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        _damaged("keys.json", f"it is malformed: {exc!r}", exc)
+    return {**programs, **units}
+
+
+# --- small things ------------------------------------------------------------------------------
+
+
+def _sha256(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
+    """Return what follows the check that *data* begins with, None where that check fails."""
+    body = data[_CHECKED:]
+    return body if data[:_CHECKED] == b'{"check":"%b",' % _sha256(name + body).encode() else None
+
+
+class _Scan:
+    """How the interpreter's own scanner is to read JSON: plainly."""
+
+    strict, object_hook, object_pairs_hook, array_hook = True, None, None, None
+    parse_float, parse_int, parse_constant = float, int, float
+
+
+def _json(data: bytes, file: str) -> "Any":
+    try:
+        return _loads(str(data, "utf-8"))
+    except (ValueError, RecursionError) as exc:
+        _damaged(file, f"it is not JSON: {exc}", exc)
+
+
+def _loads(text: str) -> "Any":
+    # The import of json takes four times as long as finding one module among ten thousand. This is the
+    # part of it that does the work; where it is missing or unhappy, json itself decides.
+    try:
+        from _json import make_scanner
+
+        how: "Any" = _Scan
+        value, end = make_scanner(how)(text, 0)
+        if not text[end:].strip():
+            return value
+    except (ImportError, AttributeError, TypeError, StopIteration, SystemError, ValueError):
+        pass  # private to the interpreter, which may change it
+    import json
+
+    return json.loads(text)
+
+
+def _readable(name: bytes) -> str:
+    return name.decode("utf-8", "replace")[:80]
+
+
+def _quoted(name: str) -> bytes:
+    try:
+        from _json import encode_basestring as quote
+    except ImportError:
+        from json.encoder import encode_basestring as quote
+    return quote(name).encode("utf-8", "surrogatepass")
+
+
+def _typed(value: "Any", kind: "Callable[..., Any]") -> "Any":
+    if type(value) is not kind:
+        _damaged("manifest.json", f"it has {value!r:.80} where a {kind.__name__} belongs")
+    return value
+
+
+def _text_map(value: "Any") -> "dict[str, str]":
+    return {_typed(key, str): _typed(text, str) for key, text in _typed(value, dict).items()}
+
+
+def _plain_file(value: "Any") -> str:
+    name: str = _typed(value, str)
+    if not name or name.startswith(".") or any(char in name for char in "/\\:\0") or not name.isprintable():
+        _damaged("manifest.json", f"it names a file outside the bundle: {name!r}")
+    return name
+
+
+def _damaged(file: str, how: str, cause: "BaseException | None" = None) -> "NoReturn":
+    what = f"{os.path.join(_layer().folder, file)} is damaged: {how}; reinstall the package"
+    raise CubinDamagedError(_say(what)) from cause
+
+
+def _say(what: str, header: "Mapping[str, Any] | None" = None) -> str:
+    """Word an error: what happened, in which package, built with what."""
+    known = header or next((manifest.header for manifest in _layer().manifests[:1]), {})
+    generator = known.get("generator")
+    named = (
+        f"{generator.get('name')} {generator.get('version')}" if isinstance(generator, dict) else "unknown"
+    )
+    return f"{__name__}: {what} (bundle of {named})" if known else f"{__name__}: {what}"

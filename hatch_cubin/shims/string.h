@@ -1,0 +1,5 @@
+#pragma once
+// Stands in for the host's <string.h>: what device code can call of it is built into NVRTC.
+#if __has_include(<cuda/std/cstring>)
+#include <cuda/std/cstring>
+#endif

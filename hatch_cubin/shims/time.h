@@ -1,0 +1,3 @@
+#pragma once
+// Stands in for the host's <time.h>: libcu++ has the same for device code.
+#include <cuda/std/ctime>

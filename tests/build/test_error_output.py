@@ -1,0 +1,217 @@
+"""What a failing build prints: all of it, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import SAXPY, pyproject, run, write_tree
+
+from .projects import ONE_ARCH, demo
+
+EMPTY = {"demo/__init__.py": ""}
+HATCHLING = (sys.executable, "-m", "hatchling")
+
+
+def _fails(root: Path, target: str = "wheel", **environ: str) -> list[str]:
+    """Return the lines that a failing build prints."""
+    done = run(*HATCHLING, "build", "-t", target, cwd=root, check=False, **environ)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert not (root / "dist").exists() or not list((root / "dist").iterdir())
+    return done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, target: str) -> None:
+    options = """\
+        arch = ["sm_90"]
+        jobs = 0
+        archs = [
+          "sm_90",
+          "sm90x",
+        ]
+        [[tool.hatch.build.hooks.cubin.source]]
+        name = "x"
+        """
+    assert _fails(demo(tmp_path, options), target) == [
+        "hatch-cubin: error: pyproject.toml:10: 'arch' is not an option of [tool.hatch.build.hooks.cubin]",
+        "  hint: did you mean 'archs'?",
+        "hatch-cubin: error: pyproject.toml:11: jobs must be a whole number from 1 to 1024, not 0",
+        (
+            "hatch-cubin: error: pyproject.toml:14: archs: 'sm90x' is not an arch; "
+            "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+        ),
+        "hatch-cubin: error: pyproject.toml:16: a source table must say which sources it is for",
+        '  hint: path = "..."',
+        "hatch-cubin: 4 errors, nothing was built",
+    ]
+
+
+def test_a_mistake_in_hatch_toml_names_hatch_toml(tmp_path: Path) -> None:
+    root = write_tree(demo(tmp_path), {"hatch.toml": "# mine\n[build.hooks.cubin]\narchs = []\n"})
+    assert _fails(root) == [
+        "hatch-cubin: error: hatch.toml:3: archs must name at least one arch",
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+def test_a_mistake_in_the_wheels_own_table_names_that_table(tmp_path: Path) -> None:
+    more = "[tool.hatch.build.targets.wheel.hooks.cubin]\njob = 2\n"
+    assert _fails(demo(tmp_path, more=more)) == [
+        (
+            "hatch-cubin: error: pyproject.toml:13: "
+            "'job' is not an option of [tool.hatch.build.targets.wheel.hooks.cubin]"
+        ),
+        "  hint: did you mean 'jobs'?",
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None:
+    assert _fails(demo(tmp_path), HATCH_CUBIN_JOBS="many") == [
+        "hatch-cubin: error: HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'",
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+def test_a_mistake_is_found_while_requirements_are_asked_for(tmp_path: Path) -> None:
+    root = demo(tmp_path, 'toolkit = "11"')
+    code = "from hatchling.build import get_requires_for_build_wheel as ask; ask()"
+    done = run(sys.executable, "-c", code, cwd=root, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        (
+            "hatch-cubin: error: pyproject.toml:10: toolkit must be a CUDA version such as "
+            "'13', '13.0', '12.9' or '13.0.2', or 'system', not '11'"
+        ),
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+def test_several_packages_are_a_question_to_the_user(tmp_path: Path) -> None:
+    files = {"one/__init__.py": "", "two/__init__.py": "", "one/saxpy.cu": SAXPY}
+    more = '[tool.hatch.build.targets.wheel]\npackages = ["one", "two"]\n'
+    assert _fails(demo(tmp_path, ONE_ARCH, files, more)) == [
+        (
+            "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
+            "The wheel's packages are: 'one', 'two'"
+        ),
+        '  hint: package = "…"',
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+def test_a_package_that_is_not_in_the_wheel_is_an_error(tmp_path: Path) -> None:
+    assert _fails(demo(tmp_path, 'package = "other"')) == [
+        (
+            "hatch-cubin: error: pyproject.toml:10: package 'other' is not in the wheel, "
+            "its packages are: 'demo'"
+        ),
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
+    more = "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n"
+    assert _fails(demo(tmp_path, ONE_ARCH, {}, more)) == [
+        (
+            "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
+            "The wheel's packages are: none"
+        ),
+        '  hint: package = "…"',
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_no_sources_is_an_error(tmp_path: Path, target: str) -> None:
+    assert _fails(demo(tmp_path, files=EMPTY), target) == [
+        "hatch-cubin: error: pyproject.toml:9: there are no .cu or .ptx sources in demo/",
+        '  hint: sources = ["…"]',
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_compile_errors_are_told_with_file_and_line_once_for_all_archs(tmp_path: Path) -> None:
+    files = {
+        **EMPTY,
+        "demo/one.cu": SAXPY.replace("x[i];", "x[j];").replace("saxpy", "one"),
+        "demo/two.cu": '#include "missing.cuh"\n',
+    }
+    lines = _fails(demo(tmp_path, 'archs = ["sm_80", "sm_90"]', files))
+    errors = [line for line in lines if not line.startswith("  ")]
+    assert errors == [
+        'hatch-cubin: error: demo/one.cu:3: identifier "j" is undefined',
+        'hatch-cubin: error: demo/two.cu:1: cannot open source file "missing.cuh"',
+        "hatch-cubin: 2 errors, nothing was built",
+    ]
+    assert sum("while compiling one for sm_80, sm_90 (NVRTC " in line for line in lines) == 1
+    assert "Traceback" not in "".join(lines)
+
+
+@pytest.mark.nvrtc
+def test_a_warning_is_told_once_and_the_wheel_is_built(tmp_path: Path) -> None:
+    files = {**EMPTY, "demo/saxpy.cu": SAXPY.replace("int i", "int unused, i")}
+    done = run(*HATCHLING, "build", "-t", "wheel", cwd=demo(tmp_path, 'archs = ["sm_80", "sm_90"]', files))
+    assert done.stderr.splitlines()[-1] == "dist/demo-1.0-py3-none-any.whl"
+    warnings = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert warnings == [
+        'hatch-cubin: warning: demo/saxpy.cu:2: variable "unused" was declared but never referenced'
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_build_that_may_only_hit_names_every_unit_it_misses(tmp_path: Path) -> None:
+    reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+    assert _fails(demo(tmp_path, 'archs = ["sm_80", "sm_90"]'), HATCH_CUBIN_REQUIRE_HITS="1") == [
+        f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_80 {reason}",
+        f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_90 {reason}",
+        "hatch-cubin: 2 errors, nothing was built",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_bundle_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    root = write_tree(demo(tmp_path), {"demo/_cubins": "a file where the folder should be"})
+    code = (
+        "from hatchling.builders.wheel import WheelBuilder\n"
+        f"next(WheelBuilder({str(root)!r}).build(directory='dist', versions=['editable'], hooks_only=True))"
+    )
+    done = run(sys.executable, "-c", code, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2:] == [
+        f"hatch-cubin: error: {root}/demo/_cubins: cannot write the bundle: File exists",
+        "hatch-cubin: 1 error, nothing was built",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_successful_build_says_one_line_before_hatchlings_own(tmp_path: Path) -> None:
+    done = run(*HATCHLING, "build", "-t", "wheel", cwd=demo(tmp_path, 'archs = ["sm_80", "sm_90"]'))
+    line, artifact = done.stderr.splitlines()
+    assert re.fullmatch(r"hatch-cubin: 2 units: 0 cached, 2 compiled in \d+\.\d s", line)
+    assert artifact == "dist/demo-1.0-py3-none-any.whl"
+
+
+def test_a_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
+    lines = _fails(demo(tmp_path, "jobs = 0"), HATCH_CUBIN_TRACEBACK="1")
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == (
+        "hatch_cubin.errors.ConfigError: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0"
+    )
+
+
+@pytest.mark.parametrize("front_end", [("build", "--no-isolation", "--wheel"), ("hatchling", "build")])
+def test_a_front_end_passes_the_lines_on(tmp_path: Path, front_end: tuple[str, ...]) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject("jobs = 0"), **EMPTY})
+    done = run(sys.executable, "-m", *front_end, cwd=root, check=False)
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert (
+        "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0\n" in said
+    )
+    assert "Traceback" not in said

@@ -1,0 +1,62 @@
+"""What this machine can do: one table that decides what is skipped and what may not be."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+
+def _has_nvrtc() -> bool:
+    from hatch_cubin._cuda import Toolkit
+    from hatch_cubin.errors import ToolchainError
+
+    try:
+        Toolkit(None)
+    except ToolchainError:
+        return False
+    return True
+
+
+def _has_gpu() -> bool:
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count)) and count.value > 0
+
+
+def _has_cuobjdump() -> bool:
+    return importlib.util.find_spec("nvidia.cu13") is not None and cuobjdump() is not None
+
+
+def cuobjdump() -> str | None:
+    """Return the path of NVIDIA's own reader of cubins."""
+    spec = importlib.util.find_spec("nvidia.cu13")
+    for entry in (spec and spec.submodule_search_locations) or []:
+        if found := shutil.which("cuobjdump", path=f"{entry}/bin"):
+            return found
+    return shutil.which("cuobjdump")
+
+
+def _has_cuda_home() -> bool:
+    """Say whether the machine has the headers of CUDA 13.0 where installers put them."""
+    header = Path("/usr/local/cuda/include/cuda_runtime_api.h")
+    return (
+        header.is_file() and re.search(r"CUDART_VERSION\s+13000\b", header.read_text("latin-1")) is not None
+    )
+
+
+CAPABILITIES: Mapping[str, Callable[[], bool]] = {
+    "nvrtc": _has_nvrtc,
+    "gpu": _has_gpu,
+    "cuobjdump": _has_cuobjdump,
+    "cuda_home": _has_cuda_home,
+    "gcc": lambda: shutil.which("gcc") is not None,
+    "linux": lambda: sys.platform == "linux",
+}

@@ -1,0 +1,77 @@
+"""Markers by folder, skips by capability, and the fixtures that every kind of test uses."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from hatch_cubin import _home
+
+from .capabilities import CAPABILITIES
+
+_TESTS = Path(__file__).parent
+_FOLDERS = ("unit", "build", "faults", "property", "gpu")
+
+
+# The same examples each time: a law that fails must fail for whoever looks.
+settings.register_profile("default", derandomize=True, deadline=None)
+settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--require", default="", help="capabilities that must not be missing: nvrtc,gpu,…")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in CAPABILITIES:
+        if name != "gpu":
+            config.addinivalue_line("markers", f"{name}: needs this capability")
+    for folder in _FOLDERS:
+        config.addinivalue_line("markers", f"{folder}: lives in tests/{folder}")
+
+
+@functools.cache
+def _has(name: str) -> bool:
+    return CAPABILITIES[name]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(_TESTS).parts[0]
+        if folder in _FOLDERS:
+            item.add_marker(folder)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    required = item.config.getoption("--require").split(",")
+    for name in CAPABILITIES:
+        if item.get_closest_marker(name) and not _has(name):
+            outcome = pytest.fail if name in required else pytest.skip
+            outcome(f"this machine has no {name}")
+
+
+def pytest_report_header() -> str:
+    return "capabilities: " + ", ".join(f"{name}={'yes' if _has(name) else 'no'}" for name in CAPABILITIES)
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the user's settings and cache folder out of every test."""
+    for name in ("HATCH_ENV", "HATCH_ENV_ACTIVE"):  # of the Hatch that runs these tests
+        monkeypatch.delenv(name, raising=False)
+    for name in ("ARCHS", "TOOLKIT", "JOBS", "REQUIRE_HITS", "REPORT", "SKIP", "TRACEBACK", "TIMEOUT"):
+        monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def no_trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget, before and after, that the user's cache folder did not serve."""
+    monkeypatch.setattr(_home, "_why", [])
+    _home._process_folder.cache_clear()
+    yield
+    _home._process_folder.cache_clear()

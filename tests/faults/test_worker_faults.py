@@ -1,0 +1,247 @@
+"""What a compiler can do to a process, it does to the worker's; the build goes on and names the unit.
+
+The worker here is a stub: the real one's framing around tasks that say what shall happen.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _executor, _worker
+from hatch_cubin._executor import Result, Setup, Task, run
+from hatch_cubin.errors import ToolchainError
+from tests.helpers import run as in_process
+from tests.helpers import write_tree
+
+STUB = f"""\
+import ctypes, os, sys, threading, time
+sys.path.insert(0, {str(Path(_worker.__file__).parent)!r})
+import _worker
+
+def compile_task(task):
+    what = task["code"].decode()
+    if what == "segfault":
+        ctypes.string_at(1)
+    if what == "exit":
+        sys.stderr.write("internal compiler error\\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if what == "tear":  # dies in the middle of an answer
+        os.write(RESULTS, (1000).to_bytes(8, "big") + b"half")
+        os._exit(0)
+    if what == "hang":
+        threading.Event().wait()
+    if what == "chatter":
+        os.write(1, b"printed " * 100_000)
+        os.write(2, b"complained\\n" * 100_000)
+    output = b"x" * 50_000_000 if what == "large" else what.encode()
+    return {{"id": task["id"], "ok": True, "output": output, "log": "", "symbols": {{}}, "seconds": 0.0}}
+
+RESULTS = os.dup(1)
+_worker.compile_task = compile_task
+_worker.main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves half a coverage file behind."""
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """Return every worker process that is started."""
+    processes: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def popen(*args: object, **options: object) -> object:
+        process = real(*args, **options)  # type: ignore[call-overload]
+        processes.append(process)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    return processes
+
+
+def setup_for(folder: Path, script: str = STUB, jobs: int = 3, timeout_s: float = 60.0) -> Setup:
+    write_tree(folder, {"stub.py": script})
+    return Setup((), {}, jobs, timeout_s, str(folder / "stub.py"))
+
+
+def tasks(*codes: str) -> list[Task]:
+    return [Task(number, "c++", code.encode(), b"k.cu", ()) for number, code in enumerate(codes)]
+
+
+def outcomes(results: Iterator[Result]) -> dict[int, str]:
+    """Return each task's output or log; fail where a task is answered twice."""
+    found: dict[int, str] = {}
+    for result in results:
+        assert result.id not in found
+        found[result.id] = result.output.decode() if result.ok else result.log
+    return found
+
+
+@pytest.mark.parametrize("jobs", [1, 3], ids=["alone", "in company"])
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("segfault", "fatal: the compiler crashed (signal 11)"),
+        ("exit", "fatal: the compiler crashed (exit code 3)\ninternal compiler error"),
+        ("tear", "fatal: the compiler crashed (exit code 0)"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 4, 8], ids=["first", "amid", "last"])
+def test_a_crash_fails_its_own_task_and_no_other(
+    tmp_path: Path, jobs: int, code: str, said: str, place: int
+) -> None:
+    codes = [f"fine {number}" for number in range(8)]
+    codes.insert(place, code)
+    expected = dict(enumerate(codes)) | {place: said}
+    assert outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=jobs))) == expected
+
+
+def test_several_crashes_are_told_apart(tmp_path: Path) -> None:
+    codes = ["segfault", "a", "exit", "b", "segfault", "c", "tear", "d"]
+    found = outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=4)))
+    assert {number for number, text in found.items() if "crashed" in text} == {0, 2, 4, 6}
+    assert [found[number] for number in (1, 3, 5, 7)] == ["a", "b", "c", "d"]
+
+
+def test_a_task_that_hangs_is_stopped_and_the_others_finish(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    codes = ["a", "hang", "b", "c", "d"]
+    found = outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=2, timeout_s=1.5)))
+    said = "fatal: took longer than 1.5 s and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
+    assert found == dict(enumerate(codes)) | {1: said}
+    assert [process.returncode for process in started] == [-9] * len(started)
+
+
+@pytest.mark.parametrize(
+    ("script", "details"),
+    [
+        ("raise SystemExit('no library here')", ("no library here",)),
+        ("import os\nos._exit(0)", ()),
+        ("import os\nos.kill(os.getpid(), 9)", ()),
+    ],
+    ids=["complaint", "silence", "signal"],
+)
+def test_a_worker_that_cannot_start_is_no_fault_of_a_source(
+    tmp_path: Path, script: str, details: tuple[str, ...]
+) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        list(run(tasks("a", "b"), setup_for(tmp_path, script)))
+    (problem,) = caught.value.problems
+    assert problem.what.startswith("the compiler process could not start (")
+    assert problem.details == details
+
+
+def test_a_library_that_is_gone_is_a_worker_that_cannot_start(tmp_path: Path) -> None:
+    setup = Setup((str(tmp_path / "libgone.so"),), {}, 1, 60.0)
+    with pytest.raises(ToolchainError, match=r"libgone\.so"):
+        list(run(tasks("a"), setup))
+
+
+def test_a_process_that_the_system_refuses_is_no_fault_of_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(ToolchainError) as caught:
+        list(run(tasks("a"), setup_for(tmp_path)))
+    assert str(caught.value) == "the compiler process could not start: No such file or directory"
+
+
+LIMITED = """\
+import resource, sys
+which, soft, hard = sys.argv[1:]
+resource.setrlimit(getattr(resource, which), (int(soft), int(hard)))
+from hatch_cubin._executor import Setup, Task, run
+from hatch_cubin.errors import HatchCubinError
+tasks = [Task(n, "c++", b"fine", b"k.cu", ()) for n in range(4)]
+try:
+    print(*sorted(r.output.decode() for r in run(tasks, Setup((), {899: "/"}, 4, 60.0, "stub.py"))))
+except HatchCubinError as exc:
+    print(exc)
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (("RLIMIT_NOFILE", "256", "1024"), "fine fine fine fine\n"),
+        (
+            ("RLIMIT_NOFILE", "256", "512"),
+            (
+                "the compiler process could not start (exit code 1)\n"
+                "  it needs 900 descriptors, and no more than 512 are allowed here (ulimit -n)\n"
+            ),
+        ),
+        (("RLIMIT_AS", str(600 << 20), str(600 << 20)), "fine fine fine fine\n"),
+        (("RLIMIT_AS", str(200 << 20), str(200 << 20)), "fine fine fine fine\n"),
+    ],
+    ids=["few files", "too few files", "room for one large stack", "room for small stacks"],
+)
+def test_a_worker_lives_with_the_limits_of_its_user(
+    tmp_path: Path, limit: tuple[str, str, str], said: str
+) -> None:
+    write_tree(tmp_path, {"stub.py": STUB})
+    root = str(Path(_worker.__file__).parents[1])
+    assert in_process(sys.executable, "-c", LIMITED, *limit, cwd=tmp_path, PYTHONPATH=root).stdout == said
+
+
+def test_large_results_and_chatter_do_not_block(tmp_path: Path) -> None:
+    found = outcomes(run(tasks("large", "chatter", "large", "chatter"), setup_for(tmp_path, jobs=2)))
+    assert {number: len(text) for number, text in found.items()} == {0: 50_000_000, 1: 7, 2: 50_000_000, 3: 7}
+
+
+def test_hundreds_of_tasks_are_answered_once_each(tmp_path: Path) -> None:
+    codes = [f"task {number}" for number in range(500)]
+    assert outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=8))) == dict(enumerate(codes))
+
+
+@pytest.mark.parametrize("how", ["interrupt", "close"])
+def test_no_process_stays_behind(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    results = run(tasks("a", "hang"), setup_for(tmp_path, jobs=2))
+    assert next(results).output == b"a"
+    if how == "close":
+        results.close()
+    else:
+
+        def interrupt(_worker: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(_executor._Worker, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(results)
+    assert [process.returncode for process in started] == [-9]
+
+
+def test_a_worker_ends_with_the_front_end(tmp_path: Path) -> None:
+    """A front end that is killed closes the pipe: a compile that runs must not hold the worker."""
+    script = write_tree(tmp_path, {"stub.py": STUB}) / "stub.py"
+    process = subprocess.Popen(
+        [sys.executable, "-I", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin
+    assert process.stdout
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {77: os.sep}, "jobs": 1}
+    _worker.send(process.stdin, setup)  # type: ignore[arg-type]
+    _worker.send(process.stdin, {"id": 0, "code": b"hang"})  # type: ignore[arg-type]
+    assert _worker.receive(process.stdout) == {"ready": True}  # type: ignore[arg-type]
+    process.stdin.close()
+    assert process.wait(30) == 0
+    process.stdout.close()

@@ -1,0 +1,172 @@
+"""Small builders that let a test state only what matters to it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+import os
+import subprocess
+import textwrap
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hatch_cubin import _arch, _bundle, _toml, runtime
+from hatch_cubin._cache import Compiled
+from hatch_cubin._config import Config, Place, parse_config
+from hatch_cubin._cuda import Keys
+from hatch_cubin._plan import Module, Unit
+from hatch_cubin._project import Project
+from hatch_cubin._sources import Source
+
+REPOSITORY = Path(__file__).parent.parent
+TABLE = ("tool", "hatch", "build", "hooks", "cubin")
+
+SAXPY = """\
+extern "C" __global__ void saxpy(float a, const float *x, float *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] += a * x[i];
+}
+"""
+SCALE = "template <class T, int N> __global__ void scale(T *x) { for (int i = 0; i < N; ++i) x[i] *= 2; }\n"
+COPY_PTX = """\
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry copy(.param .u64 to) { ret; }
+"""
+
+
+def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write *files*, named by their paths below *root*; return *root*."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return root
+
+
+def install_wheel(site: Path, name: str, files: Mapping[str, str], version: str = "1.2") -> None:
+    """Write *files* and what a wheel's installer writes beside them into a folder of `sys.path`."""
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    record = "".join(f"{file},,\n" for file in files)
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    write_tree(site, {**files, f"{info}/METADATA": metadata, f"{info}/RECORD": record})
+
+
+def pyproject(options: str, *, requires: str = '"hatchling", "hatch-cubin"', name: str = "demo") -> str:
+    """Return a pyproject.toml whose hook's table is *options*."""
+    return textwrap.dedent(
+        f"""\
+        [build-system]
+        requires = [{requires}]
+        build-backend = "hatchling.build"
+
+        [project]
+        name = "{name}"
+        version = "1.0"
+
+        [tool.hatch.build.hooks.cubin]
+        """
+    ) + textwrap.dedent(options)
+
+
+def read_config(options: str = "", environ: Mapping[str, str] | None = None) -> Config:
+    """Return the configuration of a table written as in pyproject.toml."""
+    text = pyproject(options)
+    table: Any = _toml.loads(text)
+    for key in TABLE:
+        table = table[key]
+    return parse_config(table, Place("pyproject.toml", text, TABLE), environ or {})
+
+
+def make_project(root: Path, files: Mapping[str, str | bytes], options: str = "", **environ: str) -> Project:
+    """Write a package `demo` with *files* in it and return it as a front end would hand it over."""
+    write_tree(root, {"demo/__init__.py": "", **{f"demo/{name}": content for name, content in files.items()}})
+    (root / "pyproject.toml").write_text(pyproject(options))
+    merged = {**os.environ, **environ}
+    return Project(root=root, packages={"demo": "demo"}, config=read_config(options, merged), environ=merged)
+
+
+def wheel_files(wheel: Path) -> dict[str, bytes]:
+    """Return every file of a wheel by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def run(
+    *command: str | Path, cwd: Path, check: bool = True, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program and return what it printed; fail with all of that where it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if check and done.returncode:
+        raise AssertionError(f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def made(
+    base: str,
+    arch: str = "sm_90",
+    kernels: Mapping[str, str] | None = None,
+    *,
+    data: bytes | None = None,
+    variant: Mapping[str, str] | None = None,
+    program_key: bytes | None = None,
+    **settings: Any,
+) -> _bundle.Built:
+    """Return a unit as if compiled: its bytes and its key tell it from all others."""
+    parsed = _arch.parse_arch(arch)
+    source = Source(settings.pop("source", f"demo/{base}.cu"), "")
+    module = Module(
+        base=base,
+        source=source,
+        variant=tuple((variant or {}).items()),
+        define=settings.pop("define", ()),
+        options=settings.pop("options", {}),
+        include_dirs=(),
+        instantiate=(),
+        targets=(),
+    )
+    assert not settings, settings
+    unit = Unit(module, parsed)
+    data = (
+        data
+        if data is not None
+        else (".version 8.0\n// " if parsed.is_ptx else "").encode() + unit.name.encode()
+    )
+    compiled = Compiled(data, {base: base} if kernels is None else kernels)
+    return _bundle.Built(unit, compiled, Keys(hashlib.sha256(unit.name.encode()).digest(), program_key, {}))
+
+
+def bundle(*built: _bundle.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
+    """Return the files of a bundle of *built*."""
+    return _bundle.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
+
+
+_imported = itertools.count()
+
+
+def load_bundle(folder: Path, files: Mapping[str, bytes]) -> Any:
+    """Write a bundle and import the loader for it alone, from the file that bundles are made with."""
+    write_tree(folder, files)
+    name = f"bundle_{next(_imported)}"
+    spec = importlib.util.spec_from_file_location(name, runtime.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    cubins: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cubins)
+    cubins._HERE = str(folder)
+    return cubins

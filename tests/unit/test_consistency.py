@@ -1,0 +1,154 @@
+"""What is said twice agrees: versions, documented settings, examples, names of tests."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from typing import Any
+
+import pytest
+
+import hatch_cubin
+from hatch_cubin import _bundle, _cache, _config, _report, _toml, runtime
+from tests.helpers import REPOSITORY
+
+README = (REPOSITORY / "README.md").read_text("utf-8")
+ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text("utf-8")
+CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+
+
+def _toml_of(path: str) -> dict[str, Any]:
+    return _toml.loads((REPOSITORY / path).read_text("utf-8"))
+
+
+def _section(heading: str) -> str:
+    """Return the text under a heading, up to the next one of its level or above."""
+    level = heading.partition(" ")[0]
+    match = re.search(
+        rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", README, re.MULTILINE | re.DOTALL
+    )
+    assert match, f"README.md has no section {heading!r}"
+    return match[1]
+
+
+def _first_column(section: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)
+
+
+# Versions
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = hatch_cubin.__version__
+    assert importlib.metadata.version("hatch-cubin") == version
+    assert {"name": "hatch-cubin", "version": version} == _bundle.GENERATOR
+    pyproject = _toml_of("pyproject.toml")
+    assert pyproject["tool"]["hatch"]["version"] == {"path": "hatch_cubin/__init__.py"}
+    assert pyproject["project"]["dynamic"] == ["version"]
+
+
+def test_the_changelog_has_a_place_for_this_version() -> None:
+    headings = re.findall(r"^## \[?([^\]\s]+)", CHANGELOG, re.MULTILINE)
+    assert {"Unreleased", hatch_cubin.__version__} & set(headings[:2])
+
+
+def test_the_changelog_names_the_bundles_format() -> None:
+    (number, *_older) = re.findall(r"^Bundle format: (\d+)\.$", CHANGELOG, re.MULTILINE)
+    assert number == str(runtime.FORMAT)
+
+
+def test_the_oldest_python_is_the_same_everywhere() -> None:
+    pyproject = _toml_of("pyproject.toml")
+    assert pyproject["project"]["requires-python"] == ">=3.10"
+    assert pyproject["tool"]["mypy"]["python_version"] == "3.10"
+    assert pyproject["tool"]["hatch"]["envs"]["test"]["matrix"][0]["python"][0] == "python3.10"
+    assert "Python 3.10 or newer" in README
+
+
+# Settings
+
+
+def test_the_readme_documents_every_key_and_no_other() -> None:
+    keys = [*_config._CHECKS, *(f"source.{key}" for key in _config._SOURCE_CHECKS)]
+    assert sorted(_first_column(_section("## Configuration"))) == sorted(keys)
+
+
+def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> None:
+    def fields(kind: type) -> set[str]:
+        return {name.replace("_", "-") for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
+
+    from_elsewhere = {"place", "timeout-s"}  # where the table stands, and the environment
+    assert fields(_config.Config) - from_elsewhere == set(_config._CHECKS)
+    assert fields(_config.SourceRule) - {"undefined"} == set(_config._SOURCE_CHECKS)
+
+
+def test_the_readme_shows_the_defaults_that_there_are() -> None:
+    table = dict(re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", _section("## Configuration"), re.MULTILINE))
+    config = _config.Config(place=_config.Place("", "", ()))
+    shown = {key: _toml.loads(f"value = {text}")["value"] for key, text in table.items()}
+    assert {key: _plain(getattr(config, key.replace("-", "_"))) for key in table} == {
+        key: value if value != {} or key != "define" else [] for key, value in shown.items()
+    }
+
+
+def _plain(value: object) -> object:
+    return [*value] if isinstance(value, tuple) else value
+
+
+def test_the_readme_documents_every_environment_variable_and_no_other() -> None:
+    documented = {name.partition("=")[0] for name in _first_column(_section("## Environment"))}
+    sources = (REPOSITORY / "hatch_cubin").rglob("*.py")
+    used = {name for path in sources for name in re.findall(r"HATCH_CUBIN_[A-Z_]+", path.read_text("utf-8"))}
+    assert documented == used
+
+
+def test_the_readme_names_every_error_of_the_loader() -> None:
+    errors = {name for name in vars(runtime) if name.endswith("Error") and name.startswith("Cubin")}
+    assert errors - {"CubinError"} == set(_first_column(_section("### Errors you may meet")))
+    assert "All are `CubinError`" in _section("### Errors you may meet")
+
+
+# Examples
+
+
+def _hook_table(pyproject: dict[str, Any]) -> object:
+    return pyproject["tool"]["hatch"]["build"]["hooks"]["cubin"]
+
+
+def test_the_readmes_example_is_the_example_project() -> None:
+    blocks = [_toml.loads(block) for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL)]
+    example = next(block for block in blocks if "build-system" in block)
+    project = _toml_of("example_project/pyproject.toml")
+    assert _hook_table(example) == _hook_table(project)
+    assert example["build-system"] == project["build-system"]
+
+
+def test_every_example_of_the_readme_is_valid() -> None:
+    for text in re.findall(r"```toml\n(.*?)```", README, re.DOTALL):
+        block = _toml.loads(text)
+        if "hooks" in block.get("tool", {}).get("hatch", {}).get("build", {}):
+            table: Any = _hook_table(block)
+            place = _config.Place("README.md", text, ("tool", "hatch", "build", "hooks", "cubin"))
+            _config.parse_config(table, place, {})  # raises where it is not
+
+
+# Names of tests and modules
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:\w+/)?test_\w+\.py)`", ARCHITECTURE))))
+def test_a_test_that_the_architecture_names_is_there(name: str) -> None:
+    assert list((REPOSITORY / "tests").rglob(name))
+
+
+def test_the_architecture_names_every_module() -> None:
+    named = {f"{name}.py" for name in re.findall(r"\b(_?[a-z]+)(?=\.py\b)", ARCHITECTURE)}
+    assert {path.name for path in (REPOSITORY / "hatch_cubin").glob("*.py")} - named == {"__init__.py"}
+
+
+def test_formats_are_numbers_that_only_grow() -> None:
+    assert (runtime.FORMAT, _cache._RECORD_FORMAT, _report.FORMAT) == (1, 1, 1)
+
+
+def test_the_readme_and_the_architecture_fit_the_lines() -> None:
+    for text in (README, ARCHITECTURE):
+        assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []

@@ -1,0 +1,51 @@
+"""What the environment says: switches, and values in place of the table's."""
+
+from __future__ import annotations
+
+import pytest
+
+from hatch_cubin._environment import is_on
+from hatch_cubin.errors import ConfigError
+from tests.helpers import read_config
+
+ON = ["1", "true", "True", "TRUE"]
+OFF = ["", "0", "false", "False"]
+NEITHER = ["2", "yes", "no", "on", "off", " 1"]
+SWITCHES = ["HATCH_CUBIN_SKIP", "HATCH_CUBIN_REQUIRE_HITS", "HATCH_CUBIN_TRACEBACK"]
+
+
+@pytest.mark.parametrize("value", ON)
+def test_a_switch_is_on_when_1_or_true(value: str) -> None:
+    assert is_on({"X": value}, "X")
+
+
+@pytest.mark.parametrize("value", [*OFF, *NEITHER])
+def test_a_switch_is_off_otherwise(value: str) -> None:
+    assert not is_on({"X": value}, "X")
+    assert not is_on({}, "X")
+
+
+@pytest.mark.parametrize("value", NEITHER)
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_switch_that_is_neither_on_nor_off_is_an_error(switch: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config("", {switch: value})
+    assert str(caught.value) == f"{switch}: must be 1 or true, 0 or false, not {value!r}"
+
+
+@pytest.mark.parametrize("value", [*ON, *OFF])
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_switch_that_is_on_or_off_changes_nothing_of_the_table(switch: str, value: str) -> None:
+    assert read_config("", {switch: value}) == read_config()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 1800.0), ("5", 5.0), ("0.25", 0.25), ("1e3", 1000.0)])
+def test_a_timeout_is_read_with_the_configuration(text: str, seconds: float) -> None:
+    assert read_config("", {"HATCH_CUBIN_TIMEOUT": text}).timeout_s == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
+def test_a_timeout_is_a_positive_number_of_seconds(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config("", {"HATCH_CUBIN_TIMEOUT": text})
+    assert str(caught.value) == f"HATCH_CUBIN_TIMEOUT: must be a number of seconds, not {text!r}"

@@ -1,0 +1,99 @@
+"""Errors: how problems are worded, ordered and shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from hatch_cubin import errors
+from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, Problem, reported
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (Problem("it broke"), "it broke"),
+        (Problem("it broke", Location("k.cu")), "k.cu: it broke"),
+        (Problem("it broke", Location("k.cu", 3)), "k.cu:3: it broke"),
+        (Problem("it broke", hint="mend it"), "it broke\n  hint: mend it"),
+        (
+            Problem("it broke", Location("k.cu", 3), "mend it", ("here", "  ^")),
+            "k.cu:3: it broke\n  here\n    ^\n  hint: mend it",
+        ),
+    ],
+    ids=["what", "file", "line", "hint", "everything"],
+)
+def test_a_problem_says_what_where_and_what_next(problem: Problem, text: str) -> None:
+    assert str(problem) == text
+
+
+def test_an_error_lists_each_problem_once_in_the_order_found() -> None:
+    error = ConfigError(Problem("b"), Problem("a"), Problem("b"))
+    assert error.problems == (Problem("b"), Problem("a"))
+    assert str(error) == "b\na"
+
+
+@pytest.mark.parametrize(
+    "kind", ["ConfigError", "SourceError", "ToolchainError", "CompileError", "BundleError", "MissError"]
+)
+def test_every_error_has_one_root(kind: str) -> None:
+    assert issubclass(getattr(errors, kind), HatchCubinError)
+
+
+def test_messages_come_by_place_and_those_without_one_last() -> None:
+    error = ConfigError(
+        Problem("nowhere"),
+        Problem("late", Location("b.toml", 10)),
+        Problem("early", Location("b.toml", 9)),
+        Problem("whole file", Location("b.toml")),
+        Problem("first file", Location("a.cu", 99), "mend it"),
+    )
+    assert errors.render(error) == [
+        "hatch-cubin: error: a.cu:99: first file\n  hint: mend it",
+        "hatch-cubin: error: b.toml:9: early",
+        "hatch-cubin: error: b.toml:10: late",
+        "hatch-cubin: error: b.toml: whole file",
+        "hatch-cubin: error: nowhere",
+        "hatch-cubin: 5 errors, nothing was built",
+    ]
+
+
+def test_one_error_is_counted_in_the_singular() -> None:
+    assert errors.render(CompileError(Problem("x")))[-1] == "hatch-cubin: 1 error, nothing was built"
+
+
+def test_a_users_problem_is_shown_and_ends_with_code_1() -> None:
+    shown: list[str] = []
+    with pytest.raises(SystemExit) as caught, reported(shown.append):
+        raise ConfigError(Problem("x"))
+    assert caught.value.code == 1
+    assert caught.value.__suppress_context__
+    assert shown == ["hatch-cubin: error: x", "hatch-cubin: 1 error, nothing was built"]
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_no_traceback_is_asked_for_by_an_empty_variable_or_0(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_TRACEBACK", value)
+    with pytest.raises(SystemExit), reported(lambda _message: None):
+        raise ConfigError(Problem("x"))
+
+
+def test_a_traceback_is_there_for_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_TRACEBACK", "1")
+    shown: list[str] = []
+    with pytest.raises(ConfigError, match="x"), reported(shown.append):
+        raise ConfigError(Problem("x"))
+    assert shown == []
+
+
+def test_a_bug_is_not_taken_for_a_users_problem() -> None:
+    with pytest.raises(ZeroDivisionError), reported(lambda _message: None):
+        raise ZeroDivisionError
+
+
+def test_nothing_is_shown_where_nothing_is_wrong() -> None:
+    shown: list[str] = []
+    with reported(shown.append):
+        pass
+    assert shown == []

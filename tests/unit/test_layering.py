@@ -1,0 +1,151 @@
+"""Who may import whom: one table, which has a line for every module."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hatch_cubin
+
+PACKAGE = Path(hatch_cubin.__file__).parent
+
+# Module: the modules of the package that it may import.
+ALLOWED: dict[str, str] = {
+    "__init__": "",
+    # What everything may use
+    "_environment": "",
+    "errors": "_environment",
+    "_digest": "",
+    "_home": "errors",
+    "runtime": "",
+    "editable": "",
+    # The configuration
+    "_arch": "",
+    "_options": "",
+    "_reserved": "",
+    "_toml": "",
+    "_config": "_arch _environment _options _reserved _toml errors",
+    "_requirements": "_config _cuda _environment",
+    # The project and its plan
+    "_sources": "_arch errors",
+    "_project": "_config _environment _home _sources errors",
+    "_plan": "_arch _config _digest _options _sources errors",
+    # The compiler, the headers, the keys
+    "_worker": "",
+    "_includes": "_digest errors",
+    "_cuda": "_digest _includes _plan _sources _worker errors",
+    "_headers": "__init__ _config _cuda _digest _home _includes _sources errors",
+    "_jobs": "_arch _cuda _headers _includes _plan _project _sources errors",
+    # Results
+    "_cache": "_digest",
+    "_elf": "",
+    "_names": "",
+    "_paths": "_digest _includes",
+    "_diagnostics": "_plan _sources errors",
+    "_advice": "_diagnostics errors",
+    "_executor": "_worker errors",
+    "_compile": (
+        "_advice _arch _cache _cuda _diagnostics _elf _executor _headers _home _jobs _names _paths _plan"
+        " _project _sources errors runtime"
+    ),
+    "_report": "_compile _project",
+    "_stub": "",
+    "_bundle": "_cache _cuda _digest _elf _plan _sources _stub editable errors runtime",
+    # The whole, and the doors to it
+    "_pipeline": "_bundle _cache _compile _cuda _home _jobs _project _report errors",
+    "hooks": "_bundle _config _home _pipeline _project _requirements _sources _toml errors",
+}
+THIRD_PARTIES: dict[str, str] = {
+    "_cache": "cuda typing_extensions",
+    "_cuda": "cuda",
+    "_home": "platformdirs",
+    "_toml": "tomli",
+    "_worker": "cuda",
+    "hooks": "hatchling",
+    "runtime": "cuda",
+}
+MODULES = sorted(path.relative_to(PACKAGE).with_suffix("").as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"))
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Yield what is imported, the package's own modules with a leading dot."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield "." * node.level + node.module
+        elif isinstance(node, ast.ImportFrom):
+            yield from ("." * node.level + alias.name for alias in node.names)
+
+
+def _own(module: str) -> set[str]:
+    names = {name.removeprefix(".") for name in _imports(_tree(module)) if name.startswith(".")}
+    return names & set(MODULES)  # everyone may know __version__
+
+
+def _third_parties(tree: ast.AST) -> set[str]:
+    names = {name.partition(".")[0] for name in _imports(tree) if not name.startswith(".")}
+    return names - sys.stdlib_module_names - {"tomllib"}  # which Python 3.10 lacks
+
+
+def _at_import(tree: ast.Module) -> ast.Module:
+    """Return what runs when a module is imported: no function's body, and nothing for type checkers."""
+
+    class Trimmer(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            """Drop it."""
+
+        def visit_If(self, node: ast.If) -> ast.AST | None:
+            return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
+
+    trimmed: ast.Module = Trimmer().visit(tree)
+    return trimmed
+
+
+def test_every_module_has_a_rule_and_every_rule_a_module() -> None:
+    assert sorted(ALLOWED) == MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_what_its_rule_allows(module: str) -> None:
+    assert _own(module) <= set(ALLOWED[module].split())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
+    assert _third_parties(_tree(module)) == set(THIRD_PARTIES.get(module, "").split())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_cuda_is_imported_inside_functions_only(module: str) -> None:
+    assert _third_parties(_at_import(_tree(module))) <= {"hatchling", "platformdirs", "tomli"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_siblings_are_imported_by_relative_names(module: str) -> None:
+    assert "hatch_cubin" not in _third_parties(_tree(module))
+    assert not any(name.startswith("..") for name in _imports(_tree(module)))
+
+
+def test_no_import_leads_back() -> None:
+    assert list(graphlib.TopologicalSorter({module: _own(module) for module in MODULES}).static_order())
+
+
+def test_the_loader_imports_nothing_of_the_package_and_two_modules_when_it_is_imported() -> None:
+    tree = _tree("runtime")
+    assert not any(name.startswith(".") for name in _imports(tree))
+    assert set(_imports(_at_import(tree))) == {"os", "sys"}
+
+
+def test_the_worker_script_stands_alone() -> None:
+    """It runs by its path, where no package is around it."""
+    assert _own("_worker") == set()

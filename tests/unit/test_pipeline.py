@@ -1,0 +1,580 @@
+"""Whole builds with the real compiler: projects in, bundles or errors out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _compile, _cuda, _elf, _executor, _includes, _jobs, _pipeline, _worker
+from hatch_cubin._cuda import Toolkit, compiler_options
+from hatch_cubin._executor import Result
+from hatch_cubin._project import Project, read_sources
+from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, MissError, ToolchainError
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
+
+pytestmark = pytest.mark.nvrtc
+
+Files = Mapping[str, str | bytes]
+RULE = "[[tool.hatch.build.hooks.cubin.source]]\n"
+ONE = 'archs = ["sm_90"]\n'
+TWO = 'archs = ["sm_80", "sm_90"]\n'
+
+
+@pytest.fixture(scope="module")
+def compiler() -> str:
+    return f"NVRTC {Toolkit(None).nvrtc}"
+
+
+def project_of(
+    root: Path, files: Files, options: str = TWO, said: list[str] | None = None, **environ: str
+) -> Project:
+    project = make_project(root, files, options, **environ)
+    heard: Callable[[str], object] = ([] if said is None else said).append
+    return dataclasses.replace(project, warn=heard)
+
+
+def build(root: Path, files: Files, options: str = TWO, **environ: str) -> dict[str, bytes]:
+    return _pipeline.build(project_of(root, files, options, None, **environ))
+
+
+def failure(root: Path, files: Files, options: str = TWO, **environ: str) -> str:
+    with pytest.raises(CompileError) as caught:
+        build(root, files, options, **environ)
+    return str(caught.value)
+
+
+def report(root: Path, files: Files, options: str = TWO, **environ: str) -> dict[str, Any]:
+    path = root / "report.json"
+    build(root, files, options, HATCH_CUBIN_REPORT=str(path), **environ)
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def cubins(bundle: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in bundle.items() if name.endswith((".cubin", ".ptx"))}
+
+
+def test_every_kind_of_source_and_arch_is_built(tmp_path: Path) -> None:
+    files = {
+        "saxpy.cu": SAXPY,
+        "scale.cu": SCALE,
+        "copy.ptx": COPY_PTX,
+        "sum.cu": "__global__ void s(SCALAR *x) {}",
+    }
+    options = f"""\
+        archs = ["sm_90a", "compute_90"]
+        {RULE}
+        path = "demo/scale.cu"
+        instantiate = ["scale<float,  4>", "scale<int,2>"]
+        {RULE}
+        path = "demo/sum.cu"
+        archs = ["sm_80"]
+        variants = {{ SCALAR = ["float", "double"] }}
+        """
+    bundle = build(tmp_path, files, options)
+    assert sorted(cubins(bundle)) == [
+        "copy.compute_80.ptx",
+        "copy.sm_90a.cubin",
+        "saxpy.compute_90.ptx",
+        "saxpy.sm_90a.cubin",
+        "scale.compute_90.ptx",
+        "scale.sm_90a.cubin",
+        "sum.SCALAR-double.sm_80.cubin",
+        "sum.SCALAR-float.sm_80.cubin",
+    ]
+    assert bundle["copy.compute_80.ptx"] == COPY_PTX.encode()
+    assert b"\0" not in bundle["saxpy.compute_90.ptx"]
+    assert _elf.read_cubin(bundle["scale.sm_90a.cubin"]).kernels == (
+        "_Z5scaleIfLi4EEvPT_",
+        "_Z5scaleIiLi2EEvPT_",
+    )
+    manifest = json.loads(bundle["manifest.json"])
+    assert {name: sorted(module["kernels"].items()) for name, module in manifest["modules"].items()} == {
+        "copy": [("copy", "copy")],
+        "saxpy": [("saxpy", "saxpy")],
+        "scale": [("scale<float, 4>", "_Z5scaleIfLi4EEvPT_"), ("scale<int, 2>", "_Z5scaleIiLi2EEvPT_")],
+        "sum[SCALAR=double]": [("s", "_Z1sPd")],
+        "sum[SCALAR=float]": [("s", "_Z1sPf")],
+    }
+    toolkit = Toolkit(None)
+    assert manifest["toolchain"] == {
+        "cuda_core": toolkit.core,
+        "nvjitlink": toolkit.nvjitlink,
+        "nvrtc": toolkit.nvrtc,
+    }
+
+
+def test_all_errors_of_all_units_come_in_one_run(tmp_path: Path, compiler: str) -> None:
+    files = {
+        "a.cu": "__global__ void a(int *x) {\n  *x = one;\n  *x = two;\n}\n",
+        "b.ptx": COPY_PTX.replace("ret;", "\nbogus;"),
+        "c.cu": '#include "sub/c.h"\n',
+        "sub/c.h": "\n\nint broken(;\n",
+        "d.cu": "#include <absent.h>\n",
+        "fine.cu": SAXPY,
+    }
+    lines = failure(tmp_path, files).splitlines()
+    places = [line for line in lines if line.startswith("demo/")]
+    assert places[:5] == [
+        'demo/a.cu:2: identifier "one" is undefined',
+        'demo/a.cu:3: identifier "two" is undefined',
+        "demo/b.ptx:5: Not a name of any known instruction: 'bogus'",
+        "demo/sub/c.h:3: " + places[3].partition(": ")[2],
+        'demo/d.cu:1: could not open source file "absent.h"' if "could" in places[4] else places[4],
+    ]
+    assert [line for line in lines if "while compiling a" in line] == [
+        f"  while compiling a for sm_80, sm_90 ({compiler})"
+    ] * 2
+
+
+def test_an_error_on_some_archs_says_which_archs_work(tmp_path: Path, compiler: str) -> None:
+    files = {"k.cu": "#if __CUDA_ARCH__ < 900\n#error needs sm_90\n#endif\n" + SAXPY}
+    options = 'archs = ["sm_90", "sm_80", "compute_100", "sm_89"]'
+    assert failure(tmp_path, files, options) == (
+        "demo/k.cu:2: #error directive: needs sm_90\n"
+        "    #error needs sm_90\n"
+        "     ^\n"
+        f"  while compiling k for sm_80, sm_89 ({compiler})\n"
+        '  hint: it compiles with [[source]] path = "demo/k.cu", archs = ["sm_90", "compute_100"]'
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["", SCALE, "__device__ int f() { return 1; }\n", "// only a comment\r"],
+    ids=["empty", "template", "device function", "comment"],
+)
+@pytest.mark.parametrize("arch", ["sm_90", "compute_90"])
+def test_a_result_without_a_kernel_is_an_error(tmp_path: Path, compiler: str, source: str, arch: str) -> None:
+    assert failure(tmp_path, {"k.cu": source}, f'archs = ["{arch}"]') == (
+        "demo/k.cu: compiled to nothing: there is no kernel in it\n"
+        f"  while compiling k for {arch} ({compiler})\n"
+        "  hint: a template is compiled only where 'instantiate' names it; "
+        "device functions alone are no kernel"
+    )
+
+
+def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:
+    def options(*args: Any) -> tuple[bytes, ...]:
+        return (*compiler_options(*args), *more)
+
+    monkeypatch.setattr(_compile, "compiler_options", options)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (b"-rdc=true", "the result is relocatable and cannot be loaded"),
+        (b"-dlto", "the compiler's result is not a cubin"),
+    ],
+)
+def test_a_result_that_cannot_be_loaded_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: bytes, said: str
+) -> None:
+    with_options(monkeypatch, option)
+    assert failure(tmp_path, {"k.cu": SAXPY}).startswith(f"demo/k.cu: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (
+            "fatal: the compiler crashed (signal 11)\nsaid before",
+            "demo/k.cu: the compiler crashed (signal 11)\n  said before\n",
+        ),
+        ("gibberish\nmore of it", "demo/k.cu: gibberish\n  more of it\n"),
+        ("demo/k.cu(1): warning: only this", "demo/k.cu: demo/k.cu(1): warning: only this\n"),
+        ("", "demo/k.cu: the compiler failed and said nothing\n"),
+    ],
+    ids=["crash", "no diagnostic", "warning only", "silence"],
+)
+def test_a_failure_is_worded_whatever_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, expected: str
+) -> None:
+    def fail(tasks: Any, _setup: object) -> Iterator[Result]:
+        yield from (Result(task.id, ok=False, log=log) for task in tasks)
+
+    monkeypatch.setattr(_executor, "run", fail)
+    assert failure(tmp_path, {"k.cu": SAXPY}).startswith(expected)
+
+
+def test_a_template_that_cannot_be_instantiated_is_named(tmp_path: Path, compiler: str) -> None:
+    options = TWO + RULE + 'path = "demo/k.cu"\ninstantiate = ["scale<flot, 4>"]'
+    said = failure(tmp_path, {"k.cu": SCALE}, options)
+    assert said == (
+        "demo/k.cu: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
+        f"  while compiling k for sm_80, sm_90 ({compiler})"
+    )
+
+
+def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
+    said: list[str] = []
+    source = "__global__ void k(int *x) {\n  int unused;\n  *x = 1;\n}\n"
+    _pipeline.build(project_of(tmp_path, {"k.cu": source}, said=said))
+    (warning,) = said
+    assert warning.splitlines() == [
+        'demo/k.cu:2: variable "unused" was declared but never referenced',
+        "      int unused;",
+        "          ^",
+        "  hint: options = { diag-suppress = [177] } silences it",
+    ]
+    said.clear()
+    silenced = TWO + "options = { diag-suppress = [177] }"
+    _pipeline.build(project_of(tmp_path, {"k.cu": source}, silenced, said))
+    assert said == []
+
+
+TELLTALE = """\
+#include "inc/a.h"
+#include <cuda_fp16.h>
+extern "C" __global__ void k(int *x) {
+  assert(*x);
+  printf("%s", __FILE__);
+  *x = from_header(x);
+}
+"""
+ASSERTING = "__device__ inline int from_header(int *x) { assert(x[1] > 0); return __LINE__; }\n"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("option", ["lineinfo", "debug"])
+def test_two_builds_in_two_folders_give_the_same_bytes(tmp_path: Path, option: str) -> None:
+    files = {"k.cu": TELLTALE, "inc/a.h": ASSERTING}
+    options = f'archs = ["sm_90"]\noptions = {{ {option} = true }}'
+    bundles = []
+    for name in ("here", "there/and/deep er"):
+        cache = tmp_path / name / "cache"
+        bundles.append(build(tmp_path / name, files, options, HATCH_CUBIN_CACHE_DIR=str(cache)))
+    assert bundles[0] == bundles[1]
+    assert not [name for name, data in bundles[0].items() if os.fsencode(tmp_path) in data]
+
+
+@pytest.mark.parametrize("first_with_seed", [_cuda._FIRST_WITH_SEED, (99, 0)], ids=["as it is", "no seed"])
+def test_templates_in_anonymous_namespaces_have_one_name_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_with_seed: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(_cuda, "_FIRST_WITH_SEED", first_with_seed)
+    files = {"k.cu": "namespace { template <class T> __global__ void hidden(T *x) { *x = 1; } }\n"}
+    options = f'archs = ["sm_90"]\n{RULE}path = "demo/k.cu"\ninstantiate = ["hidden<int>"]'
+    caches = [str(tmp_path / name) for name in ("one", "two")]
+    first, second = (build(tmp_path, files, options, HATCH_CUBIN_CACHE_DIR=cache) for cache in caches)
+    assert first == second
+    (kernel,) = _elf.read_cubin(first["k.sm_90.cubin"]).kernels
+    assert ("hidden" in kernel, b"namesake" in first["k.sm_90.cubin"]) == (True, False)
+
+
+def test_how_anonymous_namespaces_are_named_is_in_the_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if Toolkit(None).version < _cuda._FIRST_WITH_SEED:
+        pytest.skip("this compiler takes no seed")
+    seeded = build(tmp_path, {"k.cu": SAXPY, "c.ptx": COPY_PTX})
+    monkeypatch.setattr(_cuda, "_FIRST_WITH_SEED", (99, 0))
+    units = [json.loads(each["keys.json"])["units"] for each in (seeded, build(tmp_path, {"k.cu": SAXPY}))]
+    assert units[0]["k"]["sm_90"]["key"] != units[1]["k"]["sm_90"]["key"]
+    assert units[0]["c"] == units[1]["c"]
+
+
+def test_the_second_build_hits_in_another_folder(tmp_path: Path) -> None:
+    files = {"k.cu": '#include "a.h"\n' + SAXPY, "a.h": "", "c.ptx": COPY_PTX}
+    cold, warm = report(tmp_path / "here", files), report(tmp_path / "there", files)
+    assert (cold["hits"], cold["compiled"]) == (0, 4)
+    assert (warm["hits"], warm["compiled"]) == (4, 0)
+    assert [(unit["module"], unit["arch"], unit["hit"]) for unit in warm["units"]] == [
+        ("c", "sm_80", True),
+        ("c", "sm_90", True),
+        ("k", "sm_80", True),
+        ("k", "sm_90", True),
+    ]
+
+
+def test_a_build_that_fails_in_one_unit_keeps_the_others(tmp_path: Path) -> None:
+    files = {"bad.cu": "bogus;", "fine.cu": SAXPY, "good.cu": SAXPY + "\n"}
+    failure(tmp_path, files)
+    mended = report(tmp_path, {**files, "bad.cu": SAXPY + "\n\n"})
+    assert {unit["module"]: unit["hit"] for unit in mended["units"]} == {
+        "bad": False,
+        "fine": True,
+        "good": True,
+    }
+
+
+def test_an_interrupted_build_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = _executor.run
+
+    def interrupted(tasks: Any, setup: Any) -> Iterator[Result]:
+        yield next(real(tasks, setup))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_executor, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path, {"k.cu": SAXPY})
+    assert report(tmp_path, {"k.cu": SAXPY})["hits"] == 1
+
+
+def test_a_damaged_entry_is_built_again_with_one_warning(tmp_path: Path) -> None:
+    first = build(tmp_path, {"k.cu": SAXPY})
+    for path in Path(os.environ["HATCH_CUBIN_CACHE_DIR"]).rglob("entries/**/*"):
+        if path.is_file() and path.read_bytes().startswith(b"\x7fELF"):
+            path.write_bytes(b"\x7fELF")
+    said: list[str] = []
+    assert _pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, said=said)) == first
+    assert said == ["damaged cache entries, built again: 2"]
+    said.clear()
+    assert _pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, said=said)) == first
+    assert said == []
+
+
+def test_a_cache_that_cannot_be_one_costs_a_warning_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    said: list[str] = []
+    folder = str(tmp_path / "file")
+    project = project_of(tmp_path / "p", {"k.cu": SAXPY}, said=said, HATCH_CUBIN_CACHE_DIR=folder)
+    assert _pipeline.build(project) == build(tmp_path / "p", {"k.cu": SAXPY})
+    assert [line.startswith(f"the cache at {folder} cannot be used fully: ") for line in said] == [True]
+
+
+def test_misses_can_be_forbidden(tmp_path: Path) -> None:
+    files = {"a.cu": SAXPY, "b.cu": SAXPY + "\n"}
+    build(tmp_path, {"a.cu": SAXPY})
+    with pytest.raises(MissError) as caught:
+        build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1")
+    assert str(caught.value) == "\n".join(
+        f"demo/b.cu: b for {arch} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+        for arch in ("sm_80", "sm_90")
+    )
+    filled = build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="0")
+    assert build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1") == filled
+
+
+def test_what_is_not_known_of_the_toolkit_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Toolkit, "_check_release", lambda _toolkit: "not known")
+    said: list[str] = []
+    _pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, ONE, said=said))
+    assert said == ["not known"]
+
+
+def test_a_build_that_fails_writes_its_report_first(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    build(tmp_path, {"a.cu": SAXPY}, ONE)
+    failure(tmp_path, {"b.cu": "bogus"}, ONE, HATCH_CUBIN_REPORT=str(path))
+    failed = {unit["module"]: unit["state"] for unit in json.loads(path.read_text())["units"]}
+    with pytest.raises(MissError):
+        build(tmp_path, {}, ONE, HATCH_CUBIN_REPORT=str(path), HATCH_CUBIN_REQUIRE_HITS="1")
+    refused = {unit["module"]: unit["state"] for unit in json.loads(path.read_text())["units"]}
+    assert (failed, refused) == ({"a": "hit", "b": "failed"}, {"a": "hit", "b": "missing"})
+
+
+def test_a_skipped_build_needs_no_file_but_another_needs_all(tmp_path: Path) -> None:
+    assert _pipeline.needed_files(project_of(tmp_path, {}, HATCH_CUBIN_SKIP="1")) == []
+    with pytest.raises(HatchCubinError, match=r"there are no \.cu or \.ptx sources in demo/"):
+        _pipeline.needed_files(project_of(tmp_path, {}))
+
+
+def test_a_skipped_build_needs_no_compiler_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(_wanted: object) -> None:
+        raise AssertionError("a skipped build looked for a compiler")
+
+    monkeypatch.setattr(_pipeline, "Toolkit", absent)
+    said: list[str] = []
+    bundle = _pipeline.build(project_of(tmp_path, {"k.cu": "bogus"}, said=said, HATCH_CUBIN_SKIP="1"))
+    assert cubins(bundle) == {}
+    assert json.loads(bundle["manifest.json"])["skipped"] is True
+    assert said == ["HATCH_CUBIN_SKIP is set: the bundle has no kernels"]
+
+
+def test_a_wrong_package_is_found_out_before_anything_is_compiled(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="package 'other' is not in the wheel"):
+        build(tmp_path, {"k.cu": "bogus"}, 'package = "other"')
+
+
+def test_a_compile_over_the_timeout_fails_and_names_the_unit(tmp_path: Path, compiler: str) -> None:
+    said = failure(tmp_path, {"k.cu": SAXPY}, 'archs = ["sm_90"]', HATCH_CUBIN_TIMEOUT="0.001")
+    assert said == (
+        "demo/k.cu: took longer than 0.001 s and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)\n"
+        f"  while compiling k for sm_90 ({compiler})"
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("jobs = 1", {}, 8, 1),
+        ("jobs = 64", {}, 8, 3),
+        ("jobs = 1", {"HATCH_CUBIN_JOBS": "2"}, 8, 2),
+        ("", {}, 2, 2),
+        ("", {}, None, 1),
+    ],
+    ids=["configured", "no more than units", "environment", "cores", "unknown cores"],
+)
+def test_no_more_units_are_compiled_at_once_than_wanted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[str, dict[str, str], int | None, int],
+) -> None:
+    options, environ, cores, expected = case
+    used: list[int] = []
+
+    def run(_tasks: object, setup: _executor.Setup) -> Iterator[Result]:
+        used.append(setup.jobs)
+        yield from ()
+        raise ToolchainError
+
+    monkeypatch.setattr(_executor, "run", run)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    if cores is None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(cores)), raising=False)
+    files = {"a.cu": SAXPY, "b.cu": SAXPY, "c.cu": SAXPY}
+    with pytest.raises(ToolchainError):
+        build(tmp_path, files, 'archs = ["sm_90"]\n' + options, **environ)
+    assert used == [expected]
+
+
+BLOCK_REDUCE = """\
+#include <cub/block/block_reduce.cuh>
+extern "C" __global__ void k(int *x) {
+  using Reduce = cub::BlockReduce<int, 128>;
+  __shared__ typename Reduce::TempStorage storage;
+  int sum = Reduce(storage).Sum(x[threadIdx.x]);
+  if (threadIdx.x == 0) *x = sum;
+}
+"""
+HALF = '#include <cuda_fp16.h>\nextern "C" __global__ void k(__half *x) { *x = __hadd(*x, *x); }\n'
+
+
+@pytest.mark.parametrize("source", [HALF, BLOCK_REDUCE], ids=["cuda_fp16.h", "cub"])
+def test_a_closure_holds_every_toolkit_header_that_a_compile_reads(tmp_path: Path, source: str) -> None:
+    toolkit = Toolkit(None)
+    project = project_of(tmp_path / "project", {"k.cu": source}, 'archs = ["sm_90"]')
+    (job,) = _jobs.make_jobs(project, read_sources(project), toolkit)
+    copies = {root.logical: (root.path, tmp_path / "copy" / root.logical) for root in job.search}
+    for logical in job.closure.files:
+        root = max((name for name in copies if logical.startswith(f"{name}/")), key=len)
+        real, copy = copies[root]
+        inside = logical[len(root) + 1 :]
+        write_tree(copy, {inside: (real / inside).read_bytes()})
+    outputs = [_compiled(job, toolkit, [pair[place] for pair in copies.values()]) for place in (0, 1)]
+    assert outputs[0] == outputs[1]
+    assert len(job.closure.files) > 1
+
+
+def _compiled(job: _jobs.Job, toolkit: Toolkit, search: list[Path]) -> object:
+    task = {
+        "id": 0,
+        "kind": "c++",
+        "code": job.unit.module.source.text.encode(),
+        "name": b"k.cu",
+        "options": list(compiler_options(job.unit, toolkit, tuple(map(str, search)))),
+        "instantiate": [],
+    }
+    result = _worker.compile_task(task)
+    assert result["ok"], result["log"]
+    return result["output"]
+
+
+def test_a_header_of_the_project_hides_one_of_the_toolkit(tmp_path: Path) -> None:
+    options = 'archs = ["sm_90"]\ninclude-dirs = ["include"]'
+    source = '#include <cuda_fp16.h>\nextern "C" __global__ void k(int *x) { *x = OWN; }\n'
+    files = {"k.cu": source, "../include/cuda_fp16.h": "#define OWN 1\n"}
+    assert list(cubins(build(tmp_path, files, options))) == ["k.sm_90.cubin"]
+
+
+def test_needed_files_are_the_sources_and_their_headers(tmp_path: Path) -> None:
+    files = {"k.cu": '#include "a.h"\n', "a.h": "", "b.h": ""}
+    assert _pipeline.needed_files(project_of(tmp_path, files)) == ["demo/a.h", "demo/k.cu"]
+
+
+def test_a_header_that_changes_during_the_build_poisons_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"k.cu": '#include "v.h"\nextern "C" __global__ void k(int *p) { *p = V; }', "v.h": "#define V 1"}
+    real = _executor.run
+
+    def edit_meanwhile(*arguments: Any) -> Iterator[Result]:
+        (tmp_path / "demo/v.h").write_text("#define V 2")
+        yield from real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_executor, "run", edit_meanwhile)
+        assert failure(tmp_path, files, ONE) == (
+            "demo/v.h: was changed while a source that includes it was compiled\n"
+            f"  while compiling k for sm_90 (NVRTC {Toolkit(None).nvrtc})\n"
+            "  hint: build again"
+        )
+    assert report(tmp_path, files, ONE)["hits"] == 0
+
+
+def test_only_headers_that_are_named_are_kept_out_of_wheels(tmp_path: Path) -> None:
+    computed = '#include "a.h"\n#define H(x) <x>\n#include H(b.h)\n' + SAXPY
+    project = project_of(tmp_path, {"k.cu": computed, "a.h": "", "b.h": "", "util.py": ""})
+    assert _pipeline.needed_files(project, by_name=True) == ["demo/a.h", "demo/k.cu"]
+    assert set(_pipeline.needed_files(project)) >= {"demo/a.h", "demo/b.h", "demo/k.cu"}
+
+
+def test_a_path_across_a_link_is_the_file_that_is_read(tmp_path: Path) -> None:
+    project = project_of(tmp_path, {"k.cu": '#include "link/../x.h"\n' + SAXPY, "x.h": "#error not this one"})
+    write_tree(tmp_path, {"real/deep/y.h": "", "real/x.h": ""})
+    (tmp_path / "demo/link").symlink_to("../real/deep")
+    assert _pipeline.needed_files(project) == ["demo/k.cu", "real/x.h"]
+
+
+def test_variants_share_one_closure_unless_macros_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved: list[str] = []
+    real = _includes.Resolver.resolve
+
+    def count(resolver: _includes.Resolver, path: str, *rest: Any) -> _includes.Closure:
+        resolved.append(path)
+        return real(resolver, path, *rest)
+
+    monkeypatch.setattr(_includes.Resolver, "resolve", count)
+    variants = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/*.cu"\nvariants = { N = [1, 2, 3] }\n'
+    plain, computed = '#include "a.h"\n' + SAXPY, '#define H "a.h"\n#include H\n' + SAXPY
+    project = project_of(tmp_path, {"p.cu": plain, "c.cu": computed, "a.h": ""}, f"{ONE}\n{variants}")
+    _jobs.make_jobs(project, read_sources(project), Toolkit(None))
+    assert sorted(resolved) == ["demo/c.cu"] * 3 + ["demo/p.cu"]
+
+
+STAMPED = {
+    "k.cu": (
+        '#include "when.h"\n// __TIME__\nextern "C" __global__ void k(const char **p) { *p = __TIME__ WHEN; }'
+    ),
+    "when.h": "#define WHEN __DATE__",
+}
+
+
+def test_what_depends_on_the_time_of_a_compile_is_warned_of_with_its_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    _pipeline.build(project_of(tmp_path, STAMPED, TWO, said))
+    assert said == [
+        "demo/k.cu:3: __TIME__ makes every compile differ; a cached unit keeps that of its first",
+        "demo/when.h:1: __DATE__ makes every compile differ; a cached unit keeps that of its first",
+    ]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_warnings_of_cached_units_are_heard_in_a_verbose_build(
+    tmp_path: Path,
+    verbose: bool,  # noqa: FBT001 - a fact
+) -> None:
+    first: list[str] = []
+    again: list[str] = []
+    _pipeline.build(project_of(tmp_path, STAMPED, TWO, first))
+    project = dataclasses.replace(project_of(tmp_path, STAMPED, TWO, again), verbose=verbose)
+    _pipeline.build(project)
+    assert again == (first if verbose else [])
+    assert len(first) == 2

@@ -1,0 +1,359 @@
+"""Planning: which modules and units there are, what they are called, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from hatch_cubin import _arch
+from hatch_cubin._arch import Arch, Target
+from hatch_cubin._config import Config
+from hatch_cubin._digest import digest
+from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units, unsupported
+from hatch_cubin._sources import Source
+from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, SourceError
+from tests.helpers import TABLE, pyproject, read_config
+
+TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
+RULE = f"[[{'.'.join(TABLE)}.source]]"
+FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
+
+
+def cu(*paths: str) -> list[Source]:
+    return [Source(path, "") for path in paths]
+
+
+def ptx(target: str, path: str = "demo/k.ptx") -> Source:
+    return Source(path, f".version 8.7\n.target {target}\n")
+
+
+def expanded(config: Config) -> Mapping[tuple[str, ...], tuple[Target, ...]]:
+    specs = {config.archs, *(rule.archs for rule in config.source if rule.archs)}
+    return {each: _arch.expand(each, TOOLCHAIN.supported, ()) for each in specs}
+
+
+def modules(options: str, *sources: Source) -> list[Module]:
+    config = read_config(options)
+    return plan_modules(config, sources, expanded(config))
+
+
+def plan(archs: list[str], *sources: Source, toolchain: Toolchain = TOOLCHAIN) -> Plan:
+    return plan_units(modules(f"archs = {archs}", *sources), toolchain)
+
+
+def refused(options: str, *sources: Source) -> list[Problem]:
+    with pytest.raises(HatchCubinError) as caught:
+        plan_units(modules(options, *sources), TOOLCHAIN)
+    return list(caught.value.problems)
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+def test_a_source_is_one_module_with_the_tables_settings() -> None:
+    (module,) = modules(
+        'archs = ["90"]\ndefine = { N = 4 }\noptions = { fma = true }\ninclude-dirs = ["inc"]',
+        *cu("demo/red.cu"),
+    )
+    assert {name: getattr(module, name) for name in Module.__slots__} == {
+        "base": "red",
+        "source": Source("demo/red.cu", ""),
+        "variant": (),
+        "define": (("N", "4"),),
+        "options": {"fma": True},
+        "include_dirs": ("inc",),
+        "instantiate": (),
+        "targets": (Target(Arch(90)), Target(Arch(90, kind="compute"))),
+        "undefined": (),
+    }
+    assert (module.name, module.file_stem, module.macros) == ("red", "red", (("N", "4"),))
+
+
+def test_modules_come_in_the_order_of_their_names() -> None:
+    assert [module.name for module in modules("", *cu("b/z.cu", "b/a.cu", "a/m.cu"))] == ["a", "m", "z"]
+
+
+def test_source_tables_merge_over_the_whole_table_and_later_ones_win() -> None:
+    found = modules(
+        f"""\
+        archs = ["sm_90"]
+        define = {{ A = 1, B = 2, C = 3 }}
+        options = {{ fma = true, std = "c++17" }}
+        include-dirs = ["one", "two"]
+        {RULE}
+        path = "**/*.cu"
+        archs = ["sm_80"]
+        define = {{ B = 20, D = 4 }}
+        options = {{ std = "c++20", lineinfo = true }}
+        include-dirs = ["three", "two"]
+        instantiate = ["f<int>", "g<int>"]
+        variants = {{ X1 = [1], X2 = [2] }}
+        {RULE}
+        path = "demo/red.cu"
+        name = "reduce"
+        define = {{ C = false, D = 5 }}
+        options = {{ lineinfo = false }}
+        include-dirs = ["four"]
+        instantiate = ["f<int>", "h<int>"]
+        variants = {{ X2 = [3] }}
+        """,
+        *cu("demo/red.cu", "demo/other.cu"),
+    )
+    assert [
+        (each.name, each.define, each.options, each.include_dirs, each.instantiate, each.targets)
+        for each in found
+    ] == [
+        (
+            "other[X1=1,X2=2]",
+            (("A", "1"), ("B", "20"), ("C", "3"), ("D", "4")),
+            {"fma": True, "std": "c++20", "lineinfo": True},
+            ("three", "two", "one"),
+            ("f<int>", "g<int>"),
+            (Target(Arch(80)),),
+        ),
+        (
+            "reduce[X1=1,X2=3]",
+            (("A", "1"), ("B", "20"), ("D", "5")),
+            {"fma": True, "std": "c++20", "lineinfo": False},
+            ("four", "three", "two", "one"),
+            ("f<int>", "g<int>", "h<int>"),
+            (Target(Arch(80)),),
+        ),
+    ]
+
+
+def test_variants_are_one_module_per_combination() -> None:
+    found = modules(
+        f"""\
+        define = {{ BLOCK = 1, N = 4 }}
+        {RULE}
+        path = "demo/red.cu"
+        variants = {{ BLOCK = [128, 64], SCALAR = ["half", "float"] }}
+        """,
+        *cu("demo/red.cu"),
+    )
+    assert [(module.name, module.file_stem) for module in found] == [
+        ("red[BLOCK=128,SCALAR=float]", "red.BLOCK-128.SCALAR-float"),
+        ("red[BLOCK=128,SCALAR=half]", "red.BLOCK-128.SCALAR-half"),
+        ("red[BLOCK=64,SCALAR=float]", "red.BLOCK-64.SCALAR-float"),
+        ("red[BLOCK=64,SCALAR=half]", "red.BLOCK-64.SCALAR-half"),
+    ]
+    assert found[0].macros == (("BLOCK", "128"), ("N", "4"), ("SCALAR", "float"))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("con", "CON", "prn", "Aux", "nul", "com1", "COM9", "lpt0"),
+        *("a.b", "a b", "é", "x" * 81, "a+b", "a,b"),
+    ],
+)
+def test_a_name_that_some_file_system_cannot_hold_is_a_hash_in_files(part: str) -> None:
+    (module,) = modules("", *cu(f"demo/{part}.cu"))
+    assert (module.name, module.file_stem) == (part, digest([part])[:10])
+
+
+@pytest.mark.parametrize("part", ["console", "com", "com10", "x" * 80, "a-b_C9"])
+def test_a_name_that_every_file_system_can_hold_is_kept(part: str) -> None:
+    (module,) = modules("", *cu(f"demo/{part}.cu"))
+    assert module.file_stem == part
+
+
+def test_a_variant_of_false_is_named_0_and_not_defined() -> None:
+    options = f"define = {{ DBG = 2 }}\n{RULE}\npath = 'k.cu'\nvariants = {{ DBG = [true, false], N = [0] }}"
+    off, on = modules(options, *cu("k.cu"))
+    assert (off.name, off.macros) == ("k[DBG=0,N=0]", (("N", "0"),))
+    assert (on.name, on.macros) == ("k[DBG=1,N=0]", (("DBG", "1"), ("N", "0")))
+
+
+def test_a_variant_cannot_be_both_0_and_not_defined() -> None:
+    with pytest.raises(SourceError, match=r"'k\[N=0\]' is the name of two modules"):
+        modules(f"{RULE}\npath = 'k.cu'\nvariants = {{ N = [0, false] }}", *cu("k.cu"))
+
+
+def test_only_the_part_of_a_variant_that_needs_it_is_hashed() -> None:
+    (module,) = modules(
+        f"{RULE}\npath = 'demo/red.cu'\nvariants = {{ BLOCK = [64], SCALAR = ['std::pair<int, 4>'] }}",
+        *cu("demo/red.cu"),
+    )
+    assert module.name == "red[BLOCK=64,SCALAR=std::pair<int, 4>]"
+    assert module.file_stem == f"red.BLOCK-64.{digest(['SCALAR-std::pair<int, 4>'])[:10]}"
+
+
+def test_a_variant_with_many_parts_keeps_a_short_file_name() -> None:
+    values = ", ".join(f"M{number} = ['{'v' * 30}']" for number in range(8))
+    (module,) = modules(f"{RULE}\npath = '**/red.cu'\nvariants = {{ {values} }}", *cu("demo/red.cu"))
+    assert module.file_stem == f"red.{digest([module.name])[:10]}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [("a/k.cu", "b/k.cu", "k"), ("a/k.cu", "a/k.ptx", "k"), ("a/K.cu", "b/k.cu", "k")],
+    ids=["same stem", "cu and ptx", "case"],
+)
+def test_two_sources_with_one_name_are_refused_with_the_way_out(first: str, second: str, shown: str) -> None:
+    assert refused("", *cu(first, second)) == [
+        Problem(
+            f"{shown!r} is already the name of {first}",
+            Location(second),
+            f'[[source]] path = {second!r}, name = "…" gives it another',
+        )
+    ]
+
+
+def test_every_source_after_the_first_of_a_name_is_refused_once() -> None:
+    options = f"{RULE}\npath = '**/*.cu'\nvariants = {{ N = [1, 2] }}"
+    found = refused(options, *cu("a/k.cu", "b/k.cu", "c/k.cu"))
+    assert [problem.where for problem in found] == [Location("b/k.cu"), Location("c/k.cu")]
+
+
+def test_a_name_of_its_own_mends_it() -> None:
+    found = modules(f"{RULE}\npath = 'b/k.cu'\nname = 'k2'", *cu("a/k.cu", "b/k.cu"))
+    assert [module.name for module in found] == ["k", "k2"]
+
+
+def test_two_variants_with_one_name_are_refused() -> None:
+    options = f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = ['1', '1,B=2'], B = ['3', '2,B=3'] }}"
+    found = refused(options, *cu("a/k.cu"))
+    assert found == [Problem("'k[A=1,B=2,B=3]' is the name of two modules", Location("a/k.cu"))]
+
+
+def test_a_file_that_is_called_like_a_variant_is_refused() -> None:
+    options = f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = [1] }}"
+    found = refused(options, *cu("a/k.cu", "a/k[A=1].cu"))
+    assert found == [
+        Problem("'k[A=1]' is the name of two modules", Location(path)) for path in ("a/k.cu", "a/k[A=1].cu")
+    ]
+
+
+def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_guess() -> None:
+    options = f"{RULE}\npath = 'demo/rde.cu'\n{RULE}\npath = 'zzz'\n{RULE}\npath = '*/red.cu'"
+    assert refused(options, *cu("demo/red.cu")) == [
+        Problem(
+            "path 'demo/rde.cu' matches no source",
+            Location("pyproject.toml", FIRST + 1),
+            "did you mean 'demo/red.cu'?",
+        ),
+        Problem("path 'zzz' matches no source", Location("pyproject.toml", FIRST + 3)),
+    ]
+
+
+@pytest.mark.parametrize("key", ["instantiate = ['f<int>']", "variants = { N = [1] }"])
+def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
+    found = refused(f"{RULE}\npath = 'demo/*'\n{key}", ptx("sm_80"), *cu("demo/red.cu"))
+    assert found == [
+        Problem(
+            "path 'demo/*' matches demo/k.ptx, and PTX has neither templates nor macros",
+            Location("pyproject.toml", FIRST + 1),
+            "'instantiate' and 'variants' are for .cu sources",
+        )
+    ]
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
+    units = plan(["sm_90a", "100f", "compute_90"], *cu("demo/red.cu")).units
+    assert [(unit.name, unit.file_name) for unit in units] == [
+        ("red for sm_90a", "red.sm_90a.cubin"),
+        ("red for sm_100f", "red.sm_100f.cubin"),
+        ("red for compute_100f", "red.compute_100f.ptx"),
+        ("red for compute_90", "red.compute_90.ptx"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arch", "toolchain", "what"),
+    [
+        ("sm_70", TOOLCHAIN, "cannot target sm_70"),
+        ("compute_70", TOOLCHAIN, "cannot target compute_70"),
+        ("sm_101a", TOOLCHAIN, "cannot target sm_101a"),
+        (
+            "sm_100f",
+            Toolchain("NVRTC 12.8.93", (75, 100), families=False),
+            "cannot target sm_100f (families, as in 100f, need CUDA 12.9)",
+        ),
+    ],
+)
+def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
+    arch: str, toolchain: Toolchain, what: str
+) -> None:
+    known = " ".join(map(str, toolchain.supported))
+    problem = Problem(f"{toolchain.label} {what}", hint=f"it can target {known}")
+    with pytest.raises(ConfigError) as caught:
+        plan([arch, "sm_75"], *cu("a.cu", "b.cu"), toolchain=toolchain)
+    assert caught.value.problems == (problem,) == (unsupported(_arch.parse_arch(arch), toolchain),)
+
+
+def test_every_arch_that_cannot_be_built_is_refused_at_once() -> None:
+    found = refused("archs = ['sm_70', 'sm_60', 'sm_80']", ptx("sm_90"), *cu("demo/red.cu"))
+    assert [problem.what for problem in found] == [
+        "cannot be assembled for sm_70",
+        "cannot be assembled for sm_60",
+        "cannot be assembled for sm_80",
+        "NVRTC 13.5.37 cannot target sm_70",
+        "NVRTC 13.5.37 cannot target sm_60",
+    ]
+
+
+def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids_it() -> None:
+    source = Source("demo/k.ptx", ".version 8.0\n\n  .target sm_90a, debug\n")
+    assert refused("archs = ['sm_90']", source) == [
+        Problem(
+            "cannot be assembled for sm_90",
+            Location("demo/k.ptx", 3),
+            "[[source]] path = 'demo/k.ptx', archs = [\"sm_90a\"]",
+            ("because of: .target sm_90a, debug",),
+        )
+    ]
+
+
+def test_ptx_leaves_out_what_a_group_asked_for_in_vain_and_says_so() -> None:
+    made = plan(["all-major", "sm_86"], ptx("sm_86"))
+    assert [str(unit.arch) for unit in made.units] == ["sm_90", "sm_100", "sm_120", "compute_86", "sm_86"]
+    assert made.notes == (
+        "demo/k.ptx: left out sm_75, its .target sm_86 cannot serve it",
+        "demo/k.ptx: left out sm_80, its .target sm_86 cannot serve it",
+    )
+
+
+def test_ptx_ships_itself_once_under_its_own_target() -> None:
+    made = plan(["compute_80", "compute_120", "sm_100f", "sm_103f"], ptx("sm_100f"))
+    assert [unit.file_name for unit in made.units] == [
+        "k.compute_100f.ptx",
+        "k.sm_100f.cubin",
+        "k.sm_103f.cubin",
+    ]
+
+
+def test_ptx_that_no_arch_of_a_group_can_take_is_refused() -> None:
+    config = read_config("archs = ['all']")
+    (module,) = plan_modules(config, [ptx("sm_90a")], {("all",): (Target(Arch(80), named=False),)})
+    with pytest.raises(ConfigError) as caught:
+        plan_units([module], TOOLCHAIN)
+    assert [problem.what for problem in caught.value.problems] == ["none of the archs asked for can run it"]
+
+
+def test_ptx_without_a_header_is_refused_where_it_is_planned() -> None:
+    found = refused("archs = ['sm_90']", Source("demo/k.ptx", "hello"))
+    assert found == [Problem("has no .version directive, so it is not a PTX module", Location("demo/k.ptx"))]
+
+
+def test_a_note_that_two_modules_share_is_said_once_per_source() -> None:
+    made = plan(["all-major"], ptx("sm_80", "a.ptx"), ptx("sm_80", "b.ptx"))
+    assert made.notes == tuple(
+        f"{name}: left out sm_75, its .target sm_80 cannot serve it" for name in ("a.ptx", "b.ptx")
+    )
+
+
+def test_without_targets_there_are_no_units() -> None:
+    config = read_config()
+    made = plan_modules(config, cu("a.cu"), {config.archs: ()})
+    assert plan_units(made, TOOLCHAIN) == Plan(())
+
+
+def test_names_are_refused_before_archs() -> None:
+    with pytest.raises(SourceError):
+        plan(["sm_70"], *cu("a/k.cu", "b/k.cu"))

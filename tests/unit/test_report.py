@@ -1,0 +1,113 @@
+"""What a build says of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin._arch import expand
+from hatch_cubin._cache import Compiled
+from hatch_cubin._compile import Results
+from hatch_cubin._plan import Toolchain, plan_modules, plan_units
+from hatch_cubin._project import Project
+from hatch_cubin._report import report
+from hatch_cubin._sources import Source
+from tests.helpers import read_config
+
+
+def results() -> Results:
+    """Return one unit that was cached and two that were compiled."""
+    config = read_config("archs = ['sm_80', '9.0+PTX']")
+    modules = plan_modules(config, [Source("k.cu", "")], {config.archs: expand(config.archs, (80, 90), ())})
+    units = plan_units(modules, Toolchain("NVRTC 13", (80, 90), families=True)).units
+    done = {unit: Compiled(b"x" * size, {}) for size, unit in enumerate(units, start=10)}
+    return Results(done, {units[0]: 1.23456, units[1]: 0.5})
+
+
+class Front:
+    """A front end that keeps what it was told."""
+
+    def __init__(self, root: Path, **environ: str) -> None:
+        self.said: list[str] = []
+        self.warned: list[str] = []
+        self.project = Project(
+            root=root,
+            packages={},
+            config=read_config(),
+            environ=environ,
+            say=self.said.append,
+            warn=self.warned.append,
+        )
+
+
+def test_one_line_says_what_was_cached_and_what_was_compiled(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    report(front.project, results(), 1.75)
+    assert front.said == ["3 units: 1 cached, 2 compiled in 1.8 s"]
+    assert (front.warned, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_report_lists_every_unit_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    front = Front(tmp_path, HATCH_CUBIN_REPORT=str(path))
+    report(front.project, results(), 1.75)
+    assert json.loads(path.read_text("utf-8")) == {
+        "format": 1,
+        "hits": 1,
+        "compiled": 2,
+        "failed": 0,
+        "missing": 0,
+        "units": [
+            {"module": "k", "arch": "compute_90", "state": "hit", "hit": True, "seconds": 0.0, "bytes": 12},
+            {
+                "module": "k",
+                "arch": "sm_80",
+                "state": "compiled",
+                "hit": False,
+                "seconds": 1.235,
+                "bytes": 10,
+            },
+            {"module": "k", "arch": "sm_90", "state": "compiled", "hit": False, "seconds": 0.5, "bytes": 11},
+        ],
+    }
+    assert front.warned == []
+
+
+@pytest.mark.parametrize("state", ["failed", "missing"])
+def test_a_report_has_what_became_of_units_without_a_result_and_nothing_is_said(
+    tmp_path: Path, state: str
+) -> None:
+    path = tmp_path / "report.json"
+    front = Front(tmp_path, HATCH_CUBIN_REPORT=str(path))
+    found = results()
+    unit = next(unit for unit in found.done if str(unit.arch) == "compute_90")
+    del found.done[unit]
+    if state == "failed":
+        found.failed = [(unit, [])]
+    else:
+        found.missing = [unit]
+    report(front.project, found, 1.75)
+    facts = json.loads(path.read_text("utf-8"))
+    counts = {name: facts[name] for name in ("hits", "compiled", "failed", "missing")}
+    assert counts == {"hits": 0, "compiled": 2, "failed": 0, "missing": 0} | {state: 1}
+    assert facts["units"][0] == {
+        "module": "k",
+        "arch": "compute_90",
+        "state": state,
+        "hit": False,
+        "seconds": 0.0,
+        "bytes": 0,
+    }
+    assert (front.said, front.warned) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"), [("missing/report.json", "No such file or directory"), ("", "Is a directory")]
+)
+def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path, place: str, reason: str) -> None:
+    path = str(tmp_path / place)
+    front = Front(tmp_path, HATCH_CUBIN_REPORT=path)
+    report(front.project, results(), 0)
+    assert front.warned == [f"HATCH_CUBIN_REPORT: {path} cannot be written: {reason}"]

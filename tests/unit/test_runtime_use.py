@@ -1,0 +1,158 @@
+"""Looking elsewhere, for tests and debugging: another bundle, or code that was just compiled."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import bundle, load_bundle, made, sha256, write_tree
+
+OWN = bundle(made("k"), made("other"), made("red", kernels={"reduce": "r"}, variant={"N": "1"}))
+
+
+@pytest.fixture
+def cubins(tmp_path: Path) -> Any:
+    return load_bundle(tmp_path / "own", OWN)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    return write_tree(tmp_path / "elsewhere", bundle(made("k", data=b"theirs"), made("more")))
+
+
+def seen(cubins: Any) -> tuple[bytes, tuple[str, ...]]:
+    return cubins.read("k", cc=(9, 0)), cubins.names()
+
+
+IN_OWN = (b"k for sm_90", ("k", "other", "reduce"))
+IN_ELSEWHERE = (b"theirs", ("k", "more"))
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_another_bundle_is_looked_in_until_the_block_ends(cubins: Any, elsewhere: Path, kind: Any) -> None:
+    entry = cubins.find("k", cc=(9, 0))
+    with cubins.use(kind(elsewhere)):
+        assert seen(cubins) == IN_ELSEWHERE
+        assert cubins.find("k", cc=(9, 0)).path == str(elsewhere / "k.sm_90.cubin")
+    assert seen(cubins) == IN_OWN
+    assert cubins.find("k", cc=(9, 0)) is entry
+
+
+def test_it_holds_until_it_is_closed(cubins: Any, elsewhere: Path) -> None:
+    used = cubins.use(elsewhere)
+    assert seen(cubins) == IN_ELSEWHERE
+    used.close()
+    used.close()
+    assert seen(cubins) == IN_OWN
+
+
+def test_an_error_in_the_block_restores_too(cubins: Any, elsewhere: Path) -> None:
+    with pytest.raises(ZeroDivisionError), cubins.use(elsewhere):
+        raise ZeroDivisionError
+    assert seen(cubins) == IN_OWN
+
+
+def test_none_is_the_packages_own(cubins: Any, elsewhere: Path) -> None:
+    with cubins.use(elsewhere):
+        with cubins.use(None):
+            assert seen(cubins) == IN_OWN
+        assert seen(cubins) == IN_ELSEWHERE
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_each_undoes_itself_alone_in_any_order(cubins: Any, elsewhere: Path, order: tuple[int, ...]) -> None:
+    used = [cubins.use(elsewhere), cubins.use(None), cubins.use({"k": b"mine"})]
+    top = [IN_ELSEWHERE[0], IN_OWN[0], b"mine"]
+    left = [0, 1, 2]
+    for number in order:
+        used[number].close()
+        left.remove(number)
+        assert cubins.read("k", cc=(9, 0)) == (top[left[-1]] if left else IN_OWN[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        pytest.param("k", "k", id="a module"),
+        pytest.param("reduce", "red[N=1]", id="a kernel"),
+        pytest.param("red[N=1]", "red[N=1]", id="a variant"),
+    ],
+)
+@pytest.mark.parametrize(("data", "kind"), [(b"\x7fELF fresh", "cubin"), (b".version 8.0", "ptx")])
+def test_fresh_code_stands_in_for_a_module_on_any_device(
+    cubins: Any, name: str, module: str, data: bytes, kind: str
+) -> None:
+    with cubins.use({name: data}):
+        for cc in ((5, 0), (9, 0)):
+            entry = cubins.find(module, cc=cc)
+            assert (entry.module, entry.kind, entry.sha256, entry.size) == (
+                module,
+                kind,
+                sha256(data),
+                len(data),
+            )
+            assert (entry.arch, entry.path, entry.rule) == ("", "", "given to use()")
+            assert cubins.read(module, cc=cc) == data
+        assert cubins.read("other", cc=(9, 0)) == b"other for sm_90"
+    assert cubins.find(module, cc=(9, 0)).arch == "sm_90"
+
+
+def test_what_cuda_core_compiled_is_taken_as_it_is(cubins: Any) -> None:
+    class ObjectCode:
+        code = bytearray(b"\x7fELF compiled")
+
+    with cubins.use({"k": ObjectCode()}):
+        assert cubins.read("k", cc=(9, 0)) == b"\x7fELF compiled"
+
+
+def test_fresh_code_adds_to_what_is_there(cubins: Any, elsewhere: Path) -> None:
+    with cubins.use(elsewhere), cubins.use({"k": b"1"}), cubins.use({"more": b"2"}):
+        assert (cubins.read("k", cc=(9, 0)), cubins.read("more", cc=(9, 0))) == (b"1", b"2")
+
+
+@pytest.mark.parametrize("what", ["nowhere", {"nothing": b""}, {"k": None}, {"k": 3}, {"k": "text"}, 1])
+def test_what_cannot_be_used_changes_nothing(cubins: Any, what: Any) -> None:
+    with pytest.raises((cubins.CubinError, TypeError, AttributeError)):
+        cubins.use(what)
+    assert seen(cubins) == IN_OWN
+
+
+def test_damage_elsewhere_names_the_file_there(cubins: Any, elsewhere: Path) -> None:
+    (elsewhere / "manifest.json").write_bytes(b"")
+    with pytest.raises(cubins.CubinDamagedError) as caught:
+        cubins.use(elsewhere)
+    assert f"{elsewhere / 'manifest.json'} is damaged" in str(caught.value)
+
+
+def test_a_bundle_that_changed_is_read_anew(cubins: Any, elsewhere: Path) -> None:
+    for data in (b"first", b"second"):
+        write_tree(elsewhere, bundle(made("k", data=data)))
+        with cubins.use(elsewhere):
+            assert cubins.read("k", cc=(9, 0)) == data
+
+
+def test_threads_see_one_or_the_other_and_at_the_end_their_own(cubins: Any, elsewhere: Path) -> None:
+    barrier, wrong = threading.Barrier(6), []
+
+    def work(number: int) -> None:
+        barrier.wait()
+        for _ in range(200):
+            if number % 2:
+                with cubins.use(elsewhere if number > 2 else {"k": b"mine"}):
+                    data = cubins.read("k", cc=(9, 0))
+            else:
+                data = cubins.read("k", cc=(9, 0))
+            if data not in (b"theirs", b"mine", b"k for sm_90"):
+                wrong.append(data)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert seen(cubins) == IN_OWN
