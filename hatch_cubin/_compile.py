@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,8 +68,9 @@ def require(results: Results, toolkit: Toolkit) -> None:
 
 
 def _unwanted(unit: Unit) -> Problem:
+    path = unit.module.source.path
     what = f"{unit.name} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
-    return Problem(what, Location(unit.module.source.path))
+    return Problem(what, Location(path), f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
 
 
 def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
@@ -81,8 +83,11 @@ def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
     with contextlib.ExitStack() as stack:
         folders = _folders(misses, paths, toolkit, stack)
         setup = _executor.Setup(toolkit.libraries, folders, workers, project.config.timeout_s)
-        for answer in stack.enter_context(contextlib.closing(_executor.run(tasks, setup))):
+        progress = stack.enter_context(project.units(len(jobs), len(results.done)))
+        answers = _executor.run(tasks, setup, lambda task: progress.started(misses[task.id].unit.name))
+        for answer in stack.enter_context(contextlib.closing(answers)):
             job = misses[answer.id]
+            progress.finished(job.unit.name)
             path = job.unit.module.source.path
             found = _diagnostics.parse_log(answer.log, path, paths.readable)
             outcome = _outcome(job.unit, answer, found)

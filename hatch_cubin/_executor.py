@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -54,8 +54,10 @@ class Setup:
     script: str = str(Path(__file__).with_name("_worker.py"))
 
 
-def run(tasks: Sequence[Task], setup: Setup) -> Generator[Result]:
-    """Yield each task's result as it is done.
+def run(
+    tasks: Sequence[Task], setup: Setup, started: Callable[[Task], object] = lambda _task: None
+) -> Generator[Result]:
+    """Yield each task's result as it is done; *started* hears of each that is begun.
 
     A worker that dies takes the tasks in flight with it: they run again, one at a time, and the one
     that kills its worker then is the one that fails. A task that runs too long is ended likewise.
@@ -69,7 +71,9 @@ def run(tasks: Sequence[Task], setup: Setup) -> Generator[Result]:
             alone = bool(suspects) or (alone and bool(worker.running))
             line, width = (suspects, 1) if alone else (waiting, setup.jobs)
             while line and len(worker.running) < width:
-                worker.give(line.popleft())
+                task = line.popleft()
+                started(task)
+                worker.give(task)
             result = worker.wait()
             if result is not None:
                 yield result

@@ -3,35 +3,59 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _bundle, _compile, _home, _jobs
 from ._cache import Cache
 from ._cuda import DATA_MODEL, Toolkit
+from ._jobs import Job
 from ._project import Project, read_sources
 from ._report import report
 from .errors import HatchCubinError
 
 
+class Plan(NamedTuple):
+    """What is to be built, and with what."""
+
+    toolkit: Toolkit
+    jobs: tuple[Job, ...]
+
+
 def build(project: Project) -> dict[str, bytes]:
     """Return the files of the bundle, by name; what the cache does not have is compiled."""
-    start = time.monotonic()
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         return _bundle.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
     _ = project.package  # a wrong one is found out before anything is compiled
+    plan = make_plan(project)
+    results = bake(project, plan)
+    built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs]
+    return _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
+
+
+def make_plan(project: Project) -> Plan:
+    """Return what a build consists of: every unit, with its headers and its keys."""
     sources = read_sources(project)
     toolkit = Toolkit(project.config.toolkit)
-    jobs = _jobs.make_jobs(project, sources, toolkit)
-    with Cache(project.cache_folder, project.config.cache_size, project.warn) as cache:
-        for doubt in (toolkit.doubt, _home.trouble()):
+    return Plan(toolkit, tuple(_jobs.make_jobs(project, sources, toolkit)))
+
+
+def bake(project: Project, plan: Plan) -> _compile.Results:
+    """Return the result of every unit; an error that names all that fail, once the others are stored."""
+    start = time.monotonic()
+    with open_cache(project) as cache:
+        for doubt in (plan.toolkit.doubt, _home.trouble()):
             if doubt is not None:
                 project.warn(doubt)
-        results = _compile.obtain(project, jobs, cache, toolkit)
+        results = _compile.obtain(project, plan.jobs, cache, plan.toolkit)
     report(project, results, time.monotonic() - start)
-    _compile.require(results, toolkit)
-    built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in jobs]
-    return _bundle.lay_out(built, _header(project, toolkit), toolkit.major)
+    _compile.require(results, plan.toolkit)
+    return results
+
+
+def open_cache(project: Project) -> Cache:
+    """Return the project's cache."""
+    return Cache(project.cache_folder, project.config.cache_size, project.warn)
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from . import _home
 from ._config import DEFAULT_SOURCES, Config
+from ._console import Progress
 from ._environment import is_on
 from ._sources import BUNDLE, Source, find_sources, read_source
 from .errors import ConfigError, Problem, SourceError
@@ -16,6 +18,10 @@ from .errors import ConfigError, Problem, SourceError
 
 def _silent(_message: str) -> None:
     """Say nothing."""
+
+
+def _unseen(total: int, cached: int) -> AbstractContextManager[Progress]:
+    return nullcontext(Progress(total, cached))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,7 @@ class Project:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     say: Callable[[str], object] = _silent
     warn: Callable[[str], object] = _silent
+    units: Callable[[int, int], AbstractContextManager[Progress]] = _unseen  # of so many, so many cached
     verbose: bool = False
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ._compile import Results
 from ._project import Project
@@ -15,9 +16,19 @@ def report(project: Project, results: Results, seconds: float) -> None:
     """Say what was cached and what was compiled, if all went well; write HATCH_CUBIN_REPORT in any case."""
     total, compiled = len(results.done), len(results.seconds)
     if not (results.failed or results.missing):
-        project.say(f"{total} units: {total - compiled} cached, {compiled} compiled in {seconds:.1f} s")
+        units = f"{total} unit{'s' * (total != 1)}"
+        project.say(f"{units}: {total - compiled} cached, {compiled} compiled in {seconds:.1f} s")
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
         return
+    try:
+        text = json.dumps({"format": FORMAT, **facts(results)}, indent=1)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    except OSError as exc:
+        project.warn(f"HATCH_CUBIN_REPORT: {path} cannot be written: {exc.strerror}")
+
+
+def facts(results: Results) -> dict[str, Any]:
+    """Return what came of every unit, as JSON has it."""
     states = {unit: "compiled" if unit in results.seconds else "hit" for unit in results.done}
     states |= {unit: "failed" for unit, _found in results.failed} | dict.fromkeys(results.missing, "missing")
     units = [
@@ -31,15 +42,10 @@ def report(project: Project, results: Results, seconds: float) -> None:
         }
         for unit, state in sorted(states.items(), key=lambda item: item[0].name)
     ]
-    facts = {
-        "format": FORMAT,
-        "hits": total - compiled,
-        "compiled": compiled,
+    return {
+        "hits": len(results.done) - len(results.seconds),
+        "compiled": len(results.seconds),
         "failed": len(results.failed),
         "missing": len(results.missing),
         "units": units,
     }
-    try:
-        Path(path).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    except OSError as exc:
-        project.warn(f"HATCH_CUBIN_REPORT: {path} cannot be written: {exc.strerror}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PREFIX = "hatch-cubin: "
+_INTERRUPTED = 130  # as shells count: 128 and the signal's number
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,12 +77,16 @@ class MissError(HatchCubinError):
     """Units had to be compiled where only cache hits were allowed."""
 
 
-def render(error: HatchCubinError) -> list[str]:
+class CheckError(HatchCubinError):
+    """What was looked at is not as it should be."""
+
+
+def render(error: HatchCubinError, outcome: str = "") -> list[str]:
     """Return one message per problem, by file and line, what lacks one after the rest, then their count."""
     ordered = sorted(error.problems, key=_place)
     count = len(ordered)
-    summary = f"{count} error{'s' * (count != 1)}, nothing was built"
-    return [*(f"{PREFIX}error: {problem}" for problem in ordered), PREFIX + summary]
+    summary = [f"{PREFIX}{count} error{'s' * (count != 1)}{outcome}"] if outcome or count > 1 else []
+    return [*(f"{PREFIX}error: {problem}" for problem in ordered), *summary]
 
 
 def _place(problem: Problem) -> tuple[bool, str, bool, int]:
@@ -90,13 +95,19 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 
 
 @contextlib.contextmanager
-def reported(display: Callable[[str], object]) -> Iterator[None]:
-    """Turn a user's problems into messages and exit code 1; let everything else through."""
+def reported(display: Callable[[str], object], outcome: str = "") -> Iterator[None]:
+    """Turn a user's problems into messages and exit code 1, an interrupt into 130; let the rest through.
+
+    *outcome* says what the problems have led to, behind their count.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        display(f"{PREFIX}interrupted; what was compiled is in the cache")
+        raise SystemExit(_INTERRUPTED) from None
     except HatchCubinError as exc:
         if is_on(os.environ, "HATCH_CUBIN_TRACEBACK"):
             raise
-        for message in render(exc):
+        for message in render(exc, outcome):
             display(message)
         raise SystemExit(1) from None

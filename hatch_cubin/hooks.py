@@ -16,31 +16,33 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin import hookimpl
 
-from . import _bundle, _home, _pipeline, _requirements, _toml
-from ._config import Config, Place, parse_config
+from . import _bundle, _home, _pipeline, _requirements, _tables
+from ._config import Config, parse_config
+from ._console import Console
 from ._project import Project
 from ._sources import BUNDLE
 from .errors import PREFIX, reported
 
+_NOTHING = ", nothing was built"
 _REBUILD = ("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only")
 
 
 class CubinBuildHook(BuildHookInterface[Any]):
     """Compiles the project's kernels into its wheel."""
 
-    PLUGIN_NAME = "cubin"
+    PLUGIN_NAME = _tables.HOOK
     _unstage: Callable[[], object] | None = None
 
     def dependencies(self) -> list[str]:
         """Ask for the compiler that the configuration names."""
         if self.target_name != "wheel":
             return []
-        with reported(self.app.display_error):
+        with reported(self.app.display_error, _NOTHING):
             return _requirements.build_requirements(self._read_config(), os.environ)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""
-        with reported(self.app.display_error):
+        with reported(self.app.display_error, _NOTHING):
             if self.target_name == "wheel":
                 self._wheel(self._project(), version, build_data)
             elif self.target_name == "sdist":
@@ -115,35 +117,30 @@ class CubinBuildHook(BuildHookInterface[Any]):
                 )
 
     def _project(self) -> Project:
+        console = Console(
+            sys.stderr,
+            say=lambda message: self.app.display_info(PREFIX + message),
+            warn=lambda message: self.app.display_warning(f"{PREFIX}warning: {message}"),
+        )
         return Project(
             root=Path(self.root),
             packages=_packages(self.root, self.metadata),
             config=self._read_config(),
-            say=lambda message: self.app.display_info(PREFIX + message),
-            warn=lambda message: self.app.display_warning(f"{PREFIX}warning: {message}"),
+            say=console.say,
+            warn=console.warn,
+            units=console.units,
             verbose=self.app.verbosity > 0,
         )
 
     def _read_config(self) -> Config:
         """Read the table that the wheel is built with, also while an sdist is made."""
-        build, name = self.metadata.hatch.build_config, self.PLUGIN_NAME
-        targets = build.get("targets", {})
-        tables: dict[tuple[str, ...], Any] = {
-            ("build", "targets", "wheel"): targets.get("wheel", {}),
-            ("build",): build,
-            ("build", "targets", self.target_name): targets.get(self.target_name, {}),
-        }
-        path = next(path for path, table in tables.items() if name in table.get("hooks", {}))
-        table = tables[path]["hooks"][name]
-        return parse_config(table, _place(Path(self.root), (*path, "hooks", name)), os.environ)
+        build = self.metadata.hatch.build_config
+        return parse_config(*_tables.hatch_table(Path(self.root), build, self.target_name), os.environ)
 
 
-def _place(root: Path, path: tuple[str, ...]) -> Place:
-    """Find the file that the table stands in: a `build` table in hatch.toml replaces pyproject.toml's."""
-    own = root / "hatch.toml"
-    if own.is_file() and "build" in _toml.loads(own.read_text("utf-8")):
-        return Place(own.name, own.read_text("utf-8"), path)
-    return Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), ("tool", "hatch", *path))
+def packages_of(root: Path) -> dict[str, str]:
+    """Return the top-level packages of the project at *root* and their folders."""
+    return _packages(str(root), WheelBuilder(str(root)).metadata)
 
 
 def _packages(root: str, metadata: Any) -> dict[str, str]:

@@ -141,7 +141,7 @@ def test_a_test_that_the_architecture_names_is_there(name: str) -> None:
 
 
 def test_the_architecture_names_every_module() -> None:
-    named = {f"{name}.py" for name in re.findall(r"\b(_?[a-z]+)(?=\.py\b)", ARCHITECTURE)}
+    named = {f"{name}.py" for name in re.findall(r"\b(_*[a-z]+_*)(?=\.py\b)", ARCHITECTURE)}
     assert {path.name for path in (REPOSITORY / "hatch_cubin").glob("*.py")} - named == {"__init__.py"}
 
 

@@ -1,0 +1,83 @@
+"""The command line: which verb is meant, how its answer is printed, how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import __version__
+from .errors import CheckError, reported
+
+VERBS = {
+    "plan": "list the units: arch, hit or miss, key",
+    "bake": "compile what is missing into the cache",
+    "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
+    "inspect": "show what is in a wheel, a folder or an installed package",
+    "verify": "check a wheel against its manifest, or against a rebuild",
+    "cache": "show, trim or empty the cache; hash the plan for CI",
+    "bundle": "write the bundle into a package folder, for any build backend",
+    "init": "add hatch-cubin to a project's pyproject.toml",
+}
+FORMAT = 1  # of what --json prints
+
+_DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and look at what came of it."
+_EPILOG = """\
+'hatch-cubin VERB --help' tells more of each. Facts go to standard output, everything else to standard error.
+Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    chosen = next((each for each in arguments if not each.startswith("-")), None)
+    args = make_parser([chosen] if chosen in VERBS else []).parse_args(arguments)
+    try:
+        with reported(_complain):
+            answer = args.run(args)
+            _print(args, answer)
+            if answer.problems:
+                raise CheckError(*answer.problems)
+    except BrokenPipeError:  # whoever reads this has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return 0
+
+
+def make_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line, with the arguments of *verbs*: only those are imported."""
+    parser = argparse.ArgumentParser(
+        prog="hatch-cubin",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"hatch-cubin {__version__}")
+    choices = parser.add_subparsers(metavar="VERB", required=True)
+    for verb, summary in VERBS.items():
+        own = choices.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if verb in verbs:
+            module = importlib.import_module(f"{__package__}.verbs.{verb}")
+            own.description = module.__doc__
+            module.arguments(own)
+            own.set_defaults(verb=verb, run=module.run)
+    return parser
+
+
+def _print(args: argparse.Namespace, answer: Any) -> None:
+    if getattr(args, "json", False):
+        sys.stdout.write(json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in answer.lines)
+    sys.stdout.flush()
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()

@@ -1,0 +1,119 @@
+"""What a person sees while a build runs: messages, and how far it has come.
+
+On a terminal one line is drawn again and again, elsewhere a plain line comes every few seconds. A message
+takes the line's place, and the line comes back below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+_REDRAW_S, _LINE_S = 0.2, 5.0
+
+
+class Console:
+    """The messages of one door, and the progress that must not garble them."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        say: Callable[[str], object],
+        warn: Callable[[str], object],
+        *,
+        every_s: float | None = None,
+    ) -> None:
+        self._stream = stream
+        self._say, self._warn = say, warn
+        self._terminal = stream.isatty()
+        self._every_s = every_s or (_REDRAW_S if self._terminal else _LINE_S)
+        self._lock = threading.Lock()
+
+    def say(self, message: str) -> None:
+        """Tell what happens."""
+        self._message(self._say, message)
+
+    def warn(self, message: str) -> None:
+        """Tell what may be wrong."""
+        self._message(self._warn, message)
+
+    @contextlib.contextmanager
+    def units(self, total: int, cached: int) -> Iterator[Progress]:
+        """Show the progress of *total* units, *cached* of which need no compiling, while the block runs."""
+        progress, over = Progress(total, cached), threading.Event()
+        drawer = threading.Thread(target=self._keep_drawing, args=(progress, over), daemon=True)
+        drawer.start()
+        try:
+            yield progress
+        finally:
+            over.set()
+            drawer.join()
+            with self._lock:
+                self._erase()
+
+    def _keep_drawing(self, progress: Progress, over: threading.Event) -> None:
+        while not over.wait(self._every_s):
+            with self._lock:
+                self._draw(progress.line())
+
+    def _message(self, tell: Callable[[str], object], message: str) -> None:
+        with self._lock:
+            self._erase()
+            tell(message)
+
+    def _draw(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a stream that is closed shows nothing
+            if self._terminal:
+                width = shutil.get_terminal_size().columns - 1
+                line = f"\r\x1b[K{line[:width]}"
+            else:
+                line += "\n"
+            self._stream.write(line)
+            self._stream.flush()
+
+    def _erase(self) -> None:
+        if self._terminal:
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write("\r\x1b[K")
+                self._stream.flush()
+
+
+class Progress:
+    """How far the units of one build are; told by the build, read by who draws."""
+
+    def __init__(self, total: int, cached: int) -> None:
+        self._total = total
+        self._cached = cached
+        self._compiled = 0
+        self._running: dict[str, None] = {}
+        self._start = time.monotonic()
+
+    def started(self, unit: str) -> None:
+        """Note that a unit is being compiled."""
+        self._running[unit] = None
+
+    def finished(self, unit: str) -> None:
+        """Note that a unit was compiled, well or not."""
+        self._running.pop(unit, None)
+        self._compiled += 1
+
+    def line(self) -> str:
+        """Return the line that says it all."""
+        done = self._cached + self._compiled
+        parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
+        if running := list(self._running):
+            more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+            parts.append(f"compiling {running[0]}{more}")
+        if self._compiled:
+            left = (time.monotonic() - self._start) / self._compiled * (self._total - done)
+            parts.append(f"about {_duration(left)} left")
+        return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,68 @@
+"""Open a project as its own build would see it, for the doors that no build front end opens."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import _requirements, _tables
+from ._config import Place, parse_config
+from ._console import Console
+from ._project import Project
+from ._sources import BUNDLE
+from .errors import ConfigError, Problem, ToolchainError
+
+
+def open_project(root: Path, environ: Mapping[str, str], console: Console, *, verbose: bool) -> Project:
+    """Return the project at *root*; its table is checked before anything slow is imported."""
+    table, place, backend = _tables.find_table(root)
+    config = parse_config(table, place, environ)
+    return Project(
+        root=root,
+        packages=_packages(root, backend, place),
+        config=config,
+        environ=environ,
+        say=console.say,
+        warn=console.warn,
+        units=console.units,
+        verbose=verbose,
+    )
+
+
+def require_compiler(project: Project) -> None:
+    """Refuse, with the line that would help, to plan where the table's compiler is not installed."""
+    wanted = _requirements.build_requirements(project.config, project.environ)
+    if missing := [each for each in wanted if not _is_installed(each)]:
+        what = "the compiler that the table asks for is not installed here"
+        hint = f"pip install {shlex.join(missing)}"
+        raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
+
+
+def _is_installed(requirement: str) -> bool:
+    try:
+        importlib.metadata.distribution(re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
+    """Return the wheel's top-level packages and their folders, as the build backend would."""
+    if not backend.startswith("hatchling."):
+        return _found_packages(root)
+    try:
+        from . import hooks
+    except ImportError:
+        what = "this project is built with hatchling, which is not installed here"
+        raise ConfigError(Problem(what, place.of(), "pip install hatchling")) from None
+    return hooks.packages_of(root)
+
+
+def _found_packages(root: Path) -> dict[str, str]:
+    """Return the packages that stand in `src/` or, without one, in the project's folder itself."""
+    home = root / "src" if (root / "src").is_dir() else root
+    folders = sorted(path.parent for path in home.glob("*/__init__.py"))
+    return {folder.name: folder.relative_to(root).as_posix() for folder in folders if folder.name != BUNDLE}

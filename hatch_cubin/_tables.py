@@ -1,0 +1,95 @@
+"""Where a project keeps its table: which file, under which name, for which front end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _toml
+from ._config import Place
+from .errors import ConfigError, Location, Problem
+
+HOOK = "cubin"
+OWN_TABLE = ("tool", "hatch-cubin")
+_HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
+_ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
+_START_HINT = "'hatch-cubin init' adds one"
+
+
+def find_table(root: Path) -> tuple[Mapping[str, Any], Place, str]:
+    """Return the table of the project at *root*, its place, and the project's build backend."""
+    pyproject = _read(root / "pyproject.toml")
+    backend = str(_inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
+    if backend in _HATCH_BACKENDS:
+        build = _inside(_hatch_settings(root, pyproject), "build")
+        table, place = hatch_table(root, build, "wheel")
+    else:
+        table, place = own_table(root, pyproject)
+    return table, place, backend
+
+
+def hatch_table(root: Path, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
+    """Return the hook's table that wheels are built with, also while another *target* is."""
+    for path in (("targets", "wheel"), (), ("targets", target)):
+        hooks = _inside(build, *path, "hooks")
+        if HOOK in hooks:
+            return _checked(hooks[HOOK]), _hatch_place(root, ("build", *path, "hooks", HOOK))
+    file = "hatch.toml" if _own_file_rules(root) else "pyproject.toml"
+    what = "there is no table [tool.hatch.build.hooks.cubin]"
+    raise ConfigError(Problem(what, Location(file), _START_HINT))
+
+
+def own_table(root: Path, pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Place]:
+    """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
+    tool = _inside(pyproject, "tool")
+    if OWN_TABLE[1] not in tool:
+        what = f"there is no table [{'.'.join(OWN_TABLE)}]"
+        raise ConfigError(Problem(what, Location("pyproject.toml"), _START_HINT))
+    text = (root / "pyproject.toml").read_text("utf-8")
+    return _checked(tool[OWN_TABLE[1]]), Place("pyproject.toml", text, OWN_TABLE)
+
+
+def _hatch_settings(root: Path, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return Hatch's settings: those of hatch.toml stand before those of pyproject.toml."""
+    own = root / "hatch.toml"
+    settings = _inside(pyproject, "tool", "hatch")
+    return {**settings, **_read(own)} if own.is_file() else settings
+
+
+def _hatch_place(root: Path, path: tuple[str, ...]) -> Place:
+    """Return the place of a table: a `build` table in hatch.toml replaces pyproject.toml's."""
+    if _own_file_rules(root):
+        return Place("hatch.toml", (root / "hatch.toml").read_text("utf-8"), path)
+    return Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), ("tool", "hatch", *path))
+
+
+def _own_file_rules(root: Path) -> bool:
+    own = root / "hatch.toml"
+    return own.is_file() and "build" in _toml.loads(own.read_text("utf-8"))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return _toml.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        what = f"there is no {path.name} in {path.parent}"
+        raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
+    except OSError as exc:
+        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(path.name))) from exc
+    except ValueError as exc:
+        raise ConfigError(Problem(f"is not TOML: {exc}", Location(path.name))) from exc
+
+
+def _inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """Return a table inside others; an empty one where it is absent or no table, which others complain of."""
+    value: Any = tables
+    for key in path:
+        value = value.get(key, {}) if isinstance(value, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _checked(table: Any) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping):
+        raise ConfigError(Problem(f"the settings of hatch-cubin must be a table, not {table!r}"))
+    return table

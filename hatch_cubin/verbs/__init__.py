@@ -1,0 +1,106 @@
+"""The verbs of the command line, a module for each: what it takes, and what it answers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _arch
+from .._console import Console
+from ..errors import PREFIX, Problem
+
+if TYPE_CHECKING:
+    from .._project import Project
+
+
+class Answer(NamedTuple):
+    """What a verb has to say: facts for programs, lines for people, problems for both."""
+
+    facts: Mapping[str, Any]
+    lines: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+
+
+def json_argument(parser: argparse.ArgumentParser) -> None:
+    """Add what every verb has that prints facts."""
+    parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+
+
+def project_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every verb takes that works on a project."""
+    parser.add_argument(
+        "--project",
+        metavar="DIR",
+        type=Path,
+        default=Path(),
+        help="the project's folder, by default this one",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more on the way")
+
+
+def archs_argument(parser: argparse.ArgumentParser) -> None:
+    """Add what may stand in for the table's archs."""
+    parser.add_argument(
+        "--archs", metavar="LIST", type=_archs, help="instead of the table's, as in 'sm_90,compute_90'"
+    )
+
+
+def open_project(args: argparse.Namespace, **environ: str) -> Project:
+    """Return the project that the arguments name; they and *environ* stand before the environment."""
+    from .. import _open
+
+    if archs := getattr(args, "archs", None):
+        environ["HATCH_CUBIN_ARCHS"] = archs
+    environ = {**os.environ, **environ}
+    console = Console(sys.stderr, say=_tell(""), warn=_tell("warning: "))
+    return _open.open_project(args.project.absolute(), environ, console, verbose=args.verbose)
+
+
+def require_compiler(project: Project) -> None:
+    """Refuse, with the command that would help, to go on where the table's compiler is not installed."""
+    from .. import _open
+
+    _open.require_compiler(project)
+
+
+def table(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return rows as lines with aligned columns; numbers stand to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if isinstance(cell, (int, float)) else text.ljust(width)
+            for text, cell, width in zip(line, row, widths, strict=True)
+        ).rstrip()
+        for line, row in zip(cells, rows, strict=True)
+    ]
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people read it."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+def _tell(kind: str) -> Any:
+    return lambda message: print(f"{PREFIX}{kind}{message}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _archs(text: str) -> str:
+    specs = _arch.split_specs(text)
+    try:
+        if not specs:
+            raise ValueError("names no arch")
+        for spec in specs:
+            _arch.parse_spec(spec)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+    return text
