@@ -6,7 +6,6 @@ import argparse
 import importlib
 import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +25,7 @@ VERBS = {
 }
 FORMAT = 1  # of what --json prints
 
+_UNHEARD = 141  # as shells count: 128 and the number of SIGPIPE
 _DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and look at what came of it."
 _EPILOG = """\
 'hatch-cubin VERB --help' tells more of each. Facts go to standard output, everything else to standard error.
@@ -35,19 +35,25 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    chosen = next((each for each in arguments if not each.startswith("-")), None)
-    args = make_parser([chosen] if chosen in VERBS else []).parse_args(arguments)
     try:
-        with reported(_complain):
-            answer = args.run(args)
-            _print(args, answer)
-            if answer.problems:
-                raise CheckError(*answer.problems)
+        try:
+            _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:  # whoever reads this has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return _UNHEARD
     return 0
+
+
+def _run(arguments: Sequence[str]) -> None:
+    chosen = next((each for each in arguments if not each.startswith("-")), None)
+    args = make_parser([chosen] if chosen in VERBS else []).parse_args(arguments)
+    with reported(_complain):
+        answer = args.run(args)
+        _print(args, answer)
+        if answer.problems:
+            raise CheckError(*answer.problems)
 
 
 def make_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
@@ -75,7 +81,6 @@ def _print(args: argparse.Namespace, answer: Any) -> None:
         sys.stdout.write(json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in answer.lines)
-    sys.stdout.flush()
 
 
 def _complain(message: str) -> None:

@@ -34,20 +34,17 @@ def hatch_table(root: Path, build: Mapping[str, Any], target: str) -> tuple[Mapp
     for path in (("targets", "wheel"), (), ("targets", target)):
         hooks = _inside(build, *path, "hooks")
         if HOOK in hooks:
-            return _checked(hooks[HOOK]), _hatch_place(root, ("build", *path, "hooks", HOOK))
-    file = "hatch.toml" if _own_file_rules(root) else "pyproject.toml"
-    what = "there is no table [tool.hatch.build.hooks.cubin]"
-    raise ConfigError(Problem(what, Location(file), _START_HINT))
+            return _checked(hooks[HOOK], _hatch_place(root, (*path, "hooks", HOOK)))
+    raise _absent(_hatch_place(root, ("hooks", HOOK)))
 
 
 def own_table(root: Path, pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Place]:
     """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
+    place = Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), OWN_TABLE)
     tool = _inside(pyproject, "tool")
     if OWN_TABLE[1] not in tool:
-        what = f"there is no table [{'.'.join(OWN_TABLE)}]"
-        raise ConfigError(Problem(what, Location("pyproject.toml"), _START_HINT))
-    text = (root / "pyproject.toml").read_text("utf-8")
-    return _checked(tool[OWN_TABLE[1]]), Place("pyproject.toml", text, OWN_TABLE)
+        raise _absent(place)
+    return _checked(tool[OWN_TABLE[1]], place)
 
 
 def _hatch_settings(root: Path, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -58,15 +55,12 @@ def _hatch_settings(root: Path, pyproject: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _hatch_place(root: Path, path: tuple[str, ...]) -> Place:
-    """Return the place of a table: a `build` table in hatch.toml replaces pyproject.toml's."""
-    if _own_file_rules(root):
-        return Place("hatch.toml", (root / "hatch.toml").read_text("utf-8"), path)
-    return Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), ("tool", "hatch", *path))
-
-
-def _own_file_rules(root: Path) -> bool:
+    """Return the place of a table in Hatch's: a `build` table in hatch.toml replaces pyproject.toml's."""
     own = root / "hatch.toml"
-    return own.is_file() and "build" in _toml.loads(own.read_text("utf-8"))
+    if own.is_file() and "build" in _toml.loads(text := own.read_text("utf-8")):
+        return Place(own.name, text, ("build", *path))
+    text = (root / "pyproject.toml").read_text("utf-8")
+    return Place("pyproject.toml", text, ("tool", "hatch", "build", *path))
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -89,7 +83,11 @@ def _inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _checked(table: Any) -> Mapping[str, Any]:
+def _checked(table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(table, Mapping):
-        raise ConfigError(Problem(f"the settings of hatch-cubin must be a table, not {table!r}"))
-    return table
+        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of()))
+    return table, place
+
+
+def _absent(place: Place) -> ConfigError:
+    return ConfigError(Problem(f"there is no table {place}", Location(place.file), _START_HINT))

@@ -169,7 +169,9 @@ def test_a_build_that_may_only_hit_names_every_unit_it_misses(tmp_path: Path) ->
     reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
     assert _fails(demo(tmp_path, 'archs = ["sm_80", "sm_90"]'), HATCH_CUBIN_REQUIRE_HITS="1") == [
         f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_80 {reason}",
+        "  hint: 'hatch-cubin explain demo/saxpy.cu' says what differs",
         f"hatch-cubin: error: demo/saxpy.cu: saxpy for sm_90 {reason}",
+        "  hint: 'hatch-cubin explain demo/saxpy.cu' says what differs",
         "hatch-cubin: 2 errors, nothing was built",
     ]
 

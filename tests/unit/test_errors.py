@@ -47,7 +47,7 @@ def test_messages_come_by_place_and_those_without_one_last() -> None:
         Problem("whole file", Location("b.toml")),
         Problem("first file", Location("a.cu", 99), "mend it"),
     )
-    assert errors.render(error) == [
+    assert errors.render(error, ", nothing was built") == [
         "hatch-cubin: error: a.cu:99: first file\n  hint: mend it",
         "hatch-cubin: error: b.toml:9: early",
         "hatch-cubin: error: b.toml:10: late",
@@ -58,12 +58,18 @@ def test_messages_come_by_place_and_those_without_one_last() -> None:
 
 
 def test_one_error_is_counted_in_the_singular() -> None:
-    assert errors.render(CompileError(Problem("x")))[-1] == "hatch-cubin: 1 error, nothing was built"
+    error = CompileError(Problem("x"))
+    assert errors.render(error, ", nothing was built")[-1] == "hatch-cubin: 1 error, nothing was built"
+
+
+def test_without_an_outcome_one_error_needs_no_count() -> None:
+    assert errors.render(CompileError(Problem("x"))) == ["hatch-cubin: error: x"]
+    assert errors.render(CompileError(Problem("x"), Problem("y")))[-1] == "hatch-cubin: 2 errors"
 
 
 def test_a_users_problem_is_shown_and_ends_with_code_1() -> None:
     shown: list[str] = []
-    with pytest.raises(SystemExit) as caught, reported(shown.append):
+    with pytest.raises(SystemExit) as caught, reported(shown.append, ", nothing was built"):
         raise ConfigError(Problem("x"))
     assert caught.value.code == 1
     assert caught.value.__suppress_context__

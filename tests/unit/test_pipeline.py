@@ -347,7 +347,8 @@ def test_misses_can_be_forbidden(tmp_path: Path) -> None:
     with pytest.raises(MissError) as caught:
         build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1")
     assert str(caught.value) == "\n".join(
-        f"demo/b.cu: b for {arch} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+        f"demo/b.cu: b for {arch} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set\n"
+        "  hint: 'hatch-cubin explain demo/b.cu' says what differs"
         for arch in ("sm_80", "sm_90")
     )
     filled = build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="0")

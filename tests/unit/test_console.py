@@ -1,0 +1,122 @@
+"""What a person sees while a build runs."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+
+import pytest
+
+from hatch_cubin._console import Console, Progress
+
+ERASE = "\r\x1b[K"
+
+
+class Screen(io.StringIO):
+    """A stream that says when something was drawn on it."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self.drawn = threading.Event()
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if "hatch-cubin" in text:
+            self.drawn.set()
+        return count
+
+
+def _console_on(screen: Screen) -> Console:
+    return Console(
+        screen,
+        say=lambda message: screen.write(f"say {message}\n"),
+        warn=lambda message: screen.write(f"warn {message}\n"),
+        every_s=0.001,
+    )
+
+
+@pytest.mark.parametrize(
+    ("started", "finished", "line"),
+    [
+        ([], [], "hatch-cubin: 3 of 9 units, 3 cached"),
+        (["a for sm_80"], [], "hatch-cubin: 3 of 9 units, 3 cached, compiling a for sm_80"),
+        (["a", "b", "c"], [], "hatch-cubin: 3 of 9 units, 3 cached, compiling a and 2 more"),
+        (["a", "b"], ["a", "a"], "hatch-cubin: 5 of 9 units, 3 cached, compiling b, about 4 s left"),
+        (["a"], ["a"], "hatch-cubin: 4 of 9 units, 3 cached, about 10 s left"),
+    ],
+)
+def test_a_line_says_how_far_a_build_is(
+    monkeypatch: pytest.MonkeyPatch, started: list[str], finished: list[str], line: str
+) -> None:
+    clock = iter([100.0, 102.0])  # two seconds pass
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    progress = Progress(total=9, cached=3)
+    for unit in started:
+        progress.started(unit)
+    for unit in finished:
+        progress.finished(unit)
+    assert progress.line() == line
+
+
+def test_long_times_are_told_in_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 100.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    progress = Progress(total=4, cached=0)
+    progress.finished("a")
+    assert progress.line() == "hatch-cubin: 1 of 4 units, 0 cached, about 5 min 0 s left"
+
+
+def test_a_terminal_has_one_line_that_is_drawn_again_and_gone_at_the_end() -> None:
+    screen = Screen(terminal=True)
+    with _console_on(screen).units(4, 1):
+        assert screen.drawn.wait(30)
+    first, *_more, last = screen.getvalue().split(ERASE)[1:]
+    assert (first, last) == ("hatch-cubin: 1 of 4 units, 1 cached", "")
+    assert "\n" not in screen.getvalue()
+
+
+def test_elsewhere_there_are_plain_lines() -> None:
+    screen = Screen(terminal=False)
+    with _console_on(screen).units(4, 1):
+        assert screen.drawn.wait(30)
+    assert set(screen.getvalue().splitlines()) == {"hatch-cubin: 1 of 4 units, 1 cached"}
+
+
+def test_a_line_is_cut_where_the_terminal_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    screen = Screen(terminal=True)
+    with _console_on(screen).units(4, 1):
+        assert screen.drawn.wait(30)
+    assert screen.getvalue().split(ERASE)[1] == "hatch-cubin: 1 of 4"
+
+
+@pytest.mark.parametrize(("terminal", "before"), [(True, ERASE), (False, "")])
+def test_a_message_takes_the_place_of_the_line(*, terminal: bool, before: str) -> None:
+    screen = Screen(terminal=terminal)
+    console = _console_on(screen)
+    console.say("one")
+    console.warn("two")
+    assert screen.getvalue() == f"{before}say one\n{before}warn two\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_stream_that_is_closed_ends_no_build(*, terminal: bool) -> None:
+    class Gone(Screen):
+        def write(self, text: str) -> int:
+            self.drawn.set()
+            raise BrokenPipeError
+
+    screen = Gone(terminal=terminal)
+    with Console(screen, print, print, every_s=0.001).units(4, 1):
+        assert screen.drawn.wait(30)
+
+
+def test_a_terminal_is_drawn_more_often_than_a_log() -> None:
+    often = Console(Screen(terminal=True), print, print)._every_s
+    seldom = Console(Screen(terminal=False), print, print)._every_s
+    assert often < 1 < seldom
