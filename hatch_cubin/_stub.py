@@ -6,14 +6,18 @@ from collections.abc import Iterable
 
 MOST_NAMES = 2000  # more of them slow type checkers and editors down
 
+# cuda.core has no types yet, may not be installed, and makes its names when it is imported.
+_UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
+
 _TEXT = """\
 # Made by hatch-cubin, for type checkers and editors.
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, final
 
-import cuda.core as _core  # type: ignore[import-untyped, import-not-found, unused-ignore]
-import cuda.core.utils as _utils  # type: ignore[import-untyped, import-not-found, unused-ignore]
+from cuda.core import Kernel as _Kernel  {untyped}
+from cuda.core import ObjectCode as _ObjectCode  {untyped}
+from cuda.core.utils import ProgramCacheResource as _Cache  {untyped}
 
 __all__ = [
     "CubinDamagedError",
@@ -33,8 +37,9 @@ __all__ = [
     "use",
 ]
 
-_AnyName: TypeAlias = {names}
+_KernelName: TypeAlias = {kernels}
 _ModuleName: TypeAlias = {modules}
+_AnyName: TypeAlias = {names}
 
 class CubinError(RuntimeError): ...
 class CubinNotFoundError(CubinError, LookupError): ...
@@ -42,25 +47,51 @@ class CubinDamagedError(CubinError): ...
 class CubinUnavailableError(CubinError): ...
 class CubinStaleWarning(UserWarning): ...
 
+@final
 class Entry:
-    module: str
-    source: str
-    variant: dict[str, str]
-    options: dict[str, Any]
-    toolchain: dict[str, Any]
-    arch: str
-    kind: str
-    file: str
-    path: str
-    size: int
-    sha256: str
-    min_driver: int
-    kernels: dict[str, str]
-    resources: dict[str, dict[str, int]]
-    rule: str
+    def __init__(self, _comes_from_find: NoReturn, /) -> None: ...
+    @property
+    def module(self) -> _ModuleName: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def variant(self) -> Mapping[str, str]: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def toolchain(self) -> Mapping[str, Any]: ...
+    @property
+    def arch(self) -> str: ...
+    @property
+    def kind(self) -> Literal["cubin", "ptx"]: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def min_driver(self) -> int: ...
+    @property
+    def kernels(self) -> Mapping[str, str]: ...
+    @property
+    def resources(self) -> Mapping[str, Mapping[str, int]]: ...
+    @property
+    def rule(self) -> str: ...
     @property
     def source_path(self) -> str | None: ...
 
+class _Device(Protocol):  # cuda.core's
+    @property
+    def compute_capability(self) -> tuple[int, int]: ...
+
+class _Code(Protocol):  # cuda.core's ObjectCode
+    @property
+    def code(self) -> bytes | bytearray | str: ...
+
+@final
 class _Layer:
     def close(self) -> None: ...
     def __enter__(self) -> None: ...
@@ -71,17 +102,17 @@ def kernel(
     *,
     module: _ModuleName | None = None,
     variant: Mapping[str, Any] | None = None,
-    device: int | _core.Device | None = None,
+    device: int | _Device | None = None,
     **macros: Any,
-) -> _core.Kernel: ...
+) -> _Kernel: ...
 def module(
     name: _AnyName,
     *,
     module: _ModuleName | None = None,
     variant: Mapping[str, Any] | None = None,
-    device: int | _core.Device | None = None,
+    device: int | _Device | None = None,
     **macros: Any,
-) -> _core.ObjectCode: ...
+) -> _ObjectCode: ...
 def find(
     name: _AnyName,
     *,
@@ -89,7 +120,7 @@ def find(
     driver: int | None = ...,
     module: _ModuleName | None = None,
     variant: Mapping[str, Any] | None = None,
-    device: int | _core.Device | None = None,
+    device: int | _Device | None = None,
     **macros: Any,
 ) -> Entry: ...
 def read(
@@ -99,14 +130,16 @@ def read(
     driver: int | None = ...,
     module: _ModuleName | None = None,
     variant: Mapping[str, Any] | None = None,
-    device: int | _core.Device | None = None,
+    device: int | _Device | None = None,
     **macros: Any,
 ) -> bytes: ...
-def names() -> tuple[str, ...]: ...
+def names() -> tuple[_KernelName, ...]: ...
 def archs() -> tuple[str, ...]: ...
 def is_available() -> bool: ...
-def cache(then: _utils.ProgramCacheResource | None = None) -> _utils.ProgramCacheResource: ...
-def use(what: str | PathLike[str] | Mapping[_AnyName, bytes | _core.ObjectCode] | None) -> _Layer: ...
+def cache(then: _Cache | None = None) -> _Cache: ...
+def use(
+    what: str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None,
+) -> _Layer: ...
 """
 
 
@@ -114,8 +147,8 @@ def stub(kernels: Iterable[str], modules: Iterable[str]) -> bytes:
     """Return the stub for these kernels and modules, a variant's module also by its source's name."""
     kernels, modules = set(kernels), set(modules)
     spelled = {each for name in kernels for each in (name, name.replace(", ", ","))}
-    named = _literal(modules)
-    return _TEXT.format(names=_literal(spelled | modules), modules=named).encode()
+    named = {"kernels": kernels, "modules": modules, "names": spelled | modules}
+    return _TEXT.format(untyped=_UNTYPED, **{alias: _literal(each) for alias, each in named.items()}).encode()
 
 
 def _literal(names: set[str]) -> str:

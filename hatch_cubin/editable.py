@@ -3,6 +3,7 @@
 
 import hashlib
 import importlib.util
+import inspect
 import json
 import os
 import subprocess
@@ -23,7 +24,18 @@ def look(say: Callable[[str], str], error: type[Exception], warning: type[Warnin
     elif edited:
         listed = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
         fix = "install the package again, or set HATCH_CUBIN_REBUILD=1"
-        warnings.warn(say(f"the kernels are older than {listed}: {fix}"), warning, stacklevel=3)
+        what = say(f"the kernels are older than {listed}: {fix}")
+        warnings.warn(what, warning, stacklevel=2 + _depth_of_loader())
+
+
+def _depth_of_loader() -> int:
+    """Count the calls inside of the loader, which is what called `look`."""
+    frame = inspect.currentframe()
+    frame = frame and frame.f_back and frame.f_back.f_back
+    loader, depth = frame and frame.f_code.co_filename, 0
+    while frame and frame.f_code.co_filename == loader:
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _differs(path: str, before: Sequence[int | str]) -> bool:

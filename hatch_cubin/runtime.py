@@ -52,6 +52,7 @@ _CHECKED = 76  # the length of '{"check":"…",'
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
 _ASK: "Any" = object()  # "the driver's version is to be asked for", where None skips the check
+_read_only = type(type.__dict__)  # types.MappingProxyType, without the import of its module
 
 
 class CubinError(RuntimeError):
@@ -90,9 +91,9 @@ class Entry:
         self._data = data
         self.module: str = module.name
         self.source: str = module.source
-        self.variant: dict[str, str] = module.variant
-        self.options: dict[str, Any] = module.options
-        self.toolchain: dict[str, Any] = module.manifest.header.get("toolchain", {})
+        self.variant = module.variant
+        self.options = module.options
+        self.toolchain = module.manifest.toolchain
         self.arch: str = _typed(fields["arch"], str)
         self.kind: str = _typed(fields["kind"], str)
         self.file: str = _plain_file(fields["file"])
@@ -100,8 +101,8 @@ class Entry:
         self.size: int = _typed(fields["size"], int)
         self.sha256: str = _typed(fields["sha256"], str)
         self.min_driver: int = _typed(fields["min_driver"], int)
-        self.kernels: dict[str, str] = _text_map(fields.get("kernels", module.kernels))
-        self.resources: dict[str, dict[str, int]] = _typed(fields.get("resources", {}), dict)
+        self.kernels = _text_map(fields["kernels"]) if "kernels" in fields else module.kernels
+        self.resources = _view(fields.get("resources", {}))
         self.rule: str = rule
 
     @property
@@ -110,7 +111,8 @@ class Entry:
         built_in = self._manifest.header.get("folder")
         if built_in is None:
             return None
-        inside = os.path.relpath(self.source, _typed(built_in, str))
+        # Both lie in the project: as its root any will do that needs no working directory.
+        inside = os.path.relpath(f"/{self.source}", f"/{_typed(built_in, str)}")
         path = os.path.normpath(os.path.join(self._manifest.folder, inside))
         return path if os.path.isfile(path) else None
 
@@ -132,9 +134,11 @@ class _Module:
         self.source: str = _typed(fields["source"], str)
         self.variant = _text_map(fields["variant"])
         self.kernels = _text_map(fields["kernels"])
-        self.options: dict[str, Any] = _typed(fields["options"], dict)
+        self.options = _view(fields["options"])
         self.entries = [Entry(self, entry) for entry in _typed(fields["entries"], list)]
         self.fields: "dict[str, Mapping[str, Any]]" = {entry["arch"]: entry for entry in fields["entries"]}
+        if not self.source or len(self.fields) != len(self.entries):
+            raise ValueError("a module has a source, and one entry for each arch")
         self.chosen: "dict[tuple[Any, ...], Entry]" = {}
         self.loaded: "dict[str, Any]" = {}  # cuda.core's ObjectCode by digest
 
@@ -220,6 +224,7 @@ class _Manifest:
         if not 0 <= self._kernels_at < self._modules_at <= self._tail_at:
             _damaged(self._path, "it is no manifest")
         self.header = self._read_header()
+        self.toolchain = _view(self.header.get("toolchain", {}))
 
     def _read_header(self) -> "dict[str, Any]":
         head, tail = self._data[: self._modules_at], self._data[self._tail_at :]
@@ -310,7 +315,7 @@ class _Manifest:
         if name not in self._modules:
             try:
                 found = _Module(self, _json(name, self._path), _json(fields, self._path))
-            except (KeyError, TypeError, AttributeError) as exc:
+            except (KeyError, TypeError, ValueError, AttributeError) as exc:
                 _damaged(self._path, f"the line of {_readable(name)} is malformed: {exc!r}", exc)
             return self._modules.setdefault(name, found)
         return self._modules[name]
@@ -334,11 +339,11 @@ def _file_data(path: str) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
             return file.readall()
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         try:  # in a zip archive only the importer can read
             data: bytes = globals()["__spec__"].loader.get_data(path)
         except Exception:
-            _damaged(path, f"it cannot be read ({exc.strerror})", exc)
+            _damaged(path, f"it cannot be read ({getattr(exc, 'strerror', exc)})", exc)
         return data
 
 
@@ -351,7 +356,7 @@ def _index_data(path: str) -> "Any":
 
             with open(path, "rb") as file:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError:
+    except (OSError, ValueError):
         pass  # and read below, where the reason is told
     return _file_data(path)
 
@@ -417,7 +422,7 @@ def use(what: "str | os.PathLike[str] | Mapping[str, Any] | None") -> _Layer:
     """Look in another bundle's folder, in this whole process; for tests and debugging.
 
     A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
-    `ObjectCode`, loaded whatever the device. None stands for the package's own bundle.
+    `ObjectCode`, whatever the device. None stands for the package's own bundle.
     What is returned undoes this one call with `close()`, or at the end of a `with` block.
     """
     below = _layer()
@@ -426,12 +431,28 @@ def use(what: "str | os.PathLike[str] | Mapping[str, Any] | None") -> _Layer:
     elif isinstance(what, (str, os.PathLike)):
         layer = _Layer(os.path.abspath(what), [], {})
         layer.manifest()  # a wrong folder is found out here
-    else:
-        given = {_resolve(name, None, {})[0]: getattr(code, "code", code) for name, code in what.items()}
-        fresh = {found.name: _fresh(found, bytes(memoryview(data))) for found, data in given.items()}
+    elif hasattr(what, "items"):
+        given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
+        fresh = {found.name: _fresh(found, data) for found, data in given.items()}
         layer = _Layer(below.folder, below.manifests, {**below.fresh, **fresh})
+    else:
+        raise TypeError(
+            _say(f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}")
+        )
     _layers.append(layer)
     return layer
+
+
+def _code(name: str, given: "Any") -> bytes:
+    data = getattr(given, "code", given)
+    if data is not given and isinstance(data, str):  # an ObjectCode made of a file
+        with open(data, "rb") as file:
+            return file.read()
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        what = f"the code that stands in for {name!r} is bytes or a cuda.core ObjectCode, not {given!r:.80}"
+        raise TypeError(_say(what)) from None
 
 
 def _fresh(found: _Module, data: bytes) -> Entry:
@@ -481,7 +502,11 @@ def find(
     """
     if cc is not None:
         _check_capability(cc)
-    found, kernel_name = _resolve(name, module, {**(variant or {}), **macros})
+        if device is not None:
+            raise TypeError(_say("cc and device both say which GPU: give one of them"))
+    if driver is not _ASK and driver is not None:
+        _check_driver(driver)
+    found, kernel_name = _resolve(name, module, _wanted(variant, macros))
     present = None
     if cc is None:
         _, cc, present = _device(device)
@@ -517,11 +542,23 @@ def archs() -> "tuple[str, ...]":
     )
 
 
-def _resolve(name: str, module: "str | None", macros: "Mapping[str, Any]") -> "tuple[_Module, str | None]":
+def _wanted(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
+    """Return the macros that were asked for, as the manifest has them."""
+    if variant is not None:
+        if not hasattr(variant, "keys") or not all(isinstance(key, str) for key in variant):
+            raise TypeError(_say(f"variant is a mapping such as {{'BLOCK': 256}}, not {variant!r:.80}"))
+        for twice in variant.keys() & macros.keys():
+            raise TypeError(_say(f"the macro {twice!r} is given twice, in variant= and by itself"))
+        macros = {**variant, **macros}
+    return {key: _macro_text(value) for key, value in macros.items()}
+
+
+def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
     """Return the one module that a name means, and the kernel where the name is a kernel's."""
-    if not isinstance(name, str):
-        raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {name!r}"))
-    manifest, wanted = _manifest(), {key: _macro_text(value) for key, value in macros.items()}
+    if not isinstance(name, str) or not (module is None or isinstance(module, str)):
+        wrong = module if isinstance(name, str) else name
+        raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {wrong!r:.80}"))
+    manifest = _manifest()
     asked = (name, module, *sorted(wanted.items()))
     if asked not in manifest.resolved:
         manifest.resolved[asked] = _search(manifest, name, module, wanted)
@@ -614,9 +651,19 @@ def _choose(found: _Module, kernel_name: "str | None", cc: "tuple[int, int]", dr
 
 def _check_capability(cc: "Any") -> None:
     if not isinstance(cc, tuple) or [type(part) for part in cc] != [int, int]:
-        raise TypeError(_say(f"cc is a pair of numbers such as (9, 0), not {cc!r}"))
+        raise TypeError(_say(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}"))
     if cc[0] < 1 or not 0 <= cc[1] <= 9:
         raise ValueError(_say(f"there is no compute capability {cc[0]}.{cc[1]}"))
+
+
+def _check_driver(driver: "Any") -> None:
+    if type(driver) is not int:
+        what = f"driver is a version as cuDriverGetVersion counts (13.0 is 13000) or None, not {driver!r:.80}"
+        raise TypeError(_say(what))
+    if driver < 1000:
+        raise ValueError(
+            _say(f"there is no driver version {driver}: cuDriverGetVersion counts 13.0 as 13000")
+        )
 
 
 def _nothing_fits(
@@ -657,9 +704,7 @@ def kernel(
     **macros: "Any",
 ) -> "Any":
     """Return a cuda.core `Kernel` for the current device, or for *device* (an ordinal or a `Device`)."""
-    code, symbol = _settled(
-        lambda: _load(name, module, {**(variant or {}), **macros}, device, of_kernel=True)
-    )
+    code, symbol = _settled(lambda: _load(name, module, variant, macros, device, of_kernel=True))
     with _loading():  # the first one makes the driver load the code
         try:
             return code.get_kernel(symbol)
@@ -676,7 +721,7 @@ def module(
     **macros: "Any",
 ) -> "Any":
     """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
-    return _settled(lambda: _load(name, module, {**(variant or {}), **macros}, device, of_kernel=False))[0]
+    return _settled(lambda: _load(name, module, variant, macros, device, of_kernel=False))[0]
 
 
 _NEEDED = "cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported"
@@ -685,14 +730,24 @@ _used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its drive
 
 
 def _load(
-    name: str, module: "str | None", macros: "Mapping[str, Any]", device: "Any", *, of_kernel: bool
+    name: str,
+    module: "str | None",
+    variant: "Mapping[str, Any] | None",
+    macros: "Mapping[str, Any]",
+    device: "Any",
+    *,
+    of_kernel: bool,
 ) -> "tuple[Any, str]":
     """Return the code that serves the device, loaded once in this process, and the kernel's symbol in it."""
-    found, kernel_name = _resolve(name, module, macros)
+    for other in {"cc", "driver"} & macros.keys():
+        what = f"{other}= belongs to find() and read(); what is loaded is for a device, device="
+        raise TypeError(_say(f"{what} (a macro of that name: variant={{{other!r}: …}})"))
+    found, kernel_name = _resolve(name, module, _wanted(variant, macros))
     if of_kernel and kernel_name is None:
         if len(found.kernels) != 1:
             listed = ", ".join(map(repr, found.kernels))
-            raise CubinNotFoundError(_say(f"module {found.name!r} has several kernels, name one: {listed}"))
+            which = f"several kernels, name one: {listed}" if listed else "no kernel"
+            raise CubinNotFoundError(_say(f"module {found.name!r} has {which}"))
         (kernel_name,) = found.kernels
     core, cc, driver = _device(device)
     entry = _choose(found, kernel_name, cc, driver)
@@ -718,13 +773,18 @@ def _loading() -> "Any":
 
 def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     """Return cuda.core, the capability of a device (of the current one for None), the driver's version."""
+    by_number = type(device) is int
+    if not by_number and device is not None and not hasattr(device, "compute_capability"):
+        raise TypeError(_say(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
+    if by_number and device < 0:
+        raise ValueError(_say(f"there is no CUDA device {device}"))
     driver = _driver_version()
     try:
         from cuda import core
     except Exception as exc:
         raise CubinUnavailableError(_say(f"loading kernels needs {_NEEDED}: {exc}")) from exc
     try:
-        chosen = device if isinstance(device, core.Device) else core.Device(device)
+        chosen = core.Device(device) if device is None or by_number else device
         major, minor = chosen.compute_capability
     except Exception as exc:
         which = "the current CUDA device" if device is None else f"CUDA device {device}"
@@ -817,6 +877,9 @@ def cache(then: "Any" = None) -> "Any":
         from cuda.core.utils import ProgramCacheResource
     except Exception as exc:
         raise CubinUnavailableError(_say(f"cache() needs {_NEEDED}: {exc}")) from exc
+    if then is not None and not isinstance(then, ProgramCacheResource):
+        what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
+        raise TypeError(_say(what))
     return _cache_class(ProgramCacheResource)(then)
 
 
@@ -827,21 +890,24 @@ def _cache_class(base: "Any") -> "Any":
         """The wheel's cubins under the keys they were built with."""
 
         def __init__(self, then: "Any") -> None:
+            layer = _layer()
             self._then = then
-            self._manifest = _manifest()
+            self._manifest, self._fresh = layer.manifest(), layer.fresh
             self._units = _read_keys(self._manifest.folder)
 
         def __getitem__(self, key: "bytes | str") -> bytes:
             for unit in map(self._units.get, _spellings(key)):
                 if unit is not None:
-                    return _verified(_entry(self._manifest, *unit))
+                    return _verified(self._fresh.get(unit[0]) or _entry(self._manifest, *unit))
             if self._then is not None:
-                return bytes(self._then[key])
+                found: bytes = self._then[key]
+                return found
             raise KeyError(key)
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
             if not isinstance(value, ObjectCode):  # that is Program.compile storing what it compiled
                 self._refuse()
+            _spellings(key)
             if self._then is not None:
                 self._then[key] = value
 
@@ -960,12 +1026,16 @@ def _quoted(name: str) -> bytes:
 
 def _typed(value: "Any", kind: "Callable[..., Any]") -> "Any":
     if type(value) is not kind:
-        _damaged("manifest.json", f"it has {value!r:.80} where a {kind.__name__} belongs")
+        _damaged("manifest.json", f"it has a {type(value).__name__} where a {kind.__name__} belongs")
     return value
 
 
-def _text_map(value: "Any") -> "dict[str, str]":
-    return {_typed(key, str): _typed(text, str) for key, text in _typed(value, dict).items()}
+def _view(value: "Any") -> "Mapping[str, Any]":
+    return _read_only(_typed(value, dict))
+
+
+def _text_map(value: "Any") -> "Mapping[str, str]":
+    return _view({key: _typed(text, str) for key, text in _typed(value, dict).items()})
 
 
 def _plain_file(value: "Any") -> str:
@@ -984,7 +1054,8 @@ def _say(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     """Word an error: what happened, in which package, built with what."""
     known = header or next((manifest.header for manifest in _layer().manifests[:1]), {})
     generator = known.get("generator")
-    named = (
-        f"{generator.get('name')} {generator.get('version')}" if isinstance(generator, dict) else "unknown"
-    )
+    named = "unknown"
+    if isinstance(generator, dict):
+        name, version = generator.get("name"), generator.get("version")
+        named = f"{name} {version}" if isinstance(name, str) and isinstance(version, str) else named
     return f"{__name__}: {what} (bundle of {named})" if known else f"{__name__}: {what}"

@@ -136,6 +136,18 @@ def test_a_warning_that_is_an_error_is_raised_once(tmp_path: Path, monkeypatch: 
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
 
 
+def test_the_warning_is_at_the_line_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for call in ("names()", "find('k', cc=(9, 0))", "read('k', cc=(9, 0))", "use({'k': b''})"):
+        folder = tmp_path / call.partition("(")[0]
+        cubins = load(folder, monkeypatch, editable.look)
+        (folder / "editable.json").write_text('{"files": {"k.cu": [0, 0, ""]}, "rebuild": [], "root": "."}')
+        monkeypatch.setattr(editable, "__file__", str(folder / "_editable.py"))
+        code = compile(f"\n\ncubins.{call}", "caller.py", "exec")
+        with pytest.warns(cubins.CubinStaleWarning, match=r"older than k\.cu") as caught:
+            exec(code, {"cubins": cubins})  # noqa: S102
+        assert [(each.filename, each.lineno) for each in caught] == [("caller.py", 3)]
+
+
 def test_another_bundle_is_not_compared_with_its_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +166,8 @@ def test_another_bundle_is_not_compared_with_its_sources(
         pytest.param({"folder": "src/pkg/_cubins"}, "k.cu", None, id="not shipped"),
         pytest.param({"folder": "src/pkg/_cubins"}, "src/pkg/deep", None, id="a folder"),
         pytest.param({}, "src/pkg/deep/k.cu", None, id="not known where"),
+        pytest.param({"folder": "src/pkg/_cubins"}, "../src/pkg/deep/k.cu", "pkg/deep/k.cu", id="no way out"),
+        pytest.param({"folder": "src/pkg/_cubins"}, "src/pkg/deep/k.cu\0", None, id="no name of a file"),
     ],
 )
 def test_the_source_is_found_where_the_package_has_it(

@@ -254,6 +254,10 @@ HOSTILE = [
     ("variant", {**MODULE, "variant": [["A", "1"]]}),
     ("source", {**MODULE, "source": 1}),
     ("nothing", {"source": ""}),
+    ("no source", {**MODULE, "source": ""}),
+    ("an arch twice", {**MODULE, "entries": [ENTRY, {**ENTRY, "kernels": {}}]}),
+    ("resources", entry(resources=[])),
+    ("options", {**MODULE, "options": []}),
 ]
 
 
@@ -287,6 +291,7 @@ def test_a_line_that_is_no_json_is_damage(tmp_path: Path, value: str) -> None:
         pytest.param(manifest({**MODULE, "kernels": {"other": "k"}}), id="a module that lacks the kernel"),
         pytest.param(manifest(header={"format": "1"}), id="format as text"),
         pytest.param(manifest(header={"format": None}), id="no format"),
+        pytest.param(manifest(header={"toolchain": []}), id="toolchain as a list"),
     ],
 )
 def test_a_wrong_index_or_header_is_damage(tmp_path: Path, data: bytes) -> None:
@@ -305,7 +310,7 @@ def test_a_newer_format_is_told_from_damage(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("generator", [None, 1, [], "text"])
+@pytest.mark.parametrize("generator", [None, 1, [], "text", {}, {"name": [], "version": 1}])
 def test_errors_survive_a_strange_generator(tmp_path: Path, generator: Any) -> None:
     cubins = load_manifest(tmp_path, manifest(header={"generator": generator}))
     with pytest.raises(cubins.CubinNotFoundError, match=r"\(bundle of unknown\)$"):

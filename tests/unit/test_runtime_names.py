@@ -85,6 +85,15 @@ def test_the_symbol_stands_behind_the_spelled_name(cubins: Any) -> None:
     assert meaning(cubins, "fill", module="b") == ("b", {"fill": "_Z4fillPf"})
 
 
+def test_what_an_entry_knows_cannot_be_changed_for_the_next_who_asks(cubins: Any) -> None:
+    entry = cubins.find("reduce", cc=(9, 0), BLOCK=64, SCALAR="half")
+    views = (entry.kernels, entry.variant, entry.options, entry.toolchain, entry.resources)
+    for view in views:
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            view["reduce"] = "another"
+    assert views == ({"reduce": "reduce"}, {"BLOCK": "64", "SCALAR": "half"}, {}, {"nvrtc": "13.0.88"}, {})
+
+
 def test_asking_twice_gives_the_same_entry(cubins: Any) -> None:
     assert cubins.find("saxpy", cc=(9, 0)) is cubins.find("saxpy", cc=(9, 0))
 

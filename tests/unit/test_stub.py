@@ -46,6 +46,12 @@ cubins.find("red", variant={"BLOCK": 256}, driver=None).resources["reduce"]["reg
 cubins.cache(then=cubins.cache())
 with cubins.use({"saxpy": b""}), cubins.use(Path()), cubins.use(None):
     pass
+fresh = {"saxpy": b""}
+cubins.use(fresh).close()
+for name in cubins.names():
+    entry = cubins.find(name, cc=(9, 0))
+    cubins.module(entry.module, variant=entry.variant)
+    print(entry.kernels[name], entry.kind == "ptx", entry.source_path)
 for category in (cubins.CubinStaleWarning, cubins.CubinDamagedError):
     category.__name__.lower()
 """
@@ -64,8 +70,13 @@ def test_right_names_pass(tmp_path: Path) -> None:
         ('cubins.read("saxpi", cc=(9, 0))', 'Argument 1 to "read" has incompatible type'),
         ('cubins.kernel("saxpy", module="saxp")', 'Argument "module" to "kernel" has incompatible type'),
         ('cubins.read("saxpy", cc="9.0")', 'Argument "cc" to "read" has incompatible type'),
-        ('cubins.use({"saxpi": b""})', "Dict entry 0 has incompatible type"),
+        ("cubins.use(1)", 'Argument 1 to "use" has incompatible type'),
         ("cubins.nothing", "Module has no attribute"),
+        ("cubins.Entry()", 'Too few arguments for "Entry"'),
+        ("cubins.Entry(1)", 'Argument 1 to "Entry" has incompatible type'),
+        ('cubins.find("saxpy").path = ""', 'Property "path" defined in "Entry" is read-only'),
+        ('cubins.find("saxpy").kernels["k"] = ""', "Unsupported target for indexed assignment"),
+        ('cubins.names()[0] == "saxpi"', "Non-overlapping equality check"),
     ],
 )
 def test_a_misspelled_name_is_a_type_error(tmp_path: Path, call: str, complaint: str) -> None:
@@ -100,11 +111,11 @@ def test_the_stub_says_what_the_loader_has() -> None:
     assert functions(stub) == functions(code)
     assert classes(stub) == classes(code)
     assert {*functions(stub), *classes(stub)} == set(runtime.__all__)
-    body = next(
-        node for node in ast.parse(stub).body if isinstance(node, ast.ClassDef) and node.name == "Entry"
+    (entry,) = (
+        each for each in ast.parse(stub).body if isinstance(each, ast.ClassDef) and each.name == "Entry"
     )
-    annotated = [ast.unparse(node.target) for node in body.body if isinstance(node, ast.AnnAssign)]
-    assert sorted(annotated) == sorted(name for name in runtime.Entry.__slots__ if not name.startswith("_"))
+    typed = {each.name for each in entry.body if isinstance(each, ast.FunctionDef)} - {"__init__"}
+    assert typed == {*(name for name in runtime.Entry.__slots__ if name[0] != "_"), "source_path"}
     assert (
         f"{runtime.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
     )
@@ -117,9 +128,9 @@ def test_the_order_of_names_does_not_matter() -> None:
 def test_no_name_breaks_out_of_the_stub() -> None:
     names = ['"""', "'", "\\", "\n", "{modules}", "\ud800", "]\nimport os\nx = ["]
     tree = ast.parse(_stub.stub(names, names))
-    alias = next(node for node in tree.body if isinstance(node, ast.AnnAssign))
-    assert isinstance(alias.value, ast.Subscript)
-    assert sorted(ast.literal_eval(alias.value.slice)) == sorted(names)
+    aliases = [node.value for node in tree.body if isinstance(node, ast.AnnAssign)]
+    listed = [ast.literal_eval(alias.slice) for alias in aliases if isinstance(alias, ast.Subscript)]
+    assert [sorted(each) for each in listed] == [sorted(names)] * 3
 
 
 @pytest.mark.parametrize(("count", "kind"), [(0, "str"), (1, "Literal["), (2000, "Literal["), (2001, "str")])

@@ -1,0 +1,156 @@
+"""Arguments that cannot be meant: a TypeError or a ValueError with a sentence, before all else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import bundle, load_bundle, made
+
+NINE = (9, 0)
+
+
+@pytest.fixture(scope="module")
+def cubins(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    files = bundle(made("k"), made("red", kernels={"r": "r"}, variant={"cc": "1", "N": "2"}))
+    cubins = load_bundle(tmp_path_factory.mktemp("bundle"), files)
+    cubins._driver_library = lambda: None
+    return cubins
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        pytest.param({"driver": "13.0"}, TypeError, "(13.0 is 13000) or None, not '13.0'", id="text"),
+        pytest.param({"driver": 13.0}, TypeError, "(13.0 is 13000) or None, not 13.0", id="float"),
+        pytest.param({"driver": True}, TypeError, "(13.0 is 13000) or None, not True", id="bool"),
+        pytest.param({"driver": (13, 0)}, TypeError, "(13.0 is 13000) or None, not (13, 0)", id="pair"),
+        pytest.param({"driver": -1}, ValueError, "there is no driver version -1", id="negative"),
+        pytest.param({"driver": 580}, ValueError, "there is no driver version 580", id="another count"),
+        pytest.param({"cc": "9.0"}, TypeError, "pair of numbers such as (9, 0), not '9.0'", id="cc as text"),
+        pytest.param({"cc": 90}, TypeError, "pair of numbers such as (9, 0), not 90", id="cc as a number"),
+        pytest.param({"cc": [9, 0]}, TypeError, "such as (9, 0), not [9, 0]", id="cc as a list"),
+        pytest.param({"cc": (9, 0, 0)}, TypeError, "such as (9, 0), not (9, 0, 0)", id="cc of three"),
+        pytest.param({"cc": (9, True)}, TypeError, "such as (9, 0), not (9, True)", id="cc with a bool"),
+        pytest.param({"cc": (9, 10)}, ValueError, "there is no compute capability 9.10", id="cc too high"),
+        pytest.param({"device": 0}, TypeError, "cc and device both say which GPU", id="cc and device"),
+    ],
+)
+@pytest.mark.parametrize("call", ["find", "read"])
+def test_what_cannot_be_a_gpu_or_a_driver(
+    cubins: Any, call: str, how: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        getattr(cubins, call)("k", **{"cc": NINE, **how})
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{cubins.__name__}: ")
+
+
+@pytest.mark.parametrize("driver", ["13.0", -1])
+def test_a_driver_is_looked_at_without_cc_too(cubins: Any, driver: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="driver"):
+        cubins.find("k", driver=driver)
+
+
+@pytest.mark.parametrize(
+    ("device", "error", "message"),
+    [
+        ("cuda:0", TypeError, "device is an ordinal or a cuda.core Device, not 'cuda:0'"),
+        (1.0, TypeError, "device is an ordinal or a cuda.core Device, not 1.0"),
+        (True, TypeError, "device is an ordinal or a cuda.core Device, not True"),
+        (NINE, TypeError, "device is an ordinal or a cuda.core Device, not (9, 0)"),
+        (-1, ValueError, "there is no CUDA device -1"),
+    ],
+)
+@pytest.mark.parametrize("call", ["kernel", "module", "find", "read"])
+def test_what_cannot_be_a_device(
+    cubins: Any, call: str, device: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        getattr(cubins, call)("k", device=device)
+    assert message in str(caught.value)
+
+
+ASKED_BY_NAME = [
+    ((3,), {}, "a kernel or a module is asked for by its name, not by 3"),
+    ((None,), {}, "a kernel or a module is asked for by its name, not by None"),
+    ((b"k",), {}, "a kernel or a module is asked for by its name, not by b'k'"),
+    (("k",), {"module": 3}, "a kernel or a module is asked for by its name, not by 3"),
+    (("k",), {"module": ["k"]}, "a kernel or a module is asked for by its name, not by ['k']"),
+    (("k",), {"variant": "B"}, "variant is a mapping such as {'BLOCK': 256}, not 'B'"),
+    (("k",), {"variant": ""}, "variant is a mapping such as {'BLOCK': 256}, not ''"),
+    (("k",), {"variant": 3}, "variant is a mapping such as {'BLOCK': 256}, not 3"),
+    (("k",), {"variant": [("N", 1)]}, "variant is a mapping such as {'BLOCK': 256}, not [('N', 1)]"),
+    (("k",), {"variant": {1: 2}}, "variant is a mapping such as {'BLOCK': 256}, not {1: 2}"),
+    (("k",), {"variant": {"N": 1}, "N": 1}, "the macro 'N' is given twice, in variant= and by itself"),
+]
+
+
+@pytest.mark.parametrize(("names", "how", "message"), ASKED_BY_NAME)
+@pytest.mark.parametrize("call", ["kernel", "module", "find", "read"])
+def test_what_cannot_be_a_name_or_a_variant(
+    cubins: Any, call: str, names: tuple[Any, ...], how: dict[str, Any], message: str
+) -> None:
+    where = {"cc": NINE} if call in ("find", "read") else {}
+    with pytest.raises(TypeError) as caught:
+        getattr(cubins, call)(*names, **how, **where)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("call", ["kernel", "module"])
+@pytest.mark.parametrize("how", [{"cc": NINE}, {"driver": 13000}, {"driver": None}])
+def test_cc_and_driver_are_not_for_what_is_loaded(cubins: Any, call: str, how: dict[str, Any]) -> None:
+    (name,) = how
+    with pytest.raises(TypeError) as caught:
+        getattr(cubins, call)("k", **how)
+    assert (
+        f"{name}= belongs to find() and read(); what is loaded is for a device, device="
+        f" (a macro of that name: variant={{'{name}': …}})"
+    ) in str(caught.value)
+
+
+@pytest.mark.parametrize("call", ["kernel", "module"])
+def test_a_macro_named_so_is_asked_for_as_a_variant(cubins: Any, call: str) -> None:
+    with pytest.raises(cubins.CubinUnavailableError, match="there is no CUDA driver"):
+        getattr(cubins, call)("r", variant={"cc": 1})
+    assert cubins.find("r", cc=NINE, variant={"cc": 1}).module == "red[cc=1,N=2]"
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (5, "use() takes a bundle's folder, a mapping of names to code, or None, not 5"),
+        (b"folder", "use() takes a bundle's folder, a mapping of names to code, or None, not b'folder'"),
+        (["k"], "use() takes a bundle's folder, a mapping of names to code, or None, not ['k']"),
+        ({"k": None}, "the code that stands in for 'k' is bytes or a cuda.core ObjectCode, not None"),
+        ({"k": 3}, "the code that stands in for 'k' is bytes or a cuda.core ObjectCode, not 3"),
+        ({"k": "text"}, "the code that stands in for 'k' is bytes or a cuda.core ObjectCode, not 'text'"),
+        ({3: b""}, "a kernel or a module is asked for by its name, not by 3"),
+    ],
+)
+def test_what_cannot_be_looked_in(cubins: Any, what: Any, message: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        cubins.use(what)
+    assert message in str(caught.value)
+    assert cubins.read("k", cc=NINE) == b"k for sm_90"
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "a\0b", ""])
+def test_a_folder_that_has_no_bundle(
+    cubins: Any, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(cubins.CubinDamagedError, match="it cannot be read"):
+        cubins.use(folder)
+    assert cubins.read("k", cc=NINE) == b"k for sm_90"
+
+
+@pytest.mark.parametrize("then", [5, "folder", {}, []])
+def test_what_cannot_be_a_cache_behind(cubins: Any, then: Any) -> None:
+    pytest.importorskip("cuda.core.utils")
+    with pytest.raises(TypeError) as caught:
+        cubins.cache(then=then)
+    what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r}"
+    assert what in str(caught.value)
