@@ -1,0 +1,211 @@
+"""What a reader may rely on with each of cuda.core's program caches holds for the wheel's as well."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _pipeline
+from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, sha256
+
+pytest.importorskip("cuda.core.utils")
+
+KEY = bytes.fromhex(sha256(b"k for sm_90"))
+CUBIN = b"k for sm_90"
+
+
+@pytest.fixture
+def cubins(tmp_path: Path) -> Any:
+    return load_bundle(tmp_path, bundle(made("k"), made("other")))
+
+
+def test_a_value_is_bytes_each_time_its_own_and_the_same(cubins: Any) -> None:
+    cache = cubins.cache()
+    values = [cache[KEY], cache.get(KEY), cache[KEY]]
+    assert ({type(value) for value in values}, values) == ({bytes}, [CUBIN] * 3)
+
+
+def test_a_default_may_be_anything_and_be_named(cubins: Any) -> None:
+    default = object()
+    assert cubins.cache().get(b"missing", default=default) is default
+    assert cubins.cache().get(KEY, default=default) == CUBIN
+
+
+@pytest.mark.parametrize("key", [b"x" * 4096, "y" * 4096, b"\0", b"\xff" * 32])
+def test_a_key_may_be_of_any_length_and_bytes(cubins: Any, key: Any) -> None:
+    assert cubins.cache().get(key) is None
+
+
+@pytest.mark.parametrize("key", [123, None, 1.5, (KEY,), memoryview(KEY)])
+def test_another_type_of_key_is_refused_by_every_access(cubins: Any, key: Any) -> None:
+    from cuda.core import ObjectCode
+
+    cache = cubins.cache()
+    accesses: tuple[Callable[[], Any], ...] = (
+        lambda: cache[key],
+        lambda: cache.get(key),
+        lambda: cache.get(key, b"default"),
+        lambda: cache.__setitem__(key, ObjectCode.from_cubin(b"code")),
+    )
+    for access in accesses:
+        with pytest.raises(TypeError, match="cache keys must be bytes or str, got"):
+            access()
+
+
+def test_it_is_asked_with_get_and_not_with_in_or_a_loop(cubins: Any) -> None:
+    cache = cubins.cache()
+    with pytest.raises(TypeError):
+        KEY in cache  # noqa: B015
+    with pytest.raises(TypeError):
+        list(cache)
+
+
+def test_caches_of_one_bundle_do_not_know_of_each_other(cubins: Any) -> None:
+    with cubins.cache() as one, cubins.cache() as other:
+        assert (one[KEY], other[KEY], len(one), len(other)) == (CUBIN, CUBIN, 2, 2)
+    assert cubins.cache()[KEY] == CUBIN
+
+
+def test_closing_leaves_the_cache_behind_to_its_owner(cubins: Any) -> None:
+    from cuda.core.utils import InMemoryProgramCache
+
+    class Tracked(InMemoryProgramCache):  # type: ignore[misc]
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    then = Tracked()
+    with cubins.cache(then=then):
+        pass
+    assert not then.closed
+
+
+def test_code_of_a_file_goes_behind_as_bytes(cubins: Any, tmp_path: Path) -> None:
+    from cuda.core import ObjectCode
+    from cuda.core.utils import FileStreamProgramCache
+
+    file = tmp_path / "compiled.cubin"
+    file.write_bytes(b"compiled")
+    with FileStreamProgramCache(tmp_path / "cache") as then:
+        cubins.cache(then=then)["new"] = ObjectCode.from_cubin(str(file))
+        file.unlink()
+        assert (cubins.cache(then=then)[b"new"], len(then)) == (b"compiled", 1)
+
+
+def test_eight_threads_read_what_one_reads(cubins: Any) -> None:
+    cache, barrier, seen = cubins.cache(), threading.Barrier(8), set()
+
+    def read() -> None:
+        barrier.wait()
+        for _ in range(100):
+            seen.add((cache[KEY], cache.get(b"missing"), len(cache)))
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {(CUBIN, None, 2)}
+
+
+# --- through Program.compile ---------------------------------------------------------------------
+
+
+def behind(failure: Exception | None = None) -> Any:
+    """Return a cache to put behind, that counts, and that may fail to write."""
+    from cuda.core.utils import InMemoryProgramCache
+
+    class Counting(InMemoryProgramCache):  # type: ignore[misc]
+        asked = stored = 0
+
+        def __getitem__(self, key: bytes) -> Any:
+            self.asked += 1
+            return super().__getitem__(key)
+
+        def __setitem__(self, key: bytes, value: Any) -> None:
+            self.stored += 1
+            if failure:
+                raise failure
+            super().__setitem__(key, value)
+
+    return Counting()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    root = tmp_path_factory.mktemp("built")
+    project = make_project(
+        root, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]', HATCH_CUBIN_CACHE_DIR=str(root / "cache")
+    )
+    return load_bundle(root / "bundle", _pipeline.build(project))
+
+
+def program(code: str = SAXPY, **options: Any) -> Any:
+    from cuda.core import Program, ProgramOptions
+
+    return Program(code, "c++", ProgramOptions(**{"arch": "sm_90", **options}))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("expressions", [(), []])
+def test_a_hit_is_object_code_of_the_kind_that_was_asked_for(built: Any, expressions: Any) -> None:
+    then = behind()
+    code = program().compile("cubin", name_expressions=expressions, cache=built.cache(then=then))
+    file = Path(built._HERE) / "saxpy.sm_90.cubin"
+    assert (code.code_type, bytes(code.code)) == ("cubin", file.read_bytes())
+    assert (then.asked, then.stored) == (0, 0)
+
+
+@pytest.mark.nvrtc
+def test_a_miss_asks_behind_once_and_stores_once(built: Any) -> None:
+    then = behind()
+    compiled = [program(lineinfo=True).compile("cubin", cache=built.cache(then=then)) for _ in range(2)]
+    assert bytes(compiled[0].code) == bytes(compiled[1].code)
+    assert (then.asked, then.stored, len(then)) == (2, 1, 1)
+
+
+@pytest.mark.nvrtc
+def test_a_compile_that_fails_stores_nothing(built: Any) -> None:
+    then = behind()
+    with pytest.raises(Exception, match="error"):
+        program("__global__ void k() { nonsense }").compile("cubin", cache=built.cache(then=then))
+    assert (then.asked, then.stored) == (1, 0)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("options", "compile_with", "complaint"),
+    [
+        ({}, {"name_expressions": ("saxpy",)}, "name_expressions"),
+        ({"include_path": ["/nowhere"]}, {}, "extra_digest"),
+        ({"name": "kernels/saxpy.cu"}, {}, "directory component"),
+    ],
+)
+def test_what_cuda_core_does_not_cache_asks_nobody(
+    built: Any, options: dict[str, Any], compile_with: dict[str, Any], complaint: str
+) -> None:
+    then = behind()
+    with pytest.raises(ValueError, match=complaint):
+        program(**options).compile("cubin", cache=built.cache(then=then), **compile_with)
+    assert (then.asked, then.stored) == (0, 0)
+
+
+@pytest.mark.nvrtc
+def test_a_failure_to_write_behind_comes_out(built: Any) -> None:
+    with pytest.raises(RuntimeError, match="disk full"):
+        program(lineinfo=True).compile("cubin", cache=built.cache(then=behind(RuntimeError("disk full"))))
+
+
+@pytest.mark.nvrtc
+def test_damage_comes_out_and_is_not_compiled_away(built: Any, tmp_path: Path) -> None:
+    files = {path.name: path.read_bytes() for path in Path(built._HERE).iterdir() if path.is_file()}
+    damaged = load_bundle(tmp_path, {**files, "saxpy.sm_90.cubin": b"damaged"})
+    then = behind()
+    with pytest.raises(damaged.CubinDamagedError):
+        program().compile("cubin", cache=damaged.cache(then=then))
+    assert (then.asked, then.stored) == (0, 0)
