@@ -67,6 +67,7 @@ class Config:
     cache_dir: str | None = None
     cache_size: int | None = None
     ship_sources: bool = False
+    provenance: bool = False
     source: tuple[SourceRule, ...] = ()
     timeout_s: float = 1800.0
     place: Place = field(repr=False, compare=False)
@@ -414,6 +415,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "cache-dir": _only(_checked_place),
     "cache-size": _only(_checked_size),
     "ship-sources": _only(_boolean),
+    "provenance": _only(_boolean),
     "source": _sources,
 }
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {

@@ -19,6 +19,7 @@ from .errors import ConfigError, Problem, ToolchainError
 
 _FIRST_WITH_BUNDLED = (13, 3)
 _SHIMS = Path(__file__).with_name("shims")
+_NVIDIA = "NVIDIA's wheels"
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
 
 
@@ -84,7 +85,19 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool) -> list[Root]:
 def _wheels() -> str:
     """Return one label, by all their versions, for NVIDIA's wheels here: they share folders."""
     found = {path.name for entry in sys.path for path in Path(entry).glob("nvidia_*.dist-info")}
-    return f"NVIDIA's wheels {digest(sorted(found))}"
+    return f"{_NVIDIA} {digest(sorted(found))}"
+
+
+def wheels_of(tree: str) -> dict[str, str]:
+    """Return the wheels that a tree of headers comes from, each with its version."""
+    named = re.match(r"(\S+)==(\S+)", tree)
+    wheels = {named[1]: named[2]} if named else {}
+    if _NVIDIA in tree:
+        for found in importlib.metadata.distributions():
+            name = found.metadata["Name"]
+            if name.startswith("nvidia-") and _include_folders(found):
+                wheels.setdefault(name, found.version)
+    return wheels
 
 
 def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:

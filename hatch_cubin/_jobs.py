@@ -63,6 +63,11 @@ def needed_files(project: Project, sources: Sequence[Source], *, by_name: bool =
     return sorted({path for path in real if not path.startswith("..")})
 
 
+def files_of(jobs: Iterable[Job]) -> list[str]:
+    """Return the files of the project that *jobs* can read: their sources and headers."""
+    return sorted({path for job in jobs for path in (job.unit.module.source.path, *_own_files(job.closure))})
+
+
 def changed_header(project: Project, job: Job) -> str | None:
     """Return a header of the project that is not what the unit's key was made of any more."""
     for path in _own_files(job.closure):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from . import _bundle, _compile, _home, _jobs
+from . import _bundle, _compile, _home, _jobs, _sbom
 from ._cache import Cache
 from ._cuda import DATA_MODEL, Toolkit
 from ._jobs import Job
@@ -22,7 +22,7 @@ class Plan(NamedTuple):
 
 
 def build(project: Project) -> dict[str, bytes]:
-    """Return the files of the bundle, by name; what the cache does not have is compiled."""
+    """Return the files of the bundle and its bill of materials, by name; what the cache lacks is compiled."""
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         return _bundle.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
@@ -30,7 +30,8 @@ def build(project: Project) -> dict[str, bytes]:
     plan = make_plan(project)
     results = bake(project, plan)
     built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs]
-    return _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
+    files = _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
+    return files | {_sbom.NAME: _sbom.bill(project, plan.jobs, plan.toolkit)}
 
 
 def make_plan(project: Project) -> Plan:

@@ -16,7 +16,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin import hookimpl
 
-from . import _bundle, _home, _pipeline, _requirements, _tables
+from . import _bundle, _home, _pipeline, _requirements, _sbom, _tables
 from ._config import Config, parse_config
 from ._console import Console
 from ._project import Project
@@ -58,6 +58,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         notes = _notes(project) if version == "editable" and not project.skips else {}
         files = _pipeline.build(project)
         if version == "editable":
+            files.pop(_sbom.NAME, None)
             _bundle.write(files | notes, project.root / project.bundle_folder)
             self._warn_of_leaks(project.bundle_folder, *_cache_folders(project))
             return
@@ -68,6 +69,9 @@ class CubinBuildHook(BuildHookInterface[Any]):
             *(() if project.config.ship_sources else _pipeline.needed_files(project, by_name=True)),
         )
         staging = self._stage(files)
+        if _sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 has a place for it
+            build_data["sbom_files"].append(str(staging / _sbom.NAME))
+            del files[_sbom.NAME]
         # Named by their places in the project: hatchling rewrites them as it does the package's own files.
         build_data["force_include"] |= {
             str(staging / name): str(Path(project.bundle_folder, name)) for name in files

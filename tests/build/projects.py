@@ -17,6 +17,7 @@ from tests.helpers import SAXPY, pyproject, wheel_files, write_tree
 LOADER = {"__init__.py", "__init__.pyi", "keys.json", "manifest.json"}
 NOTES = {"_editable.py", "editable.json"}
 METADATA = {"demo-1.0.dist-info/METADATA", "demo-1.0.dist-info/RECORD", "demo-1.0.dist-info/WHEEL"}
+BILL = "demo-1.0.dist-info/sboms/hatch-cubin.cdx.json"
 TABLE = "[tool.hatch.build.hooks.cubin]\n"
 ONE_ARCH = 'archs = ["sm_90"]\n'
 

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import COPY_PTX, SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
-from .projects import METADATA, NOTES, build, compiled, demo, in_bundle
+from .projects import BILL, METADATA, NOTES, build, compiled, demo, in_bundle
 
 pytestmark = pytest.mark.nvrtc
 
@@ -56,6 +56,7 @@ def test_one_cache_serves_every_front_end_and_all_make_the_same_wheel(
         "demo/__init__.py",
         *in_bundle(*UNITS),
         *METADATA,
+        BILL,
     }
 
 

@@ -14,6 +14,7 @@ from tests.capabilities import cuobjdump
 from tests.helpers import SAXPY, run, wheel_files, write_tree
 
 from .projects import (
+    BILL,
     LOADER,
     METADATA,
     NOTES,
@@ -44,6 +45,7 @@ def test_a_wheel_is_the_package_and_the_bundle(tmp_path: Path) -> None:
         "demo/__init__.py",
         *in_bundle("saxpy.sm_90.cubin", "saxpy.compute_90.ptx"),
         *METADATA,
+        BILL,
     }
 
 
@@ -85,6 +87,7 @@ def test_sources_and_their_headers_stay_out_other_files_do_not(tmp_path: Path) -
         "demo/public.cuh",
         *in_bundle("saxpy.sm_90.cubin"),
         *METADATA,
+        BILL,
     }
 
 
@@ -93,6 +96,7 @@ def test_ship_sources_leaves_them_in(tmp_path: Path) -> None:
         *WITH_HEADER,
         *in_bundle("saxpy.sm_90.cubin"),
         *METADATA,
+        BILL,
     }
 
 
@@ -112,7 +116,7 @@ def test_a_stale_bundle_in_the_tree_never_ships(tmp_path: Path, selection: str) 
     root = demo(tmp_path, more=selection)
     stale = {"demo/_cubins/old.sm_90.cubin": "old", "demo/_cubins/manifest.json": "old"}
     files = wheel(write_tree(root, stale))
-    assert files.keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA}
+    assert files.keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA, BILL}
     assert files["demo/_cubins/manifest.json"] != b"old"
     assert (root / "demo/_cubins/manifest.json").read_text() == "old"
 
@@ -126,7 +130,7 @@ def test_a_stale_bundle_does_not_ship_either_when_an_editable_version_is_built_b
     )
     write_tree(root, {"demo/_cubins/sub/old.cubin": "old"})
     files = wheel_files(build(root, "editable", "standard"))
-    assert files.keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA}
+    assert files.keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA, BILL}
 
 
 @pytest.mark.parametrize("folder", ["cache", ".cache/cubins", "demo/cache", ".", "demo"])
@@ -136,7 +140,7 @@ def test_a_cache_inside_the_project_never_ships(
     monkeypatch.delenv("HATCH_CUBIN_CACHE_DIR")
     more = '[tool.hatch.build.targets.wheel]\ninclude = ["/**"]\nexclude = ["*.toml"]\n'
     root = demo(tmp_path, f'{ONE_ARCH}cache-dir = "{folder}"', more=more)
-    expected = {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA}
+    expected = {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA, BILL}
     assert [wheel(root).keys(), wheel(root).keys()] == [expected, expected]
     assert tree(root / folder / "entries")
 
@@ -148,7 +152,7 @@ def test_a_cache_reached_through_a_link_in_the_project_never_ships(
     root = demo(tmp_path / "project")
     (tmp_path / "elsewhere").mkdir()
     (root / "demo/link").symlink_to(tmp_path / "elsewhere")
-    expected = {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA}
+    expected = {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA, BILL}
     assert [wheel(root).keys(), wheel(root).keys()] == [expected, expected]
     assert tree(tmp_path / "elsewhere")
 
@@ -183,10 +187,13 @@ def test_the_bundle_lands_in_the_package_of_each_layout(tmp_path: Path, layout: 
         files={f"{folder}/__init__.py": "", f"{folder}/deep/saxpy.cu": SAXPY},
         more=f"[tool.hatch.build.targets.wheel]\n{selection}\n",
     )
+    # hatchling itself moves a bill to where it moves the project's own files.
+    bill = BILL.replace("sboms/", f"sboms/{inside}/") if folder == "." else BILL
     assert wheel(root).keys() == {
         f"{inside}/__init__.py",
         *in_bundle("saxpy.sm_90.cubin", package=package),
         *METADATA,
+        bill,
     }
     build(root, "editable", hooks_only=True)
     assert tree(root / folder / "_cubins") == LOADER | NOTES | {"saxpy.sm_90.cubin"}
@@ -199,6 +206,7 @@ def test_package_names_the_package_that_receives_the_bundle(tmp_path: Path) -> N
         "demo/gpu/__init__.py",
         *in_bundle("saxpy.sm_90.cubin", package="demo/gpu"),
         *METADATA,
+        BILL,
     }
 
 
@@ -210,6 +218,7 @@ def test_package_chooses_among_several(tmp_path: Path) -> None:
         "two/__init__.py",
         *in_bundle("saxpy.sm_90.cubin", package="two"),
         *METADATA,
+        BILL,
     }
 
 
@@ -232,7 +241,7 @@ def test_a_build_table_in_hatch_toml_hides_pyproject_tomls(tmp_path: Path) -> No
 def test_a_table_under_the_wheel_replaces_the_global_one(tmp_path: Path) -> None:
     more = '[tool.hatch.build.targets.wheel.hooks.cubin]\narchs = ["sm_80"]\n'
     root = demo(tmp_path, 'archs = ["sm_90"]\ndefine = { N = 1 }', more=more)
-    assert wheel(root).keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_80.cubin"), *METADATA}
+    assert wheel(root).keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_80.cubin"), *METADATA, BILL}
 
 
 # The environment
@@ -293,6 +302,7 @@ def test_what_another_hook_includes_stays(tmp_path: Path) -> None:
         "demo/extra.txt",
         *in_bundle("saxpy.sm_90.cubin"),
         *METADATA,
+        BILL,
     }
 
 
@@ -301,4 +311,4 @@ def test_a_disabled_hook_does_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     plain = {"demo/__init__.py", "demo/saxpy.cu", *METADATA}
     assert wheel(root).keys() == plain
     monkeypatch.setenv("HATCH_BUILD_HOOK_ENABLE_CUBIN", "1")
-    assert wheel(root).keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA}
+    assert wheel(root).keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_90.cubin"), *METADATA, BILL}

@@ -324,3 +324,22 @@ def test_another_target_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     made.initialize("standard", build_data)
     made.finalize("standard", build_data, "")
     assert build_data == PURE
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("place", [{"sbom_files": []}, {}], ids=["hatchling 1.28", "before"])
+def test_the_bill_of_materials_goes_where_hatchling_has_a_place_for_it(
+    tmp_path: Path, place: dict[str, Any]
+) -> None:
+    hook = _hook(_project(tmp_path, 'archs = ["sm_90"]'))
+    build_data = {
+        "force_include": {},
+        "build_hooks": ("cubin",),
+        "infer_tag": False,
+        "pure_python": True,
+        **place,
+    }
+    hook.initialize("standard", build_data)
+    in_bundle = "demo/_cubins/hatch-cubin.cdx.json" in build_data["force_include"].values()
+    listed = [Path(path).name for path in build_data.get("sbom_files", [])]
+    assert (in_bundle, listed) == ((False, ["hatch-cubin.cdx.json"]) if place else (True, []))

@@ -58,9 +58,10 @@ ALLOWED: dict[str, str] = {
     "_report": "_compile _project",
     "_stub": "",
     "_bundle": "_cache _cuda _digest _elf _plan _sources _stub editable errors runtime",
+    "_sbom": "__init__ _cuda _headers _includes _jobs _project",
     # The whole, and the doors to it
-    "_pipeline": "_bundle _cache _compile _cuda _home _jobs _project _report errors",
-    "hooks": "_bundle _config _console _home _pipeline _project _requirements _sources _tables errors",
+    "_pipeline": "_bundle _cache _compile _cuda _home _jobs _project _report _sbom errors",
+    "hooks": "_bundle _config _console _home _pipeline _project _requirements _sbom _sources _tables errors",
     "_open": "_config _console _project _requirements _sources _tables errors hooks",
     "verbs/__init__": "_arch _console _open _project errors",
     "verbs/bake": "_jobs _pipeline _report _sources errors verbs/__init__",
