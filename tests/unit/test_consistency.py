@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,3 +153,15 @@ def test_formats_are_numbers_that_only_grow() -> None:
 def test_the_readme_and_the_architecture_fit_the_lines() -> None:
     for text in (README, ARCHITECTURE):
         assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+# Links
+
+
+PAGES = sorted(path for path in REPOSITORY.rglob("*.md") if not {".venv", ".hatch"} & set(path.parts))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(REPOSITORY).as_posix() for page in PAGES])
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
