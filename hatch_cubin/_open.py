@@ -15,6 +15,8 @@ from ._project import Project
 from ._sources import BUNDLE
 from .errors import ConfigError, Problem, ToolchainError
 
+_NOT_SHIPPED = {BUNDLE, "benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
+
 
 def open_project(root: Path, environ: Mapping[str, str], console: Console, *, verbose: bool) -> Project:
     """Return the project at *root*; its table is checked before anything slow is imported."""
@@ -22,7 +24,7 @@ def open_project(root: Path, environ: Mapping[str, str], console: Console, *, ve
     config = parse_config(table, place, environ)
     return Project(
         root=root,
-        packages=_packages(root, backend, place),
+        packages=packages(root, backend, place),
         config=config,
         environ=environ,
         say=console.say,
@@ -49,10 +51,10 @@ def _is_installed(requirement: str) -> bool:
     return True
 
 
-def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
+def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     """Return the wheel's top-level packages and their folders, as the build backend would."""
     if not backend.startswith("hatchling."):
-        return _found_packages(root)
+        return found_packages(root)
     try:
         from . import hooks
     except ImportError:
@@ -61,8 +63,9 @@ def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     return hooks.packages_of(root)
 
 
-def _found_packages(root: Path) -> dict[str, str]:
+def found_packages(root: Path) -> dict[str, str]:
     """Return the packages that stand in `src/` or, without one, in the project's folder itself."""
     home = root / "src" if (root / "src").is_dir() else root
     folders = sorted(path.parent for path in home.glob("*/__init__.py"))
-    return {folder.name: folder.relative_to(root).as_posix() for folder in folders if folder.name != BUNDLE}
+    shipped = (folder for folder in folders if home != root or folder.name not in _NOT_SHIPPED)
+    return {folder.name: folder.relative_to(root).as_posix() for folder in shipped}

@@ -12,45 +12,58 @@ from .errors import ConfigError, Location, Problem
 
 HOOK = "cubin"
 OWN_TABLE = ("tool", "hatch-cubin")
-_HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
+HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
 _ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
 _START_HINT = "'hatch-cubin init' adds one"
 
 
+class NoTableError(ConfigError):
+    """A project has no table; *place* is where it would stand."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(Problem(f"there is no table {place}", Location(place.file), _START_HINT))
+        self.place = place
+
+
 def find_table(root: Path) -> tuple[Mapping[str, Any], Place, str]:
     """Return the table of the project at *root*, its place, and the project's build backend."""
-    pyproject = _read(root / "pyproject.toml")
-    backend = str(_inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
-    if backend in _HATCH_BACKENDS:
-        build = _inside(_hatch_settings(root, pyproject), "build")
+    pyproject, backend = read_project(root)
+    if backend in HATCH_BACKENDS:
+        build = inside(_hatch_settings(root, pyproject), "build")
         table, place = hatch_table(root, build, "wheel")
     else:
         table, place = own_table(root, pyproject)
     return table, place, backend
 
 
+def read_project(root: Path) -> tuple[Mapping[str, Any], str]:
+    """Return what stands in the pyproject.toml at *root*, and the project's build backend."""
+    pyproject = _read(root / "pyproject.toml")
+    return pyproject, str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
+
+
 def hatch_table(root: Path, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
     """Return the hook's table that wheels are built with, also while another *target* is."""
     for path in (("targets", "wheel"), (), ("targets", target)):
-        hooks = _inside(build, *path, "hooks")
+        hooks = inside(build, *path, "hooks")
         if HOOK in hooks:
             return _checked(hooks[HOOK], _hatch_place(root, (*path, "hooks", HOOK)))
-    raise _absent(_hatch_place(root, ("hooks", HOOK)))
+    raise NoTableError(_hatch_place(root, ("hooks", HOOK)))
 
 
 def own_table(root: Path, pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Place]:
     """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
     place = Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), OWN_TABLE)
-    tool = _inside(pyproject, "tool")
+    tool = inside(pyproject, "tool")
     if OWN_TABLE[1] not in tool:
-        raise _absent(place)
+        raise NoTableError(place)
     return _checked(tool[OWN_TABLE[1]], place)
 
 
 def _hatch_settings(root: Path, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return Hatch's settings: those of hatch.toml stand before those of pyproject.toml."""
     own = root / "hatch.toml"
-    settings = _inside(pyproject, "tool", "hatch")
+    settings = inside(pyproject, "tool", "hatch")
     return {**settings, **_read(own)} if own.is_file() else settings
 
 
@@ -75,7 +88,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise ConfigError(Problem(f"is not TOML: {exc}", Location(path.name))) from exc
 
 
-def _inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """Return a table inside others; an empty one where it is absent or no table, which others complain of."""
     value: Any = tables
     for key in path:
@@ -87,7 +100,3 @@ def _checked(table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(table, Mapping):
         raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of()))
     return table, place
-
-
-def _absent(place: Place) -> ConfigError:
-    return ConfigError(Problem(f"there is no table {place}", Location(place.file), _START_HINT))

@@ -12,7 +12,7 @@ if sys.version_info >= (3, 11):
 else:
     from tomli import loads
 
-__all__ = ["key_lines", "line_of", "loads"]
+__all__ = ["Path", "Scanner", "key_lines", "line_of", "loads"]
 
 Path = tuple[str | int, ...]
 
@@ -28,7 +28,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]*")
 @functools.lru_cache(maxsize=8)  # every problem of a table asks for the same text
 def key_lines(text: str) -> Mapping[Path, int]:
     """Return the line of every table, key and array element of *text*, which is valid TOML."""
-    return _Scanner(text.replace("\r\n", "\n")).scan()
+    return Scanner(text.replace("\r\n", "\n")).scan()
 
 
 def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
@@ -40,43 +40,43 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
     return None
 
 
-class _Scanner:
+class Scanner:
     """A walk over the text that keeps positions; the values themselves are tomllib's business."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+        self.text = text
+        self.at = 0
         self._line, self._counted = 1, 0
         self._lines: dict[Path, int] = {}
         self._counts: dict[Path, int] = {}
 
     def scan(self) -> Mapping[Path, int]:
         table: Path = ()
-        while self._skip_blank():
-            if self._text.startswith("[", self._at):
-                table = self._header()
+        while self.skip_blank():
+            if self.text.startswith("[", self.at):
+                table = self.header()
             else:
                 self._pair(table)
         return self._lines
 
-    def _skip_blank(self) -> bool:
-        self._at = _match(_BLANK, self._text, self._at).end()
-        return self._at < len(self._text)
+    def skip_blank(self) -> bool:
+        self.at = _match(_BLANK, self.text, self.at).end()
+        return self.at < len(self.text)
 
     def _note(self, path: Path) -> None:
-        self._line += self._text.count("\n", self._counted, self._at)
-        self._counted = self._at
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
         for end in range(1, len(path) + 1):
             self._lines.setdefault(path[:end], self._line)
 
-    def _header(self) -> Path:
-        is_array = self._text.startswith("[[", self._at)
-        start = self._at
-        self._at += 1 + is_array
+    def header(self) -> Path:
+        is_array = self.text.startswith("[[", self.at)
+        start = self.at
+        self.at += 1 + is_array
         path = self._inside_arrays(self._key(), new=is_array)
-        self._at, end = start, self._text.find("\n", self._at)
+        self.at, end = start, self.text.find("\n", self.at)
         self._note(path)
-        self._at = len(self._text) if end < 0 else end
+        self.at = len(self.text) if end < 0 else end
         return path
 
     def _inside_arrays(self, keys: Path, *, new: bool) -> Path:
@@ -93,41 +93,41 @@ class _Scanner:
     def _key(self) -> Path:
         keys: list[str] = []
         while True:
-            match = _match(_KEY, self._text, self._at)
+            match = _match(_KEY, self.text, self.at)
             escaped, literal, bare, dot = match.groups()
             keys.append(loads(f'key = "{escaped}"')["key"] if escaped else literal or bare or "")
-            self._at = match.end()
+            self.at = match.end()
             if not dot:
                 return tuple(keys)
 
     def _pair(self, table: Path) -> None:
-        start = self._at
+        start = self.at
         path = (*table, *self._key())
-        self._at, after = start, self._at
+        self.at, after = start, self.at
         self._note(path)
-        self._at = self._text.index("=", after) + 1
-        self._value(path)
+        self.at = self.text.index("=", after) + 1
+        self.value(path)
 
-    def _value(self, path: Path) -> None:
-        self._skip_blank()
-        opening = self._text[self._at]
+    def value(self, path: Path) -> None:
+        self.skip_blank()
+        opening = self.text[self.at]
         if opening in "[{":
-            self._at += 1
+            self.at += 1
             self._members(path, "]" if opening == "[" else "}")
         else:
             pattern = _STRING if opening in "\"'" else _SCALAR
-            self._at = _match(pattern, self._text, self._at).end()
+            self.at = _match(pattern, self.text, self.at).end()
 
     def _members(self, path: Path, closing: str) -> None:
         index = 0
-        while self._skip_blank() and not self._text.startswith(closing, self._at):
+        while self.skip_blank() and not self.text.startswith(closing, self.at):
             if closing == "]":
                 self._note((*path, index))
-                self._value((*path, index))
+                self.value((*path, index))
                 index += 1
             else:
                 self._pair(path)
-        self._at += 1
+        self.at += 1
 
 
 def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:

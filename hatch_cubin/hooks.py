@@ -21,7 +21,7 @@ from ._config import Config, parse_config
 from ._console import Console
 from ._project import Project
 from ._sources import BUNDLE
-from .errors import PREFIX, reported
+from .errors import PREFIX, ConfigError, Problem, reported
 
 _NOTHING = ", nothing was built"
 _REBUILD = ("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only")
@@ -144,7 +144,11 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
 def packages_of(root: Path) -> dict[str, str]:
     """Return the top-level packages of the project at *root* and their folders."""
-    return _packages(str(root), WheelBuilder(str(root)).metadata)
+    try:
+        return _packages(str(root), WheelBuilder(str(root)).metadata)
+    except (TypeError, ValueError) as exc:  # what hatchling raises, whatever is wrong with a project
+        what = " ".join(str(exc).split())
+        raise ConfigError(Problem(f"hatchling cannot build this project: {what}")) from exc
 
 
 def _packages(root: str, metadata: Any) -> dict[str, str]:

@@ -35,6 +35,7 @@ ALLOWED: dict[str, str] = {
     "_sources": "_arch errors",
     "_console": "",
     "_tables": "_config _toml errors",
+    "_edit": "_toml",
     "_project": "_config _console _environment _home _sources errors",
     "_plan": "_arch _config _digest _options _sources errors",
     # The compiler, the headers, the keys
@@ -65,6 +66,8 @@ ALLOWED: dict[str, str] = {
     "_open": "_config _console _project _requirements _sources _tables errors hooks",
     "verbs/__init__": "_arch _console _open _project errors",
     "verbs/bake": "_jobs _pipeline _report _sources errors verbs/__init__",
+    "verbs/bundle": "_bundle _pipeline _project _sbom _sources errors verbs/__init__",
+    "verbs/init": "_config _open _sources _tables _edit errors verbs/__init__",
     "verbs/plan": "_pipeline verbs/__init__",
     "_cli": "errors",
     "__main__": "_cli",

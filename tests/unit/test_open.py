@@ -36,7 +36,7 @@ def test_hatchling_says_which_packages_its_wheel_has(tmp_path: Path) -> None:
     [
         (["demo/__init__.py", "demo/k.cu", "tools/run.py"], {"demo": "demo"}),
         (["src/b/__init__.py", "src/a/__init__.py", "tests/__init__.py"], {"a": "src/a", "b": "src/b"}),
-        (["_cubins/__init__.py", "demo/__init__.py"], {"demo": "demo"}),
+        (["_cubins/__init__.py", "demo/__init__.py", "tests/__init__.py"], {"demo": "demo"}),
     ],
 )
 def test_for_another_backend_packages_are_what_stands_in_src_or_in_the_project(
@@ -66,7 +66,7 @@ def test_a_wrong_table_is_found_before_hatchling_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_tree(tmp_path, {"pyproject.toml": pyproject("jobs = 0")})
-    monkeypatch.setattr(_open, "_packages", None)
+    monkeypatch.setattr(_open, "packages", None)
     with pytest.raises(ConfigError, match=r"^pyproject.toml:10: jobs must be"):
         _opened(root)
 
@@ -105,3 +105,9 @@ def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytes
 def test_the_compiler_of_this_environment_does_where_the_table_names_none(tmp_path: Path) -> None:
     files = {"pyproject.toml": FLIT, "demo/__init__.py": ""}
     _open.require_compiler(_opened(write_tree(tmp_path, files), **os.environ))
+
+
+def test_a_project_that_hatchling_cannot_build_is_an_error_in_its_words(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject("").replace('name = "demo"', "")})
+    with pytest.raises(ConfigError, match=r"^hatchling cannot build this project: .*`project.name`"):
+        _opened(root)

@@ -1,0 +1,106 @@
+"""Laws of what `hatch-cubin init` does to files that people wrote."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hatch_cubin import _cli, _tables, _toml
+from hatch_cubin._config import parse_config
+from tests.helpers import write_tree
+
+from . import strategies as some
+
+# How people write what `init` adds to, at the beginning of a file and as tables further down.
+SYSTEMS = {
+    "hatch": [
+        'build-system = { requires = ["hatchling"], build-backend = "hatchling.build" }\n',
+        'build-system.requires = [ "hatchling" , ]\nbuild-system.build-backend = "hatchling.build"\n',
+        '[build-system]\nrequires = ["hatchling"] # [x]\nbuild-backend = "hatchling.build"\n\n',
+        "[build-system]\nbuild-backend = 'hatchling.build'\nrequires = [\n\t'hatchling', # '\n\t# more\n]\n",
+        '[ build-system ]\nrequires = [\n  "hatch_cubin>=0.1"\n]\n"build-backend"="hatchling.build"\n',
+        '[build-system]\nrequires = ["a",\n            "hatchling"]\nbuild-backend = "hatchling.build"\n',
+    ],
+    "setuptools": [
+        "# none\n",
+        '[build-system]\nrequires = [\n    "setuptools>=64" # why\n]\n',
+        '[build-system]\nrequires = []\nbuild-backend = "setuptools.build_meta"\n',
+    ],
+    "other": ['[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'],
+}
+TABLES = [
+    '[tool.uv]\ncache-keys = [{ file = "pyproject.toml" }, { git = true }]\n',
+    '[tool.uv]\ncache-keys = [\n  { file = "x" }, # x\n]\n',
+    "[tool.uv]\n# keys\n\n[tool.uv.pip]\nx = nan\n",
+    '[[tool.uv.cache-keys]]\nfile = "x"\n',
+    '[[tool.uv.index]]\nname = "x"\n\n# end',
+    "[tool]\nuv.managed = true\n",
+    "[tool]\nuv = { managed = true }\nhatch = {}\n",
+    "[tool]\nuv.cache-keys = [ ]\n",
+    "[tool.hatch.build]\nhooks.version.path = 'x'\n",
+    "[tool.hatch.build.hooks]\nvcs = { version-file = 'x' }\n",
+    "[tool.hatch.build.targets.wheel]\npackages = ['src/demo']\n",
+    "[tool.hatch.build.targets.wheel.hooks.cubin]\narchs = ['sm_90']\n",
+    "[tool.hatch.build.hooks.cubin]\n",
+    "[tool.hatch-cubin]\njobs = 1\n",
+    "[tool.'hatch']\nversion.path = '''\n[tool.uv]\n'''\n",
+]
+
+
+@st.composite
+def pyprojects(draw: st.DrawFn) -> str:
+    """Return the text of a pyproject.toml, whatever backend it names and however it is laid out."""
+    system = draw(st.sampled_from([text for texts in SYSTEMS.values() for text in texts]))
+    tables = draw(st.lists(st.sampled_from(TABLES), max_size=3, unique=True))
+    middle, _lines = draw(some.toml_texts())
+    end = [] if system.startswith("build-system") else [system]
+    text = "".join([*([] if end else [system]), middle, *draw(st.permutations([*tables, *end]))])
+    if draw(st.booleans()):
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    return text.rstrip("\r\n") if draw(st.booleans()) else text
+
+
+def is_toml(text: str) -> bool:
+    try:
+        _toml.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def init(root: Path, files: Mapping[str, str]) -> dict[str, bytes]:
+    """Return what the files are after `hatch-cubin init`."""
+    write_tree(root, files)
+    assert _cli.main(["init", "--project", str(root)]) == 0
+    return {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
+
+
+def only_crlf(text: str) -> bool:
+    return "\r\n" in text and "\n" not in text.replace("\r\n", "")
+
+
+def is_subsequence(lines: Sequence[Any], others: Sequence[Any]) -> bool:
+    rest = iter(others)
+    return all(line in rest for line in lines)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pyprojects().filter(is_toml))
+def test_what_a_project_had_stays_and_what_it_gets_is_valid(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        after = init(root, {"pyproject.toml": text})
+        result = after["pyproject.toml"].decode()
+        assert is_subsequence(text, result)
+        # An array or a table that is one line gets longer; all other lines are as they were.
+        kept = [line for line in text.splitlines() if line in result.splitlines()]
+        assert is_subsequence(kept, result.splitlines())
+        assert len(text.splitlines()) - len(kept) <= 2
+        assert only_crlf(text) == only_crlf(result)
+        parse_config(*_tables.find_table(root)[:2], {})
+        assert init(root, {}) == after

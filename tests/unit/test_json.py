@@ -1,0 +1,101 @@
+"""What `--json` prints is what the reference says: every field, no other, and of the type that it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _cli
+from tests.helpers import REPOSITORY, SAXPY, pyproject, write_tree
+
+REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
+SECTIONS = {
+    heading: dict(re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", body, re.MULTILINE))
+    for heading, body in re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", REFERENCE, re.MULTILINE)
+}
+TYPES: Mapping[str, type | None] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": type(None),
+}
+# The arguments with which a verb has something of everything to say, about a project with two sources.
+ARGUMENTS = {
+    "plan": ["plan"],
+    "bake": ["bake"],
+    "bundle": ["bundle", "--into", "demo"],
+    "init": ["init"],
+}
+PROJECT = {
+    "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n', requires='"hatchling"'),
+    "demo/__init__.py": "",
+    "demo/saxpy.cu": SAXPY,
+    "demo/include.cu": '#include "empty.h"\n' + SAXPY.replace("saxpy", "axpy"),
+    "demo/empty.h": "",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(write_tree(tmp_path, PROJECT))
+    return tmp_path
+
+
+def fields(value: Any, path: str = "") -> Iterator[tuple[str, type]]:
+    """Yield the fields of what JSON gave, as the reference writes them, with their types."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from fields(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from fields(item, f"{path}[]")
+    else:
+        yield path, type(value)
+
+
+def documented(*headings: str) -> dict[str, set[type | None]]:
+    return {
+        field: {TYPES[name] for name in types.split(" or ")}
+        for heading in headings
+        for field, types in SECTIONS[heading].items()
+    }
+
+
+def found(facts: Any) -> dict[str, set[type]]:
+    types: dict[str, set[type]] = {}
+    for field, kind in fields(facts):
+        types.setdefault(field, set()).add(kind)
+    return types
+
+
+def test_every_verb_that_is_tried_is_documented() -> None:
+    assert [*SECTIONS] == ["All verbs", *ARGUMENTS]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("verb", ARGUMENTS)
+def test_a_verb_prints_the_fields_that_are_documented(
+    project: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    assert _cli.main([*ARGUMENTS[verb], "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["format"], facts["verb"]) == (_cli.FORMAT, verb)
+    assert found(facts) == documented("All verbs", verb)
+
+
+@pytest.mark.nvrtc
+def test_the_report_of_a_build_is_what_bake_prints(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_REPORT", str(tmp_path / "report.json"))
+    assert _cli.main(["bake", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "report.json").read_text("utf-8")) == {
+        name: value for name, value in printed.items() if name != "verb"
+    }
