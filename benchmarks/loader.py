@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hatch_cubin import _bundle, runtime  # noqa: E402
+from hatch_cubin import _bundle, _manifest, runtime  # noqa: E402
 
 SIZE = 8192
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
@@ -70,7 +70,7 @@ def make_bundle(folder: Path, count: int) -> None:
         }
     header = {"format": runtime.FORMAT, "generator": _bundle.GENERATOR, "toolchain": {"nvrtc": "13.0.88"}}
     index = {f"k_{name}": [name] for name in modules}
-    (folder / "manifest.json").write_bytes(_bundle._manifest(header, index, modules))  # noqa: SLF001
+    (folder / "manifest.json").write_bytes(_manifest.write_manifest(header, index, modules))
     compileall.compile_dir(folder.parent, quiet=1)  # as pip does
 
 

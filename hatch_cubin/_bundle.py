@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import tempfile
 import time
@@ -18,6 +17,7 @@ from ._cache import Compiled
 from ._cuda import Keys
 from ._digest import file_digest
 from ._elf import read_resources
+from ._manifest import canonical, write_keys, write_manifest
 from ._plan import Module, Unit
 from ._sources import read_ptx_version
 from ._stub import stub
@@ -58,7 +58,7 @@ def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> di
     return {
         "__init__.py": Path(runtime.__file__).read_bytes(),
         "__init__.pyi": stub(kernels, {*lines, *(item.unit.module.base for item in built)}),
-        "manifest.json": _manifest(manifest, kernels, lines),
+        "manifest.json": write_manifest(manifest, kernels, lines),
         "keys.json": _keys(built),
         **files,
     }
@@ -132,34 +132,6 @@ def _ptx_driver(data: bytes) -> int:
     return 10000 + max(0, minor - 3) * 10 if major == 6 else 9000  # no supported driver is older
 
 
-def canonical(value: object) -> str:
-    """Return canonical JSON: one text for one value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _manifest(header: Mapping[str, Any], kernels: Mapping[str, Any], modules: Mapping[str, Any]) -> bytes:
-    """Write one line per name, sorted as bytes, so that a reader can find and take one alone.
-
-    Each module's line carries a check of its own; that of the header covers all the rest.
-    """
-    head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
-    tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
-    index = sorted(f"{canonical(name)}:{canonical(sorted(names))}" for name, names in kernels.items())
-    lines = sorted(_checked_line(name, entry) for name, entry in modules.items())
-    before, after = f'{head},"kernels":{{{_table(index)}\n}},"modules":{{', f"\n}},{tail}\n"
-    check = file_digest((before + after).encode())
-    return f'{{"check":"{check}",{before}{_table(lines)}{after}'.encode()
-
-
-def _table(lines: Iterable[str]) -> str:
-    return ",".join(f"\n{line}" for line in lines)
-
-
-def _checked_line(name: str, entry: Mapping[str, Any]) -> str:
-    line, body = canonical(name), canonical(entry)[1:]
-    return f'{line}:{{"check":"{file_digest((line + body).encode())}",{body}'
-
-
 def _keys(built: Sequence[Built]) -> bytes:
     units: dict[str, dict[str, Any]] = defaultdict(dict)
     for item in built:
@@ -168,9 +140,7 @@ def _keys(built: Sequence[Built]) -> bytes:
             "key": item.keys.key.hex(),
             "program_key": program_key,
         }
-    lines = ",\n".join(f"{canonical(name)}:{canonical(archs)}" for name, archs in sorted(units.items()))
-    body = f'"units":{{\n{lines}\n}}}}\n'
-    return f'{{"check":"{file_digest(body.encode())}",{body}'.encode()
+    return write_keys(units)
 
 
 def describe_editable(

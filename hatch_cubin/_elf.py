@@ -11,6 +11,8 @@ _SYMTAB = 2
 _FUNC = 2
 _KERNEL = 0x10  # st_other of an entry point
 
+_TARGET_AT = {7: 0, 8: 8}  # in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8
+
 # NVIDIA's sections of attributes, as `cuobjdump -elf` names them
 _CUDA_INFO = 0x70000000
 _LONG = 4  # EIFMT_SVAL: the attribute's value follows; that of any other format is in it
@@ -21,10 +23,11 @@ _ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """A cubin's kernels, by symbol, and whether it is final code or waits for a linker."""
+    """A cubin's kernels, by symbol, whether it is final code or waits for a linker, and for what it is."""
 
     kernels: tuple[str, ...]
     loadable: bool
+    target: int | None = None  # 90 for sm_90 and sm_90a; None where the layout is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,13 @@ def read_cubin(data: bytes) -> Cubin:
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("is not a cubin")
     try:
-        (kind,) = struct.unpack_from("<H", data, 16)
+        (kind,), (flags,) = struct.unpack_from("<H", data, 16), struct.unpack_from("<I", data, 48)
         kernels = [name for name, _index, _section in _kernels(data, _sections(data))]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE)
+    shift = _TARGET_AT.get(data[8])
+    target = None if shift is None else flags >> shift & 0xFF
+    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target)
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:

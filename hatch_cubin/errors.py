@@ -70,7 +70,7 @@ class CompileError(HatchCubinError):
 
 
 class BundleError(HatchCubinError):
-    """What was built cannot be laid out or written."""
+    """A bundle cannot be laid out, written or read."""
 
 
 class MissError(HatchCubinError):

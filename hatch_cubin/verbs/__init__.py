@@ -5,16 +5,28 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _arch
 from .._console import Console
+from .._sizes import size
 from ..errors import PREFIX, Problem
 
 if TYPE_CHECKING:
     from .._project import Project
+
+__all__ = [
+    "Answer",
+    "archs_argument",
+    "json_argument",
+    "open_project",
+    "project_arguments",
+    "require_compiler",
+    "size",
+    "table",
+]
 
 
 class Answer(NamedTuple):
@@ -67,27 +79,17 @@ def require_compiler(project: Project) -> None:
     _open.require_compiler(project)
 
 
-def table(rows: Sequence[Sequence[object]]) -> list[str]:
-    """Return rows as lines with aligned columns; numbers stand to the right."""
+def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines with aligned columns; to the right: numbers, and all columns of *right*."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  ".join(
-            text.rjust(width) if isinstance(cell, (int, float)) else text.ljust(width)
-            for text, cell, width in zip(line, row, widths, strict=True)
+            text.rjust(width) if number in right or isinstance(cell, (int, float)) else text.ljust(width)
+            for number, (text, cell, width) in enumerate(zip(line, row, widths, strict=True))
         ).rstrip()
         for line, row in zip(cells, rows, strict=True)
     ]
-
-
-def size(count: int) -> str:
-    """Return a number of bytes as people read it."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"
 
 
 def _tell(kind: str) -> Any:

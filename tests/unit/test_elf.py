@@ -131,7 +131,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nvrtc
 def test_a_real_cubin(real: Path) -> None:
     kernels = ("_Z5scaleIfEvPT_", "_ZN2ns6secondEPi", "first")
-    assert read_cubin(real.read_bytes()) == Cubin(kernels, loadable=True)
+    assert read_cubin(real.read_bytes()) == Cubin(kernels, loadable=True, target=90)
 
 
 @pytest.mark.nvrtc
@@ -148,7 +148,26 @@ def test_a_real_relocatable_cubin_cannot_be_loaded() -> None:
 
     options = ProgramOptions(arch="sm_90", relocatable_device_code=True)
     code = Program('extern "C" __global__ void k() {}', "c++", options).compile("cubin").code
-    assert read_cubin(bytes(code)) == Cubin(("k",), loadable=False)
+    assert read_cubin(bytes(code)) == Cubin(("k",), loadable=False, target=90)
+
+
+@pytest.mark.parametrize(
+    ("abi", "flags", "target"),
+    [
+        pytest.param(7, 0x005A055A, 90, id="CUDA 12"),
+        pytest.param(8, 0x06005A04, 90, id="CUDA 13"),
+        pytest.param(9, 0x06005A04, None, id="unknown"),
+    ],
+)
+def test_what_a_cubin_is_for_stands_in_its_header(abi: int, flags: int, target: int | None) -> None:
+    data = WHOLE[:8] + bytes([abi]) + WHOLE[9:48] + struct.pack("<I", flags) + WHOLE[52:]
+    assert read_cubin(data).target == target
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100f", "sm_120"])
+def test_a_real_cubin_is_for_what_it_was_compiled_for(arch: str) -> None:
+    assert read_cubin(using(arch)).target == int(arch.strip("smaf_"))
 
 
 # --- what each kernel uses ------------------------------------------------------------------------

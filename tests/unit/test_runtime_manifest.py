@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _bundle, runtime
+from hatch_cubin import _manifest, runtime
 from tests.helpers import bundle, load_bundle, made, sha256, write_tree
 
 ENTRY = {
@@ -32,7 +32,7 @@ def manifest(
 ) -> bytes:
     """Return a manifest whose checks all hold."""
     index = {"k": [name]} if kernels is None else kernels
-    return _bundle._manifest({**HEADER, **(header or {})}, index, {name: module})
+    return _manifest.write_manifest({**HEADER, **(header or {})}, index, {name: module})
 
 
 def load_manifest(folder: Path, data: bytes) -> Any:
@@ -77,7 +77,7 @@ def test_one_of_ten_thousand_modules_is_found_without_parsing_the_others(tmp_pat
     entries = [{**ENTRY, "arch": f"sm_{arch}"} for arch in (75, 80, 90, 100, 110, 120, 121)]
     names = [f"module_{number:05}" for number in range(10_000)]
     modules = {name: {**MODULE, "kernels": {f"k_{name}": "k"}, "entries": entries} for name in names}
-    data = _bundle._manifest(HEADER, {f"k_{name}": [name] for name in names}, modules)
+    data = _manifest.write_manifest(HEADER, {f"k_{name}": [name] for name in names}, modules)
     cubins = load_manifest(tmp_path, data)
     parsed: list[int] = []
     loads = cubins._loads
@@ -271,7 +271,7 @@ def with_line(body: str) -> bytes:
 
 @pytest.mark.parametrize("module", [row[1] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
 def test_wrong_fields_are_damage_even_where_the_checks_hold(tmp_path: Path, module: Any) -> None:
-    cubins = load_manifest(tmp_path, with_line(_bundle.canonical(module)[1:]))
+    cubins = load_manifest(tmp_path, with_line(_manifest.canonical(module)[1:]))
     with pytest.raises(cubins.CubinDamagedError):
         cubins.read("k", cc=(9, 0))
 
@@ -320,7 +320,7 @@ def test_errors_survive_a_strange_generator(tmp_path: Path, generator: Any) -> N
 def test_the_manifest_is_canonical_json_in_lines() -> None:
     data = bundle(made("b"), made("a"))["manifest.json"]
     text = data.decode().replace(",\n", ",").replace("\n", "")
-    assert text == _bundle.canonical(json.loads(data))
+    assert text == _manifest.canonical(json.loads(data))
     assert [line.partition(":")[0] for line in data.decode().splitlines()] == [
         *('{"check"', '"a"', '"b"', '},"modules"', '"a"', '"b"', '},"toolchain"')
     ]

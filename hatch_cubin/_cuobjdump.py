@@ -1,0 +1,46 @@
+"""NVIDIA's own reader of cubins, where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+_USAGE = re.compile(r"^ Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", re.MULTILINE)
+
+
+def find_cuobjdump(environ: Mapping[str, str]) -> str | None:
+    """Return the program's path: on PATH, in CUDA_HOME, or as a wheel installed beside this package."""
+    places = [environ.get("PATH", os.defpath)]
+    if home := environ.get("CUDA_HOME"):
+        places.append(os.path.join(home, "bin"))
+    nvidia = importlib.util.find_spec("nvidia")
+    for folder in (nvidia and nvidia.submodule_search_locations) or []:
+        places += sorted(map(str, Path(folder).glob("*/bin")), reverse=True)
+    return shutil.which("cuobjdump", path=os.pathsep.join(places))
+
+
+def read_usage(program: str, data: bytes) -> dict[str, dict[str, int]]:
+    """Return what each kernel uses, by symbol, as `_elf.read_resources` does but for the spills.
+
+    ValueError where the program cannot read it either. It takes one file at a time, and some
+    milliseconds for each.
+    """
+    with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
+        path = Path(folder, "code.cubin")
+        path.write_bytes(data)
+        try:
+            output = subprocess.run(  # noqa: S603
+                [program, "-res-usage", str(path)], capture_output=True, check=True, timeout=60
+            ).stdout
+        except (OSError, subprocess.SubprocessError) as exc:
+            raise ValueError(f"cannot be read by {program}: {exc}") from exc
+    return {
+        name: {"registers": int(registers), "shared": int(shared), "stack": int(stack)}
+        for name, registers, stack, shared in _USAGE.findall(output.decode("utf-8", "replace"))
+    }

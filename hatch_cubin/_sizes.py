@@ -1,0 +1,13 @@
+"""Numbers of bytes as people read them."""
+
+from __future__ import annotations
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
