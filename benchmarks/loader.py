@@ -2,7 +2,8 @@
 
     python benchmarks/loader.py
 
-Every number is of this machine and this run: compare within a run. A row of what is not installed (cuda.core,
+Every number is of this machine and this run: compare within a run. "First" is what a new process waits, "CPU"
+what it works of that: they part where others use the machine too. A row of what is not installed (cuda.core,
 pyptx) is empty. NOTES.md has what was seen.
 """  # noqa: INP001
 
@@ -75,10 +76,14 @@ def make_bundle(folder: Path, count: int) -> None:
 
 
 def in_a_process(code: str, *arguments: str, path: Path, repeat: int = 15) -> list[float]:
-    """Run *code*, which prints a number, in processes of their own."""
+    """Run *code* in processes of their own and return the median of each number that it prints."""
     environ = {**os.environ, "PYTHONPATH": str(path)}
     command = [sys.executable, "-S", "-c", code, *arguments]
-    return [float(subprocess.check_output(command, env=environ)) for _ in range(repeat)]  # noqa: S603
+    printed = [
+        [float(number) for number in subprocess.check_output(command, env=environ).split()]  # noqa: S603
+        for _ in range(repeat)
+    ]
+    return [statistics.median(numbers) for numbers in zip(*printed, strict=True)]
 
 
 def timed(action: Callable[[], object], number: int = 1000, repeat: int = 9) -> float:
@@ -92,8 +97,8 @@ def timed(action: Callable[[], object], number: int = 1000, repeat: int = 9) -> 
     return min(means)
 
 
-CLOCK = "import sys, time; start = time.perf_counter()\n"
-TELL = "\nprint((time.perf_counter() - start) * 1000)"
+CLOCK = "import os, sys, time; start = time.perf_counter(), time.process_time()\n"
+TELL = "\nprint((time.perf_counter() - start[0]) * 1000, (time.process_time() - start[1]) * 1000)"
 MEMORY = (
     "import sys, json, hashlib\ndef used():\n"
     "    lines = open('/proc/self/status').read().splitlines()\n"
@@ -112,29 +117,24 @@ def bench_loader(folder: Path, count: int) -> dict[str, dict[str, float | None]]
         del sys.modules[name]
     from pkg import _cubins as cubins  # type: ignore[import-not-found]
 
-    imports = in_a_process(f"{CLOCK}from pkg import _cubins{TELL}", path=folder)
-    loaded, find = "from pkg import _cubins as cubins\n", f"{CLOCK}cubins.find(sys.argv[1], cc=(9, 0)){TELL}"
-    first = in_a_process(loaded + find, last, path=folder)
-    alone = in_a_process(f"import json, hashlib\n{loaded}{find}", last, path=folder)
-    read = in_a_process(loaded + find.replace("find", "read"), last, path=folder)
-    memory = (
-        in_a_process(MEMORY, last, path=folder, repeat=3) if os.path.exists("/proc/self/status") else [0.0]
-    )
-    sys.path.remove(str(folder))
-    return {
-        IMPORT: {"first": statistics.median(imports), "repeated": None, "memory": None},
-        FIND: {
-            "first": statistics.median(first),
-            "repeated": timed(lambda: cubins.find(last, cc=(9, 0))),
-            "memory": statistics.median(memory),
-        },
-        ALONE: {"first": statistics.median(alone), "repeated": None, "memory": None},
+    def first(before: str, action: str) -> dict[str, float]:
+        wall, cpu = in_a_process(f"{before}\n{CLOCK}{action}{TELL}", last, path=folder)
+        return {"first": wall, "cpu": cpu}
+
+    loaded, find = "from pkg import _cubins as cubins", "cubins.find(sys.argv[1], cc=(9, 0))"
+    rows: dict[str, dict[str, float | None]] = {
+        IMPORT: {**first("", loaded)},
+        FIND: {**first(loaded, find), "repeated": timed(lambda: cubins.find(last, cc=(9, 0)))},
+        ALONE: {**first(f"import json, hashlib\n{loaded}", find)},
         READ: {
-            "first": statistics.median(read),
+            **first(loaded, find.replace("find", "read")),
             "repeated": timed(lambda: cubins.read(last, cc=(9, 0))),
-            "memory": None,
         },
     }
+    if os.path.exists("/proc/self/status"):
+        (rows[FIND]["memory"],) = in_a_process(MEMORY, last, path=folder, repeat=3)
+    sys.path.remove(str(folder))
+    return rows
 
 
 def bench_bare(folder: Path) -> dict[str, float | None]:
@@ -146,7 +146,7 @@ def bench_bare(folder: Path) -> dict[str, float | None]:
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
 
-    return {"first": None, "repeated": timed(action), "memory": None}
+    return {"repeated": timed(action)}
 
 
 def bench_core(folder: Path, count: int) -> dict[str, float | None]:
@@ -154,12 +154,12 @@ def bench_core(folder: Path, count: int) -> dict[str, float | None]:
     try:
         from cuda.core.utils import FileStreamProgramCache  # noqa: TID251
     except ImportError:
-        return {"first": None, "repeated": None, "memory": None}
+        return {}
     data, keys = hashlib.shake_256(b"").digest(SIZE), [number.to_bytes(32, "big") for number in range(count)]
     with FileStreamProgramCache(folder / "core") as cache:
         for key in keys:
             cache[key] = data
-        return {"first": None, "repeated": timed(lambda: cache.get(keys[-1])), "memory": None}
+        return {"repeated": timed(lambda: cache.get(keys[-1]))}
 
 
 def bench_pyptx(folder: Path) -> dict[str, float | None]:
@@ -167,7 +167,7 @@ def bench_pyptx(folder: Path) -> dict[str, float | None]:
     try:
         from pyptx.cache import CacheEntry, CacheKey, CubinCache  # type: ignore[import-not-found]
     except ImportError:
-        return {"first": None, "repeated": None, "memory": None}
+        return {}
     key = CacheKey(fn_id="k", template_kwargs=(), input_shapes=(), arch="sm_90")
     entry = CacheEntry(key=key, ptx_source="", cubin_bytes=hashlib.shake_256(b"").digest(SIZE))
     CubinCache(folder / "pyptx").put(entry)
@@ -178,7 +178,7 @@ def bench_pyptx(folder: Path) -> dict[str, float | None]:
         return cache.get(key)
 
     first = timed(from_disk)
-    return {"first": first, "repeated": timed(lambda: cache.get(key)), "memory": None}
+    return {"first": first, "repeated": timed(lambda: cache.get(key))}
 
 
 def measure() -> dict[str, Any]:
@@ -197,18 +197,18 @@ def measure() -> dict[str, Any]:
 
 def show(results: dict[str, Any]) -> str:
     """Return the table, in milliseconds and MiB; ratios are to the bare read of the same run."""
-    lines = [f"{'modules':>7}  {'what':<42}{'first ms':>10}{'repeated µs':>13}{'ratio':>7}{'MiB':>7}"]
+    titles = ("first ms", "CPU ms", "repeated µs", "ratio", "MiB")
+    lines = [f"{'modules':>7}  {'what':<42}" + "".join(f"{title:>13}" for title in titles)]
     for count, rows in results.items():
         bare = rows[BARE]["repeated"]
         for name, row in rows.items():
-            repeated = row["repeated"]
-            cells = (
-                f"{row['first']:.2f}" if row["first"] is not None else "",
-                f"{repeated * 1000:.2f}" if repeated is not None else "",
-                f"{repeated / bare:.2f}" if repeated is not None else "",
-                f"{row['memory']:.1f}" if row["memory"] is not None else "",
+            repeated = row.get("repeated")
+            numbers = (
+                *(row.get("first"), row.get("cpu"), repeated and repeated * 1000),
+                *(repeated and repeated / bare, row.get("memory")),
             )
-            lines.append(f"{count:>7}  {name:<42}{cells[0]:>10}{cells[1]:>13}{cells[2]:>7}{cells[3]:>7}")
+            cells = "".join(" " * 13 if number is None else f"{number:>13.2f}" for number in numbers)
+            lines.append(f"{count:>7}  {name:<42}{cells}".rstrip())
     return "\n".join(lines)
 
 

@@ -102,7 +102,8 @@ class Entry:
         self.sha256: str = _typed(fields["sha256"], str)
         self.min_driver: int = _typed(fields["min_driver"], int)
         self.kernels = _text_map(fields["kernels"]) if "kernels" in fields else module.kernels
-        self.resources = _view(fields.get("resources", {}))
+        used = _typed(fields.get("resources", {}), dict)
+        self.resources = _view({symbol: _view(of_it) for symbol, of_it in used.items()})
         self.rule: str = rule
 
     @property

@@ -257,6 +257,7 @@ HOSTILE = [
     ("no source", {**MODULE, "source": ""}),
     ("an arch twice", {**MODULE, "entries": [ENTRY, {**ENTRY, "kernels": {}}]}),
     ("resources", entry(resources=[])),
+    ("resources of a kernel", entry(resources={"k": 32})),
     ("options", {**MODULE, "options": []}),
 ]
 
