@@ -1,8 +1,9 @@
-"""Run compiles in a worker process that can be killed, timed out and restarted."""
+"""Run compiles in worker processes that can be killed, timed out and restarted."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
 import subprocess
@@ -13,10 +14,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO, TypeAlias, cast
 
 from ._worker import receive, send
 from .errors import Problem, ToolchainError
+
+_PATIENCE_S = 5.0  # with a process that has closed its pipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,72 +62,145 @@ def run(
 ) -> Generator[Result]:
     """Yield each task's result as it is done; *started* hears of each that is begun.
 
-    A worker that dies takes the tasks in flight with it: they run again, one at a time, and the one
-    that kills its worker then is the one that fails. A task that runs too long is ended likewise.
+    A task that ends its process while others run may only have been short of memory: it runs again when all
+    others are done, alone, and fails if that ends its process too. One that runs too long is ended with it.
     """
-    waiting, suspects = deque(tasks), deque[Task]()
-    worker: _Worker | None = None
-    alone = False
+    crew = _Crew(tasks, setup, started)
     try:
-        while waiting or suspects or (worker and worker.running):
-            worker = worker or _Worker(setup)
-            alone = bool(suspects) or (alone and bool(worker.running))
-            line, width = (suspects, 1) if alone else (waiting, setup.jobs)
-            while line and len(worker.running) < width:
-                task = line.popleft()
-                started(task)
-                worker.give(task)
-            result = worker.wait()
+        while crew.set_to_work():
+            result = crew.wait()
             if result is not None:
                 yield result
-                continue
-            failed, innocent, suspected = worker.culprits()
-            worker.close()
-            worker = None
-            yield from failed
-            waiting.extendleft(innocent)
-            suspects.extend(suspected)
     finally:
-        if worker is not None:
+        crew.close()
+
+
+class _Crew:
+    """Worker processes, what each is doing and until when, and what is still to do.
+
+    NVRTC parses in one thread of a process at a time, so that each task in flight has a process of its own.
+    """
+
+    def __init__(self, tasks: Sequence[Task], setup: Setup, started: Callable[[Task], object]) -> None:
+        self._setup, self._started = setup, started
+        self._waiting, self._suspects = deque(tasks), deque[Task]()
+        self._width = setup.jobs
+        self._busy: dict[_Worker, tuple[Task, float]] = {}
+        self._idle: list[_Worker] = []
+        self._all: list[_Worker] = []
+        self._events: _Events = queue.SimpleQueue()
+
+    def set_to_work(self) -> bool:
+        """Start as many tasks as may run at once; say whether any is running."""
+        line, width = (self._waiting, self._width) if self._waiting else (self._suspects, 1)
+        while line and len(self._busy) < width:
+            if (worker := self._free_worker()) is None:
+                self._width = len(self._busy)
+                break
+            task = line.popleft()
+            self._started(task)
+            self._busy[worker] = (task, time.monotonic() + self._setup.timeout_s)
+            worker.give(task)
+        return bool(self._busy)
+
+    def _free_worker(self) -> _Worker | None:
+        """Return a worker with nothing to do; None where those that are busy are all there is room for."""
+        if self._idle:
+            return self._idle.pop()
+        try:
+            self._all.append(worker := _Worker(self._setup, self._events))
+        except OSError as exc:
+            if self._busy:
+                return None
+            raise ToolchainError(Problem(f"the compiler process could not start: {exc.strerror}")) from exc
+        return worker
+
+    def wait(self) -> Result | None:
+        """Return what came of the first task that ends; None where that one has to run again."""
+        first = min(self._busy, key=lambda worker: self._busy[worker][1])
+        try:
+            worker, result = self._events.get(timeout=max(0.0, self._busy[first][1] - time.monotonic()))
+        except queue.Empty:
+            return self._overdue(first)
+        if worker not in self._busy:  # one that was ended, or ended itself, with nothing to do
+            if worker in self._idle:
+                self._idle.remove(worker)
+                worker.close()
+            return None
+        task, _deadline = self._busy.pop(worker)
+        if result is None:
+            return self._ended(worker, task)
+        self._idle.append(worker)
+        return result
+
+    def _overdue(self, worker: _Worker) -> Result:
+        task, _deadline = self._busy.pop(worker)
+        worker.close()
+        limit = f"{self._setup.timeout_s:g} s"
+        what = f"took longer than {limit} and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
+        return Result(task.id, ok=False, log=f"fatal: {what}")
+
+    def _ended(self, worker: _Worker, task: Task) -> Result | None:
+        """Return what came of a task whose process is gone; None where it runs again."""
+        worker.close(_PATIENCE_S)
+        if not worker.ready:  # not the task's fault
+            if not self._busy and not self._idle:
+                what = f"the compiler process could not start ({worker.ending})"
+                raise ToolchainError(Problem(what, details=tuple(worker.complaints)[-5:]))
+            self._width = max(1, len(self._busy))
+            self._waiting.appendleft(task)
+            return None
+        if self._busy:
+            self._suspects.append(task)
+            return None
+        said = "\n".join([f"fatal: the compiler crashed ({worker.ending})", *worker.complaints])
+        return Result(task.id, ok=False, log=said)
+
+    def close(self) -> None:
+        """End every process, whatever it is doing."""
+        for worker in self._all:
             worker.close()
 
 
 class _Worker:
-    """One worker process and the tasks it is running, each with its deadline."""
+    """One worker process, which reports to the crew's queue: each result, then None when it has ended."""
 
-    def __init__(self, setup: Setup) -> None:
-        self.running: dict[int, tuple[Task, float]] = {}
-        self._timeout_s = setup.timeout_s
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own script
-                [sys.executable, "-I", setup.script],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # an interrupt at the terminal is the front end's to answer
-            )
-        except OSError as exc:
-            raise ToolchainError(Problem(f"the compiler process could not start: {exc.strerror}")) from exc
-        self._events: queue.SimpleQueue[Result | None] = queue.SimpleQueue()
-        self._complaints: deque[str] = deque(maxlen=20)
-        self._ready = self._ended = False
-        self._readers = [
-            threading.Thread(target=target, daemon=True) for target in (self._read_results, self._read_errors)
-        ]
-        for reader in self._readers:
-            reader.start()
+    def __init__(self, setup: Setup, events: _Events) -> None:
+        self.ready = False
+        self.complaints: deque[str] = deque(maxlen=20)
+        self._events = events
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-I", setup.script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # an interrupt at the terminal is the front end's to answer
+        )
+        self._readers: list[threading.Thread] = []
+        for target in (self._read_results, self._read_errors):
+            reader = threading.Thread(target=target, daemon=True)
+            try:
+                reader.start()
+            except RuntimeError as exc:
+                self.close()
+                raise OSError(errno.EAGAIN, str(exc)) from exc
+            self._readers.append(reader)
         self._send(
             {
                 "sys_path": [os.path.abspath(entry) for entry in sys.path],
                 "libraries": setup.libraries,
                 "folders": dict(setup.folders),
-                "jobs": setup.jobs,
             }
         )
 
+    @property
+    def ending(self) -> str:
+        """How the process ended."""
+        code = self._process.returncode
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
     def give(self, task: Task) -> None:
         """Start one task."""
-        self.running[task.id] = (task, time.monotonic() + self._timeout_s)
         self._send(
             {
                 "id": task.id,
@@ -136,47 +212,13 @@ class _Worker:
             }
         )
 
-    def wait(self) -> Result | None:
-        """Return the next result; None when the process has died or a task is overdue."""
-        deadline = min(deadline for _, deadline in self.running.values())
+    def close(self, patience_s: float = 0.0) -> None:
+        """End the process, whatever it is doing; one that is ending is let be for a while."""
         try:
-            result = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            return None
-        if result is None:
-            self._ended = True
-        else:
-            del self.running[result.id]
-        return result
-
-    def culprits(self) -> tuple[list[Result], list[Task], list[Task]]:
-        """Split the tasks in flight: failed for good, to run again, to run again alone."""
-        if not self._ended:
-            # The first deadline has passed, whatever a clock read a moment later says.
-            now = max(time.monotonic(), min(deadline for _, deadline in self.running.values()))
-            overdue = [task for task, deadline in self.running.values() if deadline <= now]
-            what = (
-                f"took longer than {self._timeout_s:g} s and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
-            )
-            failed = [Result(task.id, ok=False, log=f"fatal: {what}") for task in overdue]
-            return failed, [task for task, _ in self.running.values() if task not in overdue], []
-        code = self._process.wait()
-        self._readers[1].join()
-        said = "\n".join(self._complaints)
-        ending = f"signal {-code}" if code < 0 else f"exit code {code}"
-        if not self._ready:
-            what = f"the compiler process could not start ({ending})"
-            raise ToolchainError(Problem(what, details=tuple(self._complaints)[-5:]))
-        tasks = [task for task, _ in self.running.values()]
-        if len(tasks) > 1:
-            return [], [], tasks
-        log = f"fatal: the compiler crashed ({ending})" + (f"\n{said}" if said else "")
-        return [Result(tasks[0].id, ok=False, log=log)], [], []
-
-    def close(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.kill()
-        self._process.wait()
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         for reader in self._readers:
             reader.join()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -184,21 +226,24 @@ class _Worker:
                 _open(stream).close()
 
     def _send(self, message: dict[str, object]) -> None:
-        with contextlib.suppress(OSError):  # a dead worker is noticed by wait()
+        with contextlib.suppress(OSError):  # that a worker is dead is noticed by its reader
             send(_open(self._process.stdin), message)
 
     def _read_results(self) -> None:
         stream = _open(self._process.stdout)
         try:
-            self._ready = receive(stream) is not None
+            self.ready = receive(stream) is not None
             while (message := receive(stream)) is not None:
-                self._events.put(Result(**message))
-        finally:  # whatever ends this thread must not leave wait() waiting
-            self._events.put(None)
+                self._events.put((self, Result(**message)))
+        finally:  # whatever ends this thread must not leave the crew waiting
+            self._events.put((self, None))
 
     def _read_errors(self) -> None:
         for line in _open(self._process.stderr):
-            self._complaints.append(line.decode("utf-8", "replace").rstrip())
+            self.complaints.append(line.decode("utf-8", "replace").rstrip())
+
+
+_Events: TypeAlias = "queue.SimpleQueue[tuple[_Worker, Result | None]]"
 
 
 def _open(stream: IO[bytes] | None) -> BinaryIO:

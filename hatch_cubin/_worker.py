@@ -1,4 +1,4 @@
-"""The compiler process: NVRTC and nvJitLink in threads, fed over pipes.
+"""A compiler process: NVRTC and nvJitLink, fed over pipes.
 
 Run as a script by `_executor`, which shares only its framing. It needs `cuda.bindings` alone, so it
 starts fast, and whatever a compiler does to a process (crash, hang, memory) happens in here.
@@ -131,11 +131,9 @@ def _assemble(task: dict[str, Any]) -> tuple[bool, bytes, bytes, dict[str, str]]
         nvjitlink.destroy(handle)
 
 
-def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO, lock: threading.Lock) -> None:
+def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
     while True:
-        result = compile_task(tasks.get())
-        with lock:
-            send(results, result)
+        send(results, compile_task(tasks.get()))
 
 
 def _allow_descriptors(count: int) -> None:
@@ -149,18 +147,14 @@ def _allow_descriptors(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _start_threads(count: int, target: Callable[[], None]) -> None:
-    """Start as many threads as there is room for, up to *count*; one has to."""
-    started = 0
+def _start_thread(target: Callable[[], None]) -> None:
+    """Start a thread with as large a stack as there is room for."""
     for size in _STACK_BYTES:
         threading.stack_size(size)
         with contextlib.suppress(RuntimeError, MemoryError):
-            while started < count:
-                threading.Thread(target=target, daemon=True).start()
-                started += 1
-        if started:
+            threading.Thread(target=target, daemon=True).start()
             return
-    sys.exit("it cannot start a single thread here (ulimit -u, ulimit -v)")
+    sys.exit("it cannot start a thread here (ulimit -u, ulimit -v)")
 
 
 def main() -> None:
@@ -182,8 +176,7 @@ def main() -> None:
     for library in setup["libraries"]:
         ctypes.CDLL(library)
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    lock = threading.Lock()
-    _start_threads(setup["jobs"], lambda: _serve(tasks, results, lock))
+    _start_thread(lambda: _serve(tasks, results))
     send(results, {"ready": True})
     while (task := receive(requests)) is not None:
         tasks.put(task)

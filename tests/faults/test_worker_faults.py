@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,29 @@ def compile_task(task):
     if what == "tear":  # dies in the middle of an answer
         os.write(RESULTS, (1000).to_bytes(8, "big") + b"half")
         os._exit(0)
+    if what == "leave":
+        _worker.send(os.fdopen(RESULTS, "wb"), answer(task, "left"))
+    if what in ("once", "leave") and not os.path.exists(MARK):
+        with open(MARK + "~", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(MARK + "~", MARK)
+        os._exit(9)
+    if what == "company":  # until the front end has seen the end of the other
+        while not os.path.exists(MARK) or os.path.isdir("/proc/" + open(MARK).read()):
+            time.sleep(0.01)
     if what == "hang":
         threading.Event().wait()
     if what == "chatter":
         os.write(1, b"printed " * 100_000)
         os.write(2, b"complained\\n" * 100_000)
-    output = b"x" * 50_000_000 if what == "large" else what.encode()
-    return {{"id": task["id"], "ok": True, "output": output, "log": "", "symbols": {{}}, "seconds": 0.0}}
+    return answer(task, "x" * 50_000_000 if what == "large" else what)
 
+def answer(task, text):
+    return {{
+        "id": task["id"], "ok": True, "output": text.encode(), "log": "", "symbols": {{}}, "seconds": 0.0
+    }}
+
+MARK = __file__ + ".once"
 RESULTS = os.dup(1)
 _worker.compile_task = compile_task
 _worker.main()
@@ -89,6 +105,18 @@ def outcomes(results: Iterator[Result]) -> dict[int, str]:
     return found
 
 
+@pytest.mark.linux
+def test_a_task_that_crashes_in_company_runs_again_alone_after_all_others(tmp_path: Path) -> None:
+    """It may have been short of memory: the second time it is well."""
+    codes = ["once", "company", "fine"]
+    results = run(tasks(*codes), setup_for(tmp_path, jobs=2))
+    assert [(result.ok, result.output.decode()) for result in results] == [
+        (True, "company"),
+        (True, "fine"),
+        (True, "once"),
+    ]
+
+
 @pytest.mark.parametrize("jobs", [1, 3], ids=["alone", "in company"])
 @pytest.mark.parametrize(
     ("code", "said"),
@@ -125,6 +153,18 @@ def test_a_task_that_hangs_is_stopped_and_the_others_finish(
     assert [process.returncode for process in started] == [-9] * len(started)
 
 
+def test_several_tasks_that_hang_are_each_stopped(tmp_path: Path) -> None:
+    found = outcomes(run(tasks("hang", "hang", "hang"), setup_for(tmp_path, timeout_s=1.0)))
+    said = "fatal: took longer than 1 s and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
+    assert found == dict.fromkeys(range(3), said)
+
+
+@pytest.mark.linux
+def test_a_worker_that_ends_with_nothing_to_do_is_cleared_away(tmp_path: Path) -> None:
+    """The other task ends only when that process is no more."""
+    assert outcomes(run(tasks("leave", "company"), setup_for(tmp_path, jobs=2))) == {0: "left", 1: "company"}
+
+
 @pytest.mark.parametrize(
     ("script", "details"),
     [
@@ -148,6 +188,42 @@ def test_a_library_that_is_gone_is_a_worker_that_cannot_start(tmp_path: Path) ->
     setup = Setup((str(tmp_path / "libgone.so"),), {}, 1, 60.0)
     with pytest.raises(ToolchainError, match=r"libgone\.so"):
         list(run(tasks("a"), setup))
+
+
+@pytest.mark.parametrize("refused", ["process", "thread"])
+def test_a_build_does_with_the_workers_that_there_is_room_for(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def refuse(real: Callable[..., object]) -> Callable[..., object]:
+        def start(*args: object, **options: object) -> object:
+            if len(started) == (2 if refused == "process" else 3):
+                raise BlockingIOError(11, "no room") if refused == "process" else RuntimeError("no room")
+            return real(*args, **options)
+
+        return start
+
+    if refused == "process":
+        monkeypatch.setattr(subprocess, "Popen", refuse(subprocess.Popen))
+    else:
+        monkeypatch.setattr(threading.Thread, "start", refuse(threading.Thread.start))
+    codes = [f"fine {number}" for number in range(8)]
+    assert outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=6))) == dict(enumerate(codes))
+    assert [process.returncode for process in started] == [-9] * (2 if refused == "process" else 3)
+
+
+def test_a_worker_that_cannot_start_beside_others_leaves_its_task_to_them(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    script = f"""\
+import os, sys
+try:
+    os.mkdir({str(tmp_path / "taken")!r})
+except FileExistsError:
+    sys.exit("no memory")
+{STUB}"""
+    codes = [f"fine {number}" for number in range(8)]
+    assert outcomes(run(tasks(*codes), setup_for(tmp_path, script, jobs=3))) == dict(enumerate(codes))
+    assert 2 <= len(started) <= 4
 
 
 def test_a_process_that_the_system_refuses_is_no_fault_of_a_source(
@@ -218,13 +294,13 @@ def test_no_process_stays_behind(
         results.close()
     else:
 
-        def interrupt(_worker: object) -> None:
+        def interrupt(_crew: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(_executor._Worker, "wait", interrupt)
+        monkeypatch.setattr(_executor._Crew, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(results)
-    assert [process.returncode for process in started] == [-9]
+    assert [process.returncode for process in started] == [-9, -9]
 
 
 def test_a_worker_ends_with_the_front_end(tmp_path: Path) -> None:
@@ -238,7 +314,7 @@ def test_a_worker_ends_with_the_front_end(tmp_path: Path) -> None:
     )
     assert process.stdin
     assert process.stdout
-    setup = {"sys_path": sys.path, "libraries": [], "folders": {77: os.sep}, "jobs": 1}
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {77: os.sep}}
     _worker.send(process.stdin, setup)  # type: ignore[arg-type]
     _worker.send(process.stdin, {"id": 0, "code": b"hang"})  # type: ignore[arg-type]
     assert _worker.receive(process.stdout) == {"ready": True}  # type: ignore[arg-type]

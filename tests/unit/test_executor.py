@@ -169,7 +169,7 @@ def test_the_worker_prepares_itself_then_answers(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "chdir", lambda folder: done.append(("chdir", folder)))
     monkeypatch.setattr(ctypes, "CDLL", lambda library: done.append(("load", library)))
     monkeypatch.setattr(_worker, "_nvrtc", lambda task: (True, task["code"].upper(), b"said \0", {}))
-    setup = {"sys_path": ["/a"], "libraries": ["libx.so"], "folders": {77: str(tmp_path)}, "jobs": 2}
+    setup = {"sys_path": ["/a"], "libraries": ["libx.so"], "folders": {77: str(tmp_path)}}
     ready, *answers = serve(monkeypatch, setup, task("c++", "one"), task("c++", "two"))
     assert ready == {"ready": True}
     assert sorted((each["output"], each["log"]) for each in answers if each) == [
@@ -185,7 +185,7 @@ def test_a_worker_needs_no_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     patch_limits(monkeypatch, 0, 0)
     monkeypatch.setattr(os, "dup2", lambda *_numbers: None)
     monkeypatch.setattr(os, "chdir", lambda _folder: None)
-    setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "jobs": 1}
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {}}
     assert serve(monkeypatch, setup) == [{"ready": True}]
 
 
@@ -232,43 +232,37 @@ def test_a_limit_of_open_files_that_cannot_be_raised_is_named(monkeypatch: pytes
     assert made == []
 
 
-class Room:
-    """Room for so many threads with each size of stack."""
+def starts(monkeypatch: pytest.MonkeyPatch, *room_for: int) -> list[int]:
+    """Let a thread start with a stack of these sizes alone; return the sizes that are tried."""
+    tried: list[int] = []
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *rooms: int) -> None:
-        self.rooms = dict(zip(_worker._STACK_BYTES, rooms, strict=True))
-        self.started: list[int] = []
-        self._size = 0
-        monkeypatch.setattr(threading, "stack_size", self._resize)
-        monkeypatch.setattr(threading.Thread, "start", lambda _thread: self._start())
-
-    def _resize(self, size: int) -> None:
-        self._size = size
-
-    def _start(self) -> None:
-        if not self.rooms[self._size]:
+    def start(_thread: object) -> None:
+        if tried[-1] not in room_for:
             raise RuntimeError("can't start new thread")
-        self.rooms[self._size] -= 1
-        self.started.append(self._size)
+
+    monkeypatch.setattr(threading, "stack_size", tried.append)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return tried
 
 
-@pytest.mark.parametrize(
-    ("rooms", "started"),
-    [((9, 9), [0, 0, 0]), ((2, 9), [0, 0]), ((0, 9), [1, 1, 1]), ((0, 1), [1])],
-    ids=["all", "some", "all that are small", "one that is small"],
-)
-def test_as_many_threads_start_as_there_is_room_for(
-    monkeypatch: pytest.MonkeyPatch, rooms: tuple[int, int], started: list[int]
-) -> None:
-    room = Room(monkeypatch, *rooms)
-    _worker._start_threads(3, lambda: None)
-    assert room.started == [_worker._STACK_BYTES[size] for size in started]
+def test_a_worker_has_as_large_a_stack_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    large, small = _worker._STACK_BYTES
+    tried = starts(monkeypatch, large, small)
+    _worker._start_thread(lambda: None)
+    assert tried == [large]
 
 
-def test_without_room_for_a_single_thread_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    Room(monkeypatch, 0, 0)
-    with pytest.raises(SystemExit, match="it cannot start a single thread here"):
-        _worker._start_threads(3, lambda: None)
+def test_a_worker_does_with_a_small_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    large, small = _worker._STACK_BYTES
+    tried = starts(monkeypatch, small)
+    _worker._start_thread(lambda: None)
+    assert tried == [large, small]
+
+
+def test_without_room_for_a_thread_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts(monkeypatch)
+    with pytest.raises(SystemExit, match="it cannot start a thread here"):
+        _worker._start_thread(lambda: None)
 
 
 def test_no_tasks_need_no_worker() -> None:
