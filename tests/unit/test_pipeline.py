@@ -197,7 +197,7 @@ def test_a_result_that_cannot_be_loaded_is_an_error(
 def test_a_failure_is_worded_whatever_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, expected: str
 ) -> None:
-    def fail(tasks: Any, _setup: object) -> Iterator[Result]:
+    def fail(tasks: Any, *_setup: object) -> Iterator[Result]:
         yield from (Result(task.id, ok=False, log=log) for task in tasks)
 
     monkeypatch.setattr(_executor, "run", fail)
@@ -308,8 +308,8 @@ def test_a_build_that_fails_in_one_unit_keeps_the_others(tmp_path: Path) -> None
 def test_an_interrupted_build_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = _executor.run
 
-    def interrupted(tasks: Any, setup: Any) -> Iterator[Result]:
-        yield next(real(tasks, setup))
+    def interrupted(tasks: Any, *setup: Any) -> Iterator[Result]:
+        yield next(real(tasks, *setup))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -427,7 +427,7 @@ def test_no_more_units_are_compiled_at_once_than_wanted(
     options, environ, cores, expected = case
     used: list[int] = []
 
-    def run(_tasks: object, setup: _executor.Setup) -> Iterator[Result]:
+    def run(_tasks: object, setup: _executor.Setup, *_started: object) -> Iterator[Result]:
         used.append(setup.jobs)
         yield from ()
         raise ToolchainError
