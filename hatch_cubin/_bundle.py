@@ -162,6 +162,15 @@ def describe_editable(
     }
 
 
+def stage(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write *files* into *folder*, which is new and nobody else's."""
+    try:
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    except OSError as exc:
+        raise _unwritable(exc, folder) from exc
+
+
 def write(files: Mapping[str, bytes], folder: Path) -> None:
     """Make *folder* hold exactly *files*; what is right already keeps its time stamp.
 
@@ -172,9 +181,12 @@ def write(files: Mapping[str, bytes], folder: Path) -> None:
         while _write_once(files, folder):
             pass
     except OSError as exc:
-        raise BundleError(
-            Problem(f"cannot write the bundle: {exc.strerror}", Location(str(exc.filename or folder)))
-        ) from exc
+        raise _unwritable(exc, folder) from exc
+
+
+def _unwritable(exc: OSError, folder: Path) -> BundleError:
+    where = Location(str(exc.filename or folder))
+    return BundleError(Problem(f"cannot write the bundle: {exc.strerror}", where))
 
 
 def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:

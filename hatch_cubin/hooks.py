@@ -7,7 +7,8 @@ import posixpath
 import shutil
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +90,19 @@ class CubinBuildHook(BuildHookInterface[Any]):
         folder = _home.make_temporary()
         # At exit where finalize never runs: after --hooks-only, or a failure.
         self._unstage = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        _bundle.write(files, folder)
+        _bundle.stage(files, folder)
         return folder
 
     def _keep_out(self, *paths: str) -> None:
         """Keep paths of the project out of what hatchling selects by itself."""
         config, shared = self.build_config.target_config, self.build_config.build_config
-        patterns = [
-            "/" + "".join(f"\\{char}" if char in "\\*?[]!# " else char for char in posixpath.normpath(path))
-            for path in paths
-        ]
-        # A pattern that names a file, as an artifact's does, is only undone by one that does so too.
-        artifacts = [f"!{pattern}{inside}" for pattern in patterns for inside in ("", "/**")]
-        for key, added in {"exclude": patterns, "artifacts": artifacts}.items():
+        added = {"exclude": list(_patterns(self.root, paths))}
+        if config.get("artifacts", shared.get("artifacts")):
+            # A pattern that names a file, as an artifact's does, is only undone by one that does so too.
+            added["artifacts"] = [f"!{pattern}{end}" for pattern in added["exclude"] for end in ("", "/**")]
+        for key, patterns in added.items():
             before = config.get(key, shared.get(key, []))
-            config[key] = [*before, *(pattern for pattern in added if pattern not in before)]
+            config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
         vars(self.build_config).pop("exclude_spec", None)  # may have been asked for already
 
     def _warn_of_leaks(self, *folders: str) -> None:
@@ -149,6 +148,33 @@ def packages_of(root: Path) -> dict[str, str]:
     except (TypeError, ValueError) as exc:  # what hatchling raises, whatever is wrong with a project
         what = " ".join(str(exc).split())
         raise ConfigError(Problem(f"hatchling cannot build this project: {what}")) from exc
+
+
+def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield patterns for *paths*: one for all files of a suffix where a folder has no others of it.
+
+    hatchling tries each pattern on each file, which is felt where there are thousands of both.
+    """
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in map(posixpath.normpath, paths):
+        folder, name = posixpath.split(path)
+        alike[folder, posixpath.splitext(name)[1]].append(name)
+    for (folder, suffix), names in alike.items():
+        place = f"/{_escaped(folder)}/" if folder else "/"
+        there = [name for name in _listed(root, folder) if posixpath.splitext(name)[1] == suffix]
+        if suffix and len(names) > 1 and sorted(there) == sorted(names):
+            yield f"{place}*{_escaped(suffix)}"
+        else:
+            yield from (place + _escaped(name) for name in names)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{char}" if char in "\\*?[]!# " else char for char in text)
+
+
+def _listed(root: str, folder: str) -> list[str]:
+    path = os.path.join(root, folder)
+    return os.listdir(path) if os.path.isdir(path) else []
 
 
 def _packages(root: str, metadata: Any) -> dict[str, str]:

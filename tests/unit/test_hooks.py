@@ -237,6 +237,30 @@ def test_keep_out_keeps_what_the_user_excludes_and_adds_nothing_twice(tmp_path: 
     }
 
 
+def test_without_artifacts_there_is_nothing_to_undo(tmp_path: Path) -> None:
+    hook = _hook(_project(tmp_path))
+    hook._keep_out("demo/_cubins")
+    assert hook.build_config.target_config == {"exclude": ["/demo/_cubins"]}
+
+
+@pytest.mark.parametrize(
+    ("there", "kept_out", "patterns"),
+    [
+        (["a.cu", "b.cu", "c.cuh"], ["a.cu", "b.cu"], ["/demo/k/*.cu"]),
+        (["a.cu", "b.cu", "c.cu"], ["a.cu", "b.cu"], ["/demo/k/a.cu", "/demo/k/b.cu"]),
+        (["a.cu"], ["a.cu"], ["/demo/k/a.cu"]),
+        (["a", "b"], ["a", "b"], ["/demo/k/a", "/demo/k/b"]),
+        (["a.c*", "b.c*"], ["a.c*", "b.c*"], ["/demo/k/*.c\\*"]),
+        ([], ["a.cu", "b.cu"], ["/demo/k/a.cu", "/demo/k/b.cu"]),
+    ],
+)
+def test_files_of_one_suffix_share_a_pattern_where_it_means_no_other(
+    tmp_path: Path, there: list[str], kept_out: list[str], patterns: list[str]
+) -> None:
+    write_tree(tmp_path, {f"demo/k/{name}": "" for name in there})
+    assert list(hooks._patterns(str(tmp_path), [f"demo/k/{name}" for name in kept_out])) == patterns
+
+
 @pytest.mark.parametrize(
     ("cache", "folders"),
     [
