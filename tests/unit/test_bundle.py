@@ -239,3 +239,18 @@ def test_builds_may_write_one_folder_at_once(tmp_path: Path) -> None:
         thread.join()
     assert failures == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_what_is_staged_is_there_as_it_is(tmp_path: Path) -> None:
+    _bundle.stage({"a.cubin": b"a", "manifest.json": b"{}"}, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "a.cubin": b"a",
+        "manifest.json": b"{}",
+    }
+
+
+def test_a_place_where_nothing_can_be_staged_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as caught:
+        _bundle.stage({"a.cubin": b"a"}, tmp_path / "absent")
+    place = tmp_path / "absent" / "a.cubin"
+    assert str(caught.value) == f"{place}: cannot write the bundle: No such file or directory"
