@@ -36,7 +36,7 @@ KERNELS = """\
   { file = "src/demo/**/*.cuh" },
   { file = "src/demo/**/*.h" },
   { file = "src/demo/**/*.ptx" },
-  { file = "src/demo/_cubins/manifest.json" },
+  { dir = "src/demo/_cubins" },
 ]
 """
 UV = f"""
