@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import __version__, editable, runtime
 from ._cache import Compiled
@@ -35,6 +35,13 @@ class Built:
     unit: Unit
     compiled: Compiled
     keys: Keys
+
+
+class Rebuild(NamedTuple):
+    """How an editable install is built again, in the project's folder."""
+
+    command: tuple[str, ...]  # Python's arguments
+    needs: tuple[str, ...]  # what Python has to find
 
 
 def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> dict[str, bytes]:
@@ -144,18 +151,23 @@ def _keys(built: Sequence[Built]) -> bytes:
 
 
 def describe_editable(
-    root: Path, folder: str, sources: Iterable[str], rebuild: Sequence[str]
+    root: Path, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
 ) -> dict[str, bytes]:
     """Return what an editable install has beside its bundle, to notice that *sources* were edited.
 
-    *rebuild* are Python's arguments that build again in the project at *root*.
+    The project at *root* is found from the bundle's *folder*, or *found_at* a path of its own.
     """
     files = {}
     for name in sources:
         status = os.stat(root / name)
         digest = file_digest((root / name).read_bytes())
         files[Path(name).as_posix()] = [status.st_size, status.st_mtime_ns, digest]
-    built = {"files": files, "rebuild": list(rebuild), "root": Path(os.path.relpath(".", folder)).as_posix()}
+    built = {
+        "files": files,
+        "needs": rebuild.needs,
+        "rebuild": rebuild.command,
+        "root": found_at or Path(os.path.relpath(".", folder)).as_posix(),
+    }
     return {
         "_editable.py": Path(editable.__file__).read_bytes(),
         "editable.json": f"{canonical(built)}\n".encode(),

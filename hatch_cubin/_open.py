@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import _requirements, _tables
+from . import _requirements, _setuptools, _tables
 from ._config import Place, parse_config
 from ._console import Console
 from ._project import Project
@@ -53,6 +53,8 @@ def _is_installed(requirement: str) -> bool:
 
 def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     """Return the wheel's top-level packages and their folders, as the build backend would."""
+    if backend.startswith("setuptools."):
+        return _setuptools.packages_of(root)
     if not backend.startswith("hatchling."):
         return found_packages(root)
     try:

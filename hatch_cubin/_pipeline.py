@@ -59,6 +59,21 @@ def open_cache(project: Project) -> Cache:
     return Cache(project.cache_folder, project.config.cache_size, project.warn)
 
 
+def build_in_place(project: Project, rebuild: _bundle.Rebuild, *, linked: bool = False) -> None:
+    """Write the bundle into the tree, with what lets an editable install notice edits and build again.
+
+    Where the install has links to the files, *linked*, they have to know where the project is.
+    """
+    notes = {}
+    if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
+        root = project.root.as_posix() if linked else None
+        sources = needed_files(project)
+        notes = _bundle.describe_editable(project.root, project.bundle_folder, sources, rebuild, root)
+    files = build(project)
+    files.pop(_sbom.NAME, None)
+    _bundle.write(files | notes, project.root / project.bundle_folder)
+
+
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that its kernels can be built from: sources and headers.
 

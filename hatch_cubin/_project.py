@@ -82,6 +82,20 @@ class Project:
         return is_on(self.environ, switch)
 
 
+def cache_folders(project: Project) -> list[str]:
+    """Return where in the project the cache is, by its own path and by what that path leads to."""
+    root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
+    pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
+    return sorted(
+        {Path(path).relative_to(base).as_posix() for base, path in pairs if Path(path).is_relative_to(base)}
+    )
+
+
+def cache_entries(project: Project) -> list[str]:
+    """Return what a cache consists of: its folder may hold other files too."""
+    return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
+
+
 def read_sources(project: Project) -> list[Source]:
     """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
     config = project.config

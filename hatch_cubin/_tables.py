@@ -32,7 +32,7 @@ def find_table(root: Path) -> tuple[Mapping[str, Any], Place, str]:
         build = inside(_hatch_settings(root, pyproject), "build")
         table, place = hatch_table(root, build, "wheel")
     else:
-        table, place = own_table(root, pyproject)
+        table, place = own_table(root)
     return table, place, backend
 
 
@@ -44,20 +44,44 @@ def read_project(root: Path) -> tuple[Mapping[str, Any], str]:
 
 def hatch_table(root: Path, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
     """Return the hook's table that wheels are built with, also while another *target* is."""
-    for path in (("targets", "wheel"), (), ("targets", target)):
-        hooks = inside(build, *path, "hooks")
-        if HOOK in hooks:
-            return _checked(hooks[HOOK], _hatch_place(root, (*path, "hooks", HOOK)))
-    raise NoTableError(_hatch_place(root, ("hooks", HOOK)))
+    path = _hook_path(build, target)
+    if path is None:
+        raise NoTableError(_hatch_place(root, ("hooks", HOOK)))
+    place = _hatch_place(root, path)
+    if has_own_table(root):
+        raise _unread(_own_place(root), place)
+    return _checked(inside(build, *path[:-1])[HOOK], place)
 
 
-def own_table(root: Path, pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Place]:
+def own_table(root: Path) -> tuple[Mapping[str, Any], Place]:
     """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
-    place = Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), OWN_TABLE)
+    pyproject = _read(root / "pyproject.toml")
+    place = _own_place(root)
     tool = inside(pyproject, "tool")
     if OWN_TABLE[1] not in tool:
         raise NoTableError(place)
+    path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
+    if path is not None:
+        raise _unread(_hatch_place(root, path), place)
     return _checked(tool[OWN_TABLE[1]], place)
+
+
+def has_own_table(root: Path) -> bool:
+    """Say whether there is a `[tool.hatch-cubin]`; a file that cannot be read has none."""
+    try:
+        return OWN_TABLE[1] in inside(_read(root / "pyproject.toml"), "tool")
+    except ConfigError:
+        return False
+
+
+def _own_place(root: Path) -> Place:
+    return Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), OWN_TABLE)
+
+
+def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
+    """Return where in Hatch's `build` table the hook's is."""
+    places: list[tuple[str, ...]] = [("targets", "wheel"), (), ("targets", target)]
+    return next(((*path, "hooks", HOOK) for path in places if HOOK in inside(build, *path, "hooks")), None)
 
 
 def _hatch_settings(root: Path, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,3 +124,8 @@ def _checked(table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
     if not isinstance(table, Mapping):
         raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of()))
     return table, place
+
+
+def _unread(place: Place, read: Place) -> ConfigError:
+    what = f"there is a table {read} too, and the project's build backend reads that one alone"
+    return ConfigError(Problem(what, place.of(), "keep one of the two"))

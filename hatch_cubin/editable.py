@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 
 def look(say: Callable[[str], str], error: type[Exception], warning: type[Warning]) -> None:
@@ -20,7 +20,7 @@ def look(say: Callable[[str], str], error: type[Exception], warning: type[Warnin
     root = os.path.normpath(os.path.join(here, built["root"]))
     edited = [name for name, before in built["files"].items() if _differs(os.path.join(root, name), before)]
     if edited and os.environ.get("HATCH_CUBIN_REBUILD", "").lower() in ("1", "true"):
-        _rebuild(root, built["rebuild"], say, error)
+        _rebuild(root, built, say, error)
     elif edited:
         listed = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
         fix = "install the package again, or set HATCH_CUBIN_REBUILD=1"
@@ -50,12 +50,14 @@ def _differs(path: str, before: Sequence[int | str]) -> bool:
         return True
 
 
-def _rebuild(root: str, arguments: Sequence[str], say: Callable[[str], str], error: type[Exception]) -> None:
-    missing = [name for name in ("hatchling", "hatch_cubin") if importlib.util.find_spec(name) is None]
+def _rebuild(
+    root: str, built: Mapping[str, Sequence[str]], say: Callable[[str], str], error: type[Exception]
+) -> None:
+    missing = [name for name in built["needs"] if importlib.util.find_spec(name) is None]
     if missing:
         names = " and no ".join(name.replace("_", "-") for name in missing)
         raise error(say(f"HATCH_CUBIN_REBUILD is set, but there is no {names} beside the package"))
-    command = [sys.executable, *arguments]
+    command = [sys.executable, *built["rebuild"]]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise error(say(f"the kernels could not be built again:\n{done.stdout}{done.stderr}"))

@@ -20,12 +20,15 @@ from hatchling.plugin import hookimpl
 from . import _bundle, _home, _pipeline, _requirements, _sbom, _tables
 from ._config import Config, parse_config
 from ._console import Console
-from ._project import Project
+from ._project import Project, cache_entries, cache_folders
 from ._sources import BUNDLE
 from .errors import PREFIX, ConfigError, Problem, reported
 
 _NOTHING = ", nothing was built"
-_REBUILD = ("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only")
+_REBUILD = _bundle.Rebuild(
+    command=("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"),
+    needs=("hatchling", "hatch_cubin"),
+)
 
 
 class CubinBuildHook(BuildHookInterface[Any]):
@@ -55,18 +58,15 @@ class CubinBuildHook(BuildHookInterface[Any]):
             self._unstage()
 
     def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
-        # Looked at before the build: what is edited while it runs counts as edited.
-        notes = _notes(project) if version == "editable" and not project.skips else {}
-        files = _pipeline.build(project)
         if version == "editable":
-            files.pop(_sbom.NAME, None)
-            _bundle.write(files | notes, project.root / project.bundle_folder)
-            self._warn_of_leaks(project.bundle_folder, *_cache_folders(project))
+            _pipeline.build_in_place(project, _REBUILD)
+            self._warn_of_leaks(project.bundle_folder, *cache_folders(project))
             return
-        self._warn_of_leaks(*_cache_folders(project))
+        files = _pipeline.build(project)
+        self._warn_of_leaks(*cache_folders(project))
         self._keep_out(
             project.bundle_folder,
-            *_cache_entries(project),
+            *cache_entries(project),
             *(() if project.config.ship_sources else _pipeline.needed_files(project, by_name=True)),
         )
         staging = self._stage(files)
@@ -80,7 +80,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
 
     def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
-        self._keep_out(project.bundle_folder, *_cache_entries(project))
+        self._keep_out(project.bundle_folder, *cache_entries(project))
         build_data["force_include"] |= {
             str(project.root / path): path for path in _pipeline.needed_files(project)
         }
@@ -193,26 +193,6 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
         for package, folder in sorted(folders.items())
         if not any(package.startswith(other + ".") for other in folders)
     }
-
-
-def _notes(project: Project) -> dict[str, bytes]:
-    """Return what lets an editable install notice edits, and build again."""
-    sources = _pipeline.needed_files(project)
-    return _bundle.describe_editable(project.root, project.bundle_folder, sources, _REBUILD)
-
-
-def _cache_folders(project: Project) -> list[str]:
-    """Return where in the project the cache is, by its own path and by what that path leads to."""
-    root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
-    pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
-    return sorted(
-        {Path(path).relative_to(base).as_posix() for base, path in pairs if Path(path).is_relative_to(base)}
-    )
-
-
-def _cache_entries(project: Project) -> list[str]:
-    """Return what a cache consists of: its folder may hold other files too."""
-    return [f"{folder}/{part}" for folder in _cache_folders(project) for part in ("entries", "tmp")]
 
 
 def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:

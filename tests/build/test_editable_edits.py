@@ -62,6 +62,7 @@ def test_what_an_editable_install_was_built_from_is_written_down(project: Path) 
             f"demo/{path.name}": [path.stat().st_size, path.stat().st_mtime_ns, sha256(path.read_bytes())]
             for path in (header, source)
         },
+        "needs": ["hatchling", "hatch_cubin"],
         "rebuild": ["-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"],
         "root": "../..",
     }

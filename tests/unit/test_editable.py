@@ -31,8 +31,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def notes(root: Path, rebuild: tuple[str, ...] = BUILD) -> None:
-    folder = "src/pkg/_cubins"
-    _bundle.write(_bundle.describe_editable(root, folder, ["src/k.cu", "src/k.h"], rebuild), root / folder)
+    folder, sources = "src/pkg/_cubins", ["src/k.cu", "src/k.h"]
+    again = _bundle.Rebuild(rebuild, needs=("hatchling", "hatch_cubin"))
+    _bundle.write(_bundle.describe_editable(root, folder, sources, again), root / folder)
 
 
 def look() -> list[str]:

@@ -13,6 +13,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 from hatch_cubin import _cuda, hooks
 from hatch_cubin._config import Place
+from hatch_cubin._project import cache_entries, cache_folders
 from tests.helpers import SAXPY, make_project, pyproject, write_tree
 
 FILES = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
@@ -280,7 +281,7 @@ def test_the_cache_is_found_where_it_is_inside_the_project(
     project = make_project(root, {}, HATCH_CUBIN_CACHE_DIR=cache)
     (tmp_path / "elsewhere").mkdir()
     (root / "link").symlink_to(tmp_path / "elsewhere")
-    assert hooks._cache_folders(project) == folders
+    assert cache_folders(project) == folders
 
 
 def test_a_cache_inside_a_project_that_is_reached_by_a_link_is_found(tmp_path: Path) -> None:
@@ -288,12 +289,12 @@ def test_a_cache_inside_a_project_that_is_reached_by_a_link_is_found(tmp_path: P
     make_project(tmp_path / "real", {})
     cache = str(tmp_path / "real" / "cache")
     project = make_project(tmp_path / "link", {}, HATCH_CUBIN_CACHE_DIR=cache)
-    assert hooks._cache_folders(project) == ["cache"]
+    assert cache_folders(project) == ["cache"]
 
 
 def test_a_cache_is_kept_out_by_its_parts_so_that_its_folder_may_hold_more(tmp_path: Path) -> None:
     project = make_project(tmp_path, {}, HATCH_CUBIN_CACHE_DIR="demo")
-    assert hooks._cache_entries(project) == ["demo/entries", "demo/tmp"]
+    assert cache_entries(project) == ["demo/entries", "demo/tmp"]
 
 
 # The wheel's tag

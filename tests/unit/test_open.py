@@ -31,6 +31,16 @@ def test_hatchling_says_which_packages_its_wheel_has(tmp_path: Path) -> None:
     assert (project.config.jobs, project.config.archs) == (3, ("sm_90",))
 
 
+def test_setuptools_says_which_packages_a_project_without_a_build_backend_has(tmp_path: Path) -> None:
+    text = (
+        '[project]\nname = "demo"\nversion = "1.0"\n'
+        '[tool.hatch-cubin]\n[tool.setuptools.packages.find]\nwhere = ["lib"]\n'
+    )
+    files = ["lib/demo/__init__.py", "src/other/__init__.py"]
+    write_tree(tmp_path, {"pyproject.toml": text, **dict.fromkeys(files, "")})
+    assert _opened(tmp_path).packages == {"demo": "lib/demo"}
+
+
 @pytest.mark.parametrize(
     ("files", "packages"),
     [

@@ -15,6 +15,10 @@ HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
 INIT = "  hint: 'hatch-cubin init' adds one"
+BOTH = (
+    "there is a table {} too, and the project's build backend reads that one alone\n"
+    "  hint: keep one of the two"
+)
 NOT_TOML = "Expected newline or end of document after a statement"
 OWN = "[tool.hatch-cubin]\n"
 
@@ -75,6 +79,22 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         (
             {"pyproject.toml": HATCHLING + "[tool.hatch.build.hooks]\ncubin = true\n"},
             "pyproject.toml:4: [tool.hatch.build.hooks.cubin] must be a table, not True",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + HOOK + OWN},
+            f"pyproject.toml:4: {BOTH.format('[tool.hatch.build.hooks.cubin]')}",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + OWN, "hatch.toml": "[build.hooks.cubin]\n"},
+            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin]')}",
+        ),
+        (
+            {"pyproject.toml": FLIT + HOOK + OWN},
+            f"pyproject.toml:3: {BOTH.format('[tool.hatch-cubin]')}",
+        ),
+        (
+            {"pyproject.toml": FLIT + OWN, "hatch.toml": "[build.targets.sdist.hooks.cubin]\n"},
+            f"hatch.toml:1: {BOTH.format('[tool.hatch-cubin]')}",
         ),
         (
             {"pyproject.toml": "archs = 1 2\n"},
