@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 from . import __version__
-from .errors import CheckError, reported
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 VERBS = {
     "plan": "list the units: arch, hit or miss, key",
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> None:
     chosen = next((each for each in arguments if not each.startswith("-")), None)
     args = make_parser([chosen] if chosen in VERBS else []).parse_args(arguments)
+    from .errors import CheckError, reported  # whoever asks for help need not wait for it
+
     with reported(_complain):
         answer = args.run(args)
         _print(args, answer)
@@ -78,6 +81,8 @@ def make_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
 
 def _print(args: argparse.Namespace, answer: Any) -> None:
     if getattr(args, "json", False):
+        import json
+
         sys.stdout.write(json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in answer.lines)

@@ -7,7 +7,6 @@ takes the line's place, and the line comes back below it.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -68,6 +67,8 @@ class Console:
     def _draw(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # a stream that is closed shows nothing
             if self._terminal:
+                import shutil
+
                 width = shutil.get_terminal_size().columns - 1
                 line = f"\r\x1b[K{line[:width]}"
             else:

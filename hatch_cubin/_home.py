@@ -8,8 +8,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import platformdirs
-
 from .errors import BundleError, Problem
 
 _why: list[str] = []
@@ -17,6 +15,8 @@ _why: list[str] = []
 
 def user_folder() -> Path:
     """Return the user's cache folder; a temporary one where the user has none."""
+    import platformdirs
+
     try:
         return Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
     except RuntimeError as exc:  # neither HOME nor an entry among the system's users

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from . import _requirements, _setuptools, _tables
+from . import _setuptools, _tables
 from ._config import Place, parse_config
-from ._console import Console
-from ._project import Project
 from ._sources import BUNDLE
 from .errors import ConfigError, Problem, ToolchainError
+
+if TYPE_CHECKING:
+    from ._console import Console
+    from ._project import Project
 
 _NOT_SHIPPED = {BUNDLE, "benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
 
@@ -22,6 +23,8 @@ def open_project(root: Path, environ: Mapping[str, str], console: Console, *, ve
     """Return the project at *root*; its table is checked before anything slow is imported."""
     table, place, backend = _tables.find_table(root)
     config = parse_config(table, place, environ)
+    from ._project import Project
+
     return Project(
         root=root,
         packages=packages(root, backend, place),
@@ -36,6 +39,10 @@ def open_project(root: Path, environ: Mapping[str, str], console: Console, *, ve
 
 def require_compiler(project: Project) -> None:
     """Refuse, with the line that would help, to plan where the table's compiler is not installed."""
+    import shlex
+
+    from . import _requirements
+
     wanted = _requirements.build_requirements(project.config, project.environ)
     if missing := [each for each in wanted if not _is_installed(each)]:
         what = "the compiler that the table asks for is not installed here"
@@ -44,6 +51,8 @@ def require_compiler(project: Project) -> None:
 
 
 def _is_installed(requirement: str) -> bool:
+    import importlib.metadata
+
     try:
         importlib.metadata.distribution(re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0])
     except importlib.metadata.PackageNotFoundError:

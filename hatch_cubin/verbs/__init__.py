@@ -9,8 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import _arch
-from .._console import Console
 from .._sizes import size
 from ..errors import PREFIX, Problem
 
@@ -64,6 +62,7 @@ def archs_argument(parser: argparse.ArgumentParser) -> None:
 def open_project(args: argparse.Namespace, **environ: str) -> Project:
     """Return the project that the arguments name; they and *environ* stand before the environment."""
     from .. import _open
+    from .._console import Console
 
     if archs := getattr(args, "archs", None):
         environ["HATCH_CUBIN_ARCHS"] = archs
@@ -97,6 +96,8 @@ def _tell(kind: str) -> Any:
 
 
 def _archs(text: str) -> str:
+    from .. import _arch
+
     specs = _arch.split_specs(text)
     try:
         if not specs:

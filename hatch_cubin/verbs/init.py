@@ -163,10 +163,10 @@ def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     """Return the packages and their folders, as far as they can be told before anything is set up."""
     from .. import _open
 
-    try:
-        return _open.packages(root, backend, place)
-    except ConfigError:  # hatchling is not here, or cannot build this yet
-        return _open.found_packages(root)
+    if backend in _tables.HATCH_BACKENDS:
+        with contextlib.suppress(ConfigError):  # hatchling is not here, or cannot build this yet
+            return _open.packages(root, backend, place)
+    return _open.found_packages(root)
 
 
 def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
