@@ -5,7 +5,7 @@
 Every number is of this machine and this run: compare within a run. "First" is what a new process waits, "CPU"
 what it works of that: they part where others use the machine too. A row of what is not installed (cuda.core,
 pyptx) is empty. NOTES.md has what was seen.
-"""  # noqa: INP001
+"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hatch_cubin import _bundle, _manifest, runtime  # noqa: E402
+from hatch_cubin import _bundle, _manifest, runtime
 
 SIZE = 8192
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
@@ -80,7 +80,7 @@ def in_a_process(code: str, *arguments: str, path: Path, repeat: int = 15) -> li
     environ = {**os.environ, "PYTHONPATH": str(path)}
     command = [sys.executable, "-S", "-c", code, *arguments]
     printed = [
-        [float(number) for number in subprocess.check_output(command, env=environ).split()]  # noqa: S603
+        [float(number) for number in subprocess.check_output(command, env=environ).split()]
         for _ in range(repeat)
     ]
     return [statistics.median(numbers) for numbers in zip(*printed, strict=True)]
@@ -152,7 +152,7 @@ def bench_bare(folder: Path) -> dict[str, float | None]:
 def bench_core(folder: Path, count: int) -> dict[str, float | None]:
     """Return cuda.core's row: its cache on disk with as many entries, nothing verified."""
     try:
-        from cuda.core.utils import FileStreamProgramCache  # noqa: TID251
+        from cuda.core.utils import FileStreamProgramCache
     except ImportError:
         return {}
     data, keys = hashlib.shake_256(b"").digest(SIZE), [number.to_bytes(32, "big") for number in range(count)]
@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the numbers there, in ms and MiB")
     arguments = parser.parse_args()
     results = measure()
-    print(show(results))  # noqa: T201
+    print(show(results))
     if arguments.json:
         arguments.json.write_text(json.dumps({"python": sys.version, "results": results}, indent=1), "utf-8")
 

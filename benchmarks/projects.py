@@ -1,0 +1,112 @@
+"""The projects that are built and the tools that they are built with."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
+VARIANTS = 24
+
+_SMALL = """\
+#include "common.cuh"
+extern "C" __global__ void small_{number}(const float *x, float *y, int n) {{
+  __shared__ float tile[256];
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  tile[threadIdx.x] = i < n ? twice(x[i]) : 0.0f;
+  __syncthreads();
+  float sum = 0.0f;
+  for (int j = 0; j < {number} % 7 + 2; ++j) sum += tile[(threadIdx.x + j) & 255];
+  if (i < n) y[i] = sum + {number}.0f;
+}}
+"""
+_CUB = """\
+#include <cub/block/block_reduce.cuh>
+extern "C" __global__ void total(const float *x, float *y) {
+  using Reduce = cub::BlockReduce<float, BLOCK>;
+  __shared__ typename Reduce::TempStorage storage;
+  float sum = Reduce(storage).Sum(x[blockIdx.x * BLOCK + threadIdx.x]);
+  if (threadIdx.x == 0) y[blockIdx.x] = sum;
+}
+"""
+_CUTLASS = """\
+#include <cutlass/numeric_types.h>
+#include <cutlass/array.h>
+#include <cutlass/functional.h>
+#include <cutlass/numeric_conversion.h>
+extern "C" __global__ void fuse(const cutlass::half_t *x, cutlass::half_t *y) {
+  using Part = cutlass::Array<cutlass::half_t, BLOCK / 32>;
+  Part part;
+  for (int i = 0; i < BLOCK / 32; ++i) part[i] = x[threadIdx.x * (BLOCK / 32) + i];
+  part = cutlass::multiplies<Part>()(part, cutlass::plus<Part>()(part, part));
+  for (int i = 0; i < BLOCK / 32; ++i) y[threadIdx.x * (BLOCK / 32) + i] = part[i];
+}
+"""
+_PYPROJECT = """\
+[build-system]
+requires = ["hatchling", "hatch-cubin"]
+build-backend = "hatchling.build"
+
+[project]
+name = "bench"
+version = "1.0"
+"""
+_TABLE = """
+[tool.hatch.build.hooks.cubin]
+cache-dir = "{cache}"
+archs = [{archs}]
+"""
+
+
+def write_project(root: Path, files: dict[str, str], archs: tuple[str, ...], more: str = "") -> Path:
+    """Write a project of *files* whose cache is beside it; return its folder."""
+    table = _TABLE.format(cache=f"../{root.name}-cache", archs=", ".join(f'"{arch}"' for arch in archs))
+    for name, text in {"bench/__init__.py": "", "pyproject.toml": _PYPROJECT + table + more, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def small_project(root: Path, count: int, archs: tuple[str, ...] = ARCHS) -> Path:
+    """Write a project of *count* small kernels, all of which include one header."""
+    files = {f"bench/small_{number}.cu": _SMALL.format(number=number) for number in range(count)}
+    header = "#pragma once\n__device__ inline float twice(float x) { return 2.0f * x; }\n"
+    return write_project(root, {**files, "bench/common.cuh": header}, archs)
+
+
+def variants_project(root: Path, kernel: str) -> Path:
+    """Write a project of one kernel with heavy headers, in 24 variants."""
+    blocks = ", ".join(str(32 * number) for number in range(1, VARIANTS + 1))
+    rule = f"""
+[[tool.hatch.build.hooks.cubin.source]]
+path = "bench/{kernel}.cu"
+variants = {{ BLOCK = [{blocks}] }}
+"""
+    if kernel == "cutlass":
+        rule = rule.replace("variants", "options = { device-as-default-execution-space = true }\nvariants")
+        rule = f'header-packages = ["nvidia-cutlass"]\n{rule}'
+    text = {"cub": _CUB, "cutlass": _CUTLASS}[kernel]
+    return write_project(root, {f"bench/{kernel}.cu": text}, ARCHS, rule)
+
+
+def plain_project(root: Path, files: dict[str, bytes]) -> Path:
+    """Write a project that simply includes finished files, and has no hook."""
+    write_project(root, {}, ARCHS)
+    (root / "pyproject.toml").write_text(_PYPROJECT)
+    folder = root / "bench/_cubins"
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return root
+
+
+def tool(name: str) -> str | None:
+    """Return where a program is: beside this interpreter, among NVIDIA's wheels, or on the path."""
+    folders = [str(Path(sys.executable).parent)]
+    spec = importlib.util.find_spec("nvidia.cu13")
+    folders += [f"{entry}/bin" for entry in (spec and spec.submodule_search_locations) or []]
+    return shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
