@@ -609,12 +609,9 @@ def _no_such_name(name: str, manifest: _Manifest) -> "NoReturn":
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
     if name in known:  # it is there, and not where its order puts it
         _damaged("manifest.json", "its lines are not in order")
-    close = difflib.get_close_matches(name, known, n=3)
-    guess = (
-        f"did you mean {' or '.join(map(repr, close))}?"
-        if close
-        else f"there are: {', '.join(map(repr, known[:20]))}"
-    )
+    guess = f"there are: {', '.join(map(repr, known[:20]))}"
+    if close := difflib.get_close_matches(name, known, n=3):
+        guess = f"did you mean {' or '.join(map(repr, close))}?"
     raise CubinNotFoundError(_say(f"no kernel or module {name!r}; {guess}"))
 
 
@@ -627,12 +624,11 @@ def _not_one(
     ambiguous: bool,
 ) -> "NoReturn":
     asked = "".join([f" in module {module!r}" if module else "", f" with {dict(macros)}" if macros else ""])
-    listed = ", ".join(repr(each.name) for each in modules[:20])
+    what = f"no kernel or module {name!r}{asked}"
     if ambiguous:
-        raise CubinNotFoundError(
-            _say(f"{name!r}{asked} is ambiguous: say module= or the variant's macros; there are {listed}")
-        )
-    raise CubinNotFoundError(_say(f"no kernel or module {name!r}{asked}; there are {listed}"))
+        what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
+    listed = ", ".join(repr(each.name) for each in modules[:20])
+    raise CubinNotFoundError(_say(f"{what}; there are {listed}"))
 
 
 def _choose(found: _Module, kernel_name: "str | None", cc: "tuple[int, int]", driver: "int | None") -> Entry:
@@ -912,32 +908,24 @@ def _cache_class(base: "Any") -> "Any":
             if self._then is not None:
                 self._then[key] = value
 
-        def __delitem__(self, key: "bytes | str") -> None:
-            self._refuse()
-
         def __len__(self) -> int:
             return len(self._units)
 
-        def clear(self) -> None:
-            self._refuse()
-
-        def update(self, _items: "Any" = (), /) -> None:
-            self._refuse()
-
-        def _refuse(self) -> "NoReturn":
+        def _refuse(self, *_given: "Any") -> "NoReturn":
             raise TypeError(
                 "the kernels of an installed wheel are read-only: give a writable cache as cache(then=…)"
             )
+
+        __delitem__ = clear = update = _refuse
 
     return BundleCache
 
 
 def _entry(manifest: _Manifest, name: str, arch: str) -> Entry:
     found = manifest.module(name)
-    entries = {} if found is None else {entry.arch: entry for entry in found.entries}
-    if arch not in entries:
+    if found is None or arch not in found.fields:
         _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
-    return entries[arch]
+    return Entry(found, found.fields[arch])
 
 
 def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
