@@ -1,7 +1,7 @@
 """How long the command line takes where nothing is compiled, against an interpreter that does nothing.
 
 Processor time, the least of many runs: what else runs on the machine shows in the time that passes.
-"""  # noqa: INP001
+"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def processor_ms(*arguments: str, cwd: str) -> float:
         return usage.ru_utime + usage.ru_stime
 
     before = used()
-    subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, check=False)  # noqa: S603
+    subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, check=False)
     return (used() - before) * 1000
 
 
@@ -45,7 +45,7 @@ def main() -> None:
         }
     least = times["python -c pass"]
     for name, time in times.items():
-        print(f"{name:30} {time:6.1f} ms  {time / least:4.1f} x")  # noqa: T201
+        print(f"{name:30} {time:6.1f} ms  {time / least:4.1f} x")
 
 
 if __name__ == "__main__":
