@@ -17,6 +17,7 @@ from ._cache import Compiled
 from ._cuda import Keys
 from ._digest import file_digest
 from ._elf import read_resources
+from ._locks import wait_for_lock
 from ._manifest import canonical, write_keys, write_manifest
 from ._plan import Module, Unit
 from ._sources import read_ptx_version
@@ -26,6 +27,8 @@ from .errors import BundleError, Location, Problem
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
 _TEMPORARY = ".writing-"
+_PATIENCE_S = 10.0  # with another build that writes the same folder, and should need milliseconds
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +189,17 @@ def stage(files: Mapping[str, bytes], folder: Path) -> None:
 def write(files: Mapping[str, bytes], folder: Path) -> None:
     """Make *folder* hold exactly *files*; what is right already keeps its time stamp.
 
-    Whoever else writes there at the same time, the last to finish has found all of its own in place.
+    Whoever else writes there at the same time does so before or after. Files are replaced in one go once
+    all are written, the manifest last: a reader who meets a new file under the old manifest finds the
+    new one a moment later.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        while _write_once(files, folder):
-            pass
+        with wait_for_lock(folder, _PATIENCE_S):
+            # More than once where there are no locks, and another build removes what it does not know.
+            for _ in range(_ROUNDS):
+                if not _write_once(files, folder):
+                    break
     except OSError as exc:
         raise _unwritable(exc, folder) from exc
 
@@ -204,7 +212,14 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
 def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
     """Write what is not as it should be, the manifest last, and remove the rest; say whether it had to."""
     names = sorted(files, key=lambda name: (name == "manifest.json", name))
-    changed = [name for name in names if _write_if_changed(folder / name, files[name])]
+    with contextlib.ExitStack() as left_over:
+        written = {
+            folder / name: _write_beside(folder / name, files[name], left_over)
+            for name in names
+            if not _holds(folder / name, files[name])
+        }
+        for path, temporary in written.items():
+            temporary.replace(path)
     stale = [
         path
         for path in folder.iterdir()
@@ -212,7 +227,7 @@ def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
     ]
     for path in stale:
         path.unlink(missing_ok=True)
-    return bool(changed or stale)
+    return bool(written or stale)
 
 
 def _is_in_work(path: Path) -> bool:
@@ -223,17 +238,19 @@ def _is_in_work(path: Path) -> bool:
         return True
 
 
-def _write_if_changed(path: Path, data: bytes) -> bool:
-    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-        if path.read_bytes() == data:
-            return False
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+def _holds(path: Path, data: bytes) -> bool:
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return True
+        return path.read_bytes() == data
+    except (FileNotFoundError, IsADirectoryError):
+        return False
+
+
+def _write_beside(path: Path, data: bytes, left_over: contextlib.ExitStack) -> Path:
+    """Write *data* into a temporary file, which *left_over* removes where it is not moved to *path*."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+    temporary = Path(name)
+    left_over.callback(temporary.unlink, missing_ok=True)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    temporary.chmod(0o644)
+    return temporary

@@ -2,31 +2,32 @@
 
 An entry is the raw compiled bytes under their key. A record beside it, written after it, proves it:
 no record, a damaged one, or one that does not fit the bytes is a miss. A fault of the folder is a
-miss too, and one warning for the whole build.
+miss too, and one warning for the whole build. Any number of builds may use, trim and clear a folder
+at the same time: to each, what another removed is a miss.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import shutil
+import stat
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _housekeeping
 from ._digest import file_digest
+from ._locks import Lock, try_lock
+from ._proof import Record, decode, place, record_key
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
 
-_RECORD_FORMAT = 1
-_ENTRY = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
+_TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
 
@@ -39,40 +40,6 @@ class Compiled:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """What stands beside an entry and proves it."""
-
-    key: str
-    sha256: str
-    size: int
-    kernels: Mapping[str, str]
-    warnings: Sequence[str]
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    format: int = _RECORD_FORMAT
-
-    def encode(self) -> bytes:
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-        return f"{file_digest(text.encode())}\n{text}\n".encode()
-
-
-def _decode(data: bytes, key: bytes) -> _Record | None:
-    """Return the record that *data* holds for *key*; None where a single bit of it is off."""
-    head, _, text = data.partition(b"\n")
-    body = text.removesuffix(b"\n")
-    if len(text) != len(body) + 1 or head != file_digest(body).encode():
-        return None
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, dict) or values.keys() != _Record.__dataclass_fields__.keys():
-        return None
-    record = _Record(**values)
-    typed = isinstance(record.kernels, dict) and isinstance(record.warnings, list)
-    return record if typed and (record.format, record.key) == (_RECORD_FORMAT, key.hex()) else None
-
-
 class Cache:
     """The cache folder of one build."""
 
@@ -82,7 +49,8 @@ class Cache:
         self._cap = cap
         self._warn = warn
         self._warned = False
-        self._opened_at = time.time() - 1  # a file's time may be a clock tick behind
+        self._claims: dict[bytes, Path] = {}
+        self._locks: dict[Path, Lock] = {}
         self._cleanup = contextlib.ExitStack()
         self._store = self._open()
 
@@ -95,8 +63,9 @@ class Cache:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._cap is not None:
-            self._guarded(self._trim, None)
+        for key in [*self._claims]:
+            self.release(key)
+        self._guarded(lambda: _housekeeping.trim(self.folder, size=self._cap), None)
         self._cleanup.close()
 
     def get(self, key: bytes) -> Compiled | None:
@@ -105,7 +74,7 @@ class Cache:
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
         """Store one result: the entry first, so that a record never stands alone for long."""
-        record = _Record(
+        record = Record(
             key.hex(),
             file_digest(compiled.data),
             len(compiled.data),
@@ -113,36 +82,64 @@ class Cache:
             compiled.warnings,
             inputs,
         )
+        values = {key: compiled.data, record_key(key): record.encode()}
+        self._guarded(lambda: self._put(key, values), None)
 
-        def write() -> None:
-            self._make_way(key)
-            self._store[key] = compiled.data
-            self._store[_record_key(key)] = record.encode()
+    def claim(self, key: bytes) -> bool:
+        """Say whether this build may compile what is missing; not where another build is at it.
 
-        self._guarded(write, None)
+        The lock is on the folder in which the entry will stand, so that two keys may share one.
+        """
+        if self._warned:  # others would wait for what cannot be stored
+            return True
+        folder = place(self.folder, key).parent
+        if folder not in self._locks:
+            with contextlib.suppress(OSError):
+                os.makedirs(folder, exist_ok=True)
+            lock = try_lock(folder)
+            if lock is None:
+                return False
+            self._locks[folder] = lock
+        self._claims[key] = folder
+        return True
+
+    def release(self, key: bytes) -> None:
+        """Let other builds have a key that was claimed."""
+        folder = self._claims.pop(key, None)
+        if folder is not None and folder not in self._claims.values():
+            self._locks.pop(folder).close()
 
     def _get(self, key: bytes) -> Compiled | None:
-        if any(map(self._is_odd, self._places(key))):
+        if any(map(_is_odd, self._places(key))):
             self.damaged += 1
             return None
-        data, proof = self._store.get(key), self._store.get(_record_key(key))
-        if data is None:  # a record alone is what trimming may leave
+        data, proof = self._store.get(key), self._store.get(record_key(key))
+        if data is None or proof is None:  # trimmed, or being written
             return None
-        record = None if proof is None else _decode(proof, key)
-        if record is None or record.size != len(data) or record.sha256 != file_digest(data):
+        record = decode(proof)
+        if record is None or not record.proves(key, data):
             self.damaged += 1
             return None
         return Compiled(data, record.kernels, tuple(record.warnings))
 
+    def _put(self, key: bytes, values: Mapping[bytes, bytes]) -> None:
+        self._make_way(key)
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self._write(values)
+        return self._write(values)
+
+    def _write(self, values: Mapping[bytes, bytes]) -> None:
+        """Write an entry, then its record, so that a record never stands alone for long."""
+        # Shared by all who write, and never waited for: it says that temporary files are in use.
+        with try_lock(self.folder / "tmp", shared=True) or Lock(None):
+            for each, data in values.items():
+                self._store[each] = data
+
     def _places(self, key: bytes) -> list[Path]:
         """Return where an entry and its record stand; nothing where a store does not say."""
-        place = getattr(self._store, "_path_for_key", None)
-        return [] if place is None else [place(key), place(_record_key(key))]
-
-    @staticmethod
-    def _is_odd(path: Path) -> bool:
-        """Say whether something other than a file stands there: to open a pipe would wait for ever."""
-        return os.path.exists(path) and not os.path.isfile(path)
+        path_of = getattr(self._store, "_path_for_key", None)
+        return [] if path_of is None else [path_of(key), path_of(record_key(key))]
 
     def _make_way(self, key: bytes) -> None:
         """Remove folders that stand in an entry's place; a file replaces anything else."""
@@ -178,24 +175,10 @@ class Cache:
             reason = getattr(exc, "strerror", None) or exc
             self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
-    def _trim(self) -> None:
-        """Bring the folder under its cap: what was used longest ago goes, what this build used stays."""
-        entries = []
-        for parent, _folders, files in os.walk(self.folder / "entries"):
-            for name in files:
-                if not _ENTRY.fullmatch(os.path.basename(parent) + name):
-                    continue  # whatever that is, the store did not make it
-                with contextlib.suppress(FileNotFoundError):
-                    status = os.stat(path := os.path.join(parent, name))
-                    entries.append((max(status.st_atime, status.st_mtime), status.st_size, path))
-        total = sum(size for _used, size, _path in entries)
-        for used, size, path in sorted(entries):
-            if total <= (self._cap or 0) or used >= self._opened_at:
-                return
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            total -= size
 
-
-def _record_key(key: bytes) -> bytes:
-    return key + b".record"
+def _is_odd(path: Path) -> bool:
+    """Say whether something other than a file stands there: to open a pipe would wait for ever."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False

@@ -22,9 +22,11 @@ from ._paths import CompilePaths
 from ._plan import Unit
 from ._project import Project
 from ._sources import ptx_entries
+from ._turns import Turns
 from .errors import CompileError, Location, MissError, Problem
 
 _EDITED = "was changed while a source that includes it was compiled"
+_PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
 _FIRST_WITHOUT_TIMES = (13, 4)  # of files, in debug information
 _NO_KERNEL_HINT = (
     "a template is compiled only where 'instantiate' names it; device functions alone are no kernel"
@@ -46,9 +48,7 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
     found = {job.unit: cache.get(job.keys.key) for job in jobs}
     results = Results({unit: hit for unit, hit in found.items() if hit is not None})
     misses = [job for job in jobs if job.unit not in results.done]
-    if project.verbose:  # heard once, when they were compiled
-        for warning in dict.fromkeys(each for hit in results.done.values() for each in hit.warnings):
-            project.warn(warning)
+    _repeat_warnings(project, results.done.values())
     if cache.damaged:
         project.warn(f"damaged cache entries, built again: {cache.damaged}")
     if misses and project.asks("HATCH_CUBIN_REQUIRE_HITS"):
@@ -57,6 +57,13 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
         _compile(project, jobs, cache, toolkit, results)
         results.failed.sort(key=lambda item: (item[0].module.name, item[0].arch))
     return results
+
+
+def _repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
+    """Say again what was heard when they were compiled, to those who want to hear everything."""
+    if project.verbose:
+        for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
+            project.warn(warning)
 
 
 def require(results: Results, toolkit: Toolkit) -> None:
@@ -79,13 +86,28 @@ def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
     paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
     tasks = [_task(number, job, paths, toolkit) for number, job in enumerate(misses)]
     workers = min(project.config.jobs or _cores(), len(tasks))
+    patience_s = min(project.config.timeout_s, _PATIENCE_S)
     said: set[str] = set()
+
+    def found_late(number: int, hit: Compiled) -> None:
+        progress.found()
+        results.done[misses[number].unit] = hit
+        _repeat_warnings(project, [hit])
+
+    def due() -> Iterator[_executor.Task | None]:
+        for number in turns:
+            if number is None:
+                yield None
+            else:
+                progress.started(misses[number].unit.name)
+                yield tasks[number]
+
     with contextlib.ExitStack() as stack:
         folders = _folders(misses, paths, toolkit, stack)
         setup = _executor.Setup(toolkit.libraries, folders, workers, project.config.timeout_s)
         progress = stack.enter_context(project.units(len(jobs), len(results.done)))
-        answers = _executor.run(tasks, setup, lambda task: progress.started(misses[task.id].unit.name))
-        for answer in stack.enter_context(contextlib.closing(answers)):
+        turns = Turns([job.keys.key for job in misses], cache, found_late, patience_s)
+        for answer in stack.enter_context(contextlib.closing(_executor.run(due(), setup))):
             job = misses[answer.id]
             progress.finished(job.unit.name)
             path = job.unit.module.source.path
@@ -98,6 +120,7 @@ def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
                 folder_of = functools.partial(_headers.folder_of, project.root)
                 advised = advise(outcome, folder_of, toolkit.version, project.config.toolkit)
                 results.failed.append((job.unit, advised))
+                turns.done(answer.id)
                 continue
             outcome = replace(outcome, warnings=(*job.warnings, *_warnings(found)))
             for warning in outcome.warnings:
@@ -106,6 +129,7 @@ def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
                     project.warn(warning)
             # Stored at once, so that an interrupted build goes on from here.
             cache.put(job.keys.key, outcome, job.keys.inputs)
+            turns.done(answer.id)
             results.done[job.unit] = outcome
             results.seconds[job.unit] = answer.seconds
 

@@ -102,6 +102,10 @@ class Progress:
         self._running.pop(unit, None)
         self._compiled += 1
 
+    def found(self) -> None:
+        """Note that another build compiled a unit."""
+        self._cached += 1
+
     def line(self) -> str:
         """Return the line that says it all."""
         done = self._cached + self._compiled

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, TypeAlias, cast
@@ -57,15 +57,16 @@ class Setup:
     script: str = str(Path(__file__).with_name("_worker.py"))
 
 
-def run(
-    tasks: Sequence[Task], setup: Setup, started: Callable[[Task], object] = lambda _task: None
-) -> Generator[Result]:
-    """Yield each task's result as it is done; *started* hears of each that is begun.
+def run(tasks: Iterable[Task | None], setup: Setup) -> Generator[Result]:
+    """Yield each task's result as it is done.
+
+    *tasks* is asked for one more whenever there is room; None says that there is none for now, and where
+    nothing is running, none any more.
 
     A task that ends its process while others run may only have been short of memory: it runs again when all
     others are done, alone, and fails if that ends its process too. One that runs too long is ended with it.
     """
-    crew = _Crew(tasks, setup, started)
+    crew = _Crew(tasks, setup)
     try:
         while crew.set_to_work():
             result = crew.wait()
@@ -81,9 +82,10 @@ class _Crew:
     NVRTC parses in one thread of a process at a time, so that each task in flight has a process of its own.
     """
 
-    def __init__(self, tasks: Sequence[Task], setup: Setup, started: Callable[[Task], object]) -> None:
-        self._setup, self._started = setup, started
-        self._waiting, self._suspects = deque(tasks), deque[Task]()
+    def __init__(self, tasks: Iterable[Task | None], setup: Setup) -> None:
+        self._setup = setup
+        self._tasks, self._again, self._suspects = iter(tasks), deque[Task](), deque[Task]()
+        self._alone = False
         self._width = setup.jobs
         self._busy: dict[_Worker, tuple[Task, float]] = {}
         self._idle: list[_Worker] = []
@@ -92,16 +94,25 @@ class _Crew:
 
     def set_to_work(self) -> bool:
         """Start as many tasks as may run at once; say whether any is running."""
-        line, width = (self._waiting, self._width) if self._waiting else (self._suspects, 1)
-        while line and len(self._busy) < width:
-            if (worker := self._free_worker()) is None:
+        self._alone = self._alone and bool(self._busy)
+        while not self._alone and len(self._busy) < self._width and (task := self._upcoming()) is not None:
+            if not self._start(task):
+                self._again.appendleft(task)
                 self._width = len(self._busy)
-                break
-            task = line.popleft()
-            self._started(task)
-            self._busy[worker] = (task, time.monotonic() + self._setup.timeout_s)
-            worker.give(task)
+        if self._suspects and not self._busy:
+            self._alone = self._start(self._suspects.popleft())
         return bool(self._busy)
+
+    def _upcoming(self) -> Task | None:
+        return self._again.popleft() if self._again else next(self._tasks, None)
+
+    def _start(self, task: Task) -> bool:
+        """Have a task done, if there is room for a worker."""
+        if (worker := self._free_worker()) is None:
+            return False
+        self._busy[worker] = (task, time.monotonic() + self._setup.timeout_s)
+        worker.give(task)
+        return True
 
     def _free_worker(self) -> _Worker | None:
         """Return a worker with nothing to do; None where those that are busy are all there is room for."""
@@ -148,7 +159,7 @@ class _Crew:
                 what = f"the compiler process could not start ({worker.ending})"
                 raise ToolchainError(Problem(what, details=tuple(worker.complaints)[-5:]))
             self._width = max(1, len(self._busy))
-            self._waiting.appendleft(task)
+            self._again.appendleft(task)
             return None
         if self._busy:
             self._suspects.append(task)

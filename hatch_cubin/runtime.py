@@ -47,6 +47,7 @@ FORMAT = 1
 
 _MODULES = b'\n},"modules":{\n'
 _MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
+_PATIENCE = 2.0  # seconds, with builds that replace what is being read
 _CHECKED = 76  # the length of '{"check":"…",'
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -465,19 +466,44 @@ def _fresh(found: _Module, data: bytes) -> Entry:
 
 
 def _settled(call: "Callable[[], Any]") -> "Any":
-    """Call again where an editable build may just be at work: the manifest is what it writes last."""
-    for pause in (0.0, 0.01, 0.1, 1.0):
+    """Call again where an editable build may just be replacing the files, and keep it from that meanwhile."""
+    try:
+        return call()
+    except CubinDamagedError:
+        layer = _layer()
+        if not _is_editable(layer.folder):
+            raise
+    import time
+
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        held = _held_against_builds(layer.folder)
         try:
+            layer.manifests.clear()
             return call()
         except CubinDamagedError:
-            layer = _layer()
-            if not _is_editable(layer.folder):
+            if held is not None or time.monotonic() > deadline:
                 raise
-            import time
+        finally:
+            if held is not None:
+                os.close(held)
+        time.sleep(0.005)
 
-            time.sleep(pause)
-            layer.manifests.clear()
-    return call()
+
+def _held_against_builds(folder: str) -> "int | None":
+    """Return a descriptor that keeps builds from writing; None while one is at it, and without locks."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _is_editable(folder: str) -> bool:

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hatch_cubin import _home
 
 from .capabilities import CAPABILITIES
+from .figures import Figures
 
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "gpu")
@@ -23,6 +24,7 @@ settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="faults in the numbers of a release: an hour")
     parser.addoption("--require", default="", help="capabilities that must not be missing: nvrtc,gpu,…")
 
 
@@ -56,6 +58,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_report_header() -> str:
     return "capabilities: " + ", ".join(f"{name}={'yes' if _has(name) else 'no'}" for name in CAPABILITIES)
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Figures:
+    """Return what a test of faults takes its numbers from and tells its counts to."""
+    return Figures(request.node.name, long=request.config.getoption("--long"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if Figures.told:
+        terminalreporter.section("figures")
+        terminalreporter.write_line("\n".join(Figures.told))
 
 
 @pytest.fixture(autouse=True)

@@ -187,11 +187,20 @@ def test_everyone_may_read_what_was_written(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
 
 
-def test_the_manifest_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    monkeypatch.setattr(_bundle, "_write_if_changed", lambda path, _data: written.append(path.name))
+def test_files_are_replaced_once_all_are_written_the_manifest_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+    replace = Path.replace
+
+    def look(temporary: Path, path: Path) -> Path:
+        in_work = sum(each.name.startswith(".writing-") for each in tmp_path.iterdir())
+        seen.append((path.name, in_work))
+        return replace(temporary, path)
+
+    monkeypatch.setattr(Path, "replace", look)
     _bundle.write({"manifest.json": b"", "a": b"", "z": b""}, tmp_path)
-    assert written == ["a", "z", "manifest.json"]
+    assert seen == [("a", 3), ("z", 2), ("manifest.json", 1)]
 
 
 def test_a_failure_leaves_no_temporary_file_and_names_the_place(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -193,35 +195,6 @@ def test_a_record_that_fits_is_a_hit(tmp_path: Path) -> None:
         assert cache.get(KEY) == Compiled(b"x", {})
 
 
-def make_old(folder: Path, ages: Mapping[str, float]) -> None:
-    """Give entries of `fill` an age in seconds, by their content; records share it."""
-    for path in (folder / "entries").rglob("*"):
-        if path.is_file():
-            data = path.read_bytes()
-            for name, age in ages.items():
-                if data.startswith(name.encode() * 9) or (name.encode() * 32).hex().encode() in data:
-                    then = path.stat().st_mtime - age
-                    os.utime(path, (then, then))
-
-
-def test_a_cap_drops_what_was_used_longest_ago(tmp_path: Path) -> None:
-    fill(tmp_path, *"abcd")
-    one = sum(map(len, files(tmp_path).values())) / 4
-    make_old(tmp_path, {"a": 100, "b": 400, "c": 300, "d": 200})
-    with open_cache(tmp_path, cap=int(2.5 * one)):
-        pass
-    assert held(tmp_path, *"abcd") == "ad"
-
-
-def test_a_cap_never_drops_what_the_build_itself_used(tmp_path: Path) -> None:
-    fill(tmp_path, *"abc")
-    make_old(tmp_path, {"a": 300, "b": 200, "c": 100})
-    with open_cache(tmp_path, cap=1) as cache:
-        assert cache.get(b"a" * 32) is not None
-        cache.put(b"d" * 32, Compiled(b"d" * 1000, {}), {})
-    assert held(tmp_path, *"abcd") == "ad"
-
-
 def test_half_an_entry_left_by_a_cap_is_a_plain_miss(tmp_path: Path) -> None:
     fill(tmp_path, "a")
     next(
@@ -232,51 +205,103 @@ def test_half_an_entry_left_by_a_cap_is_a_plain_miss(tmp_path: Path) -> None:
         assert cache.damaged == 0
 
 
-def test_a_cap_that_is_kept_drops_nothing(tmp_path: Path) -> None:
-    fill(tmp_path, *"ab")
-    make_old(tmp_path, {"a": 300, "b": 200})
-    with open_cache(tmp_path, cap=1 << 20):
-        pass
-    assert held(tmp_path, *"ab") == "ab"
+def test_an_entry_that_another_build_is_about_to_prove_is_a_plain_miss(tmp_path: Path) -> None:
+    from cuda.core.utils import FileStreamProgramCache
+
+    FileStreamProgramCache(tmp_path)[KEY] = RESULT.data
+    with open_cache(tmp_path) as cache:
+        assert (cache.get(KEY), cache.damaged) == (None, 0)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["notes.txt", "ab/notes.txt", "ab/" + "0" * 61, "ab/" + "g" * 62, "ab/" + "A" * 62, "abc/" + "0" * 62],
-)
-def test_a_cap_drops_nothing_that_the_store_did_not_make(tmp_path: Path, name: str) -> None:
-    fill(tmp_path, "a")
-    other = tmp_path / "entries" / name
-    other.parent.mkdir(exist_ok=True)
-    other.write_bytes(b"x" * 1000)
-    os.utime(other, (0, 0))
-    with open_cache(tmp_path, cap=1):
-        pass
-    assert other.exists()
+def test_a_cap_is_kept_when_the_build_ends(tmp_path: Path) -> None:
+    fill(tmp_path, *"abcd")
+    one = sum(map(len, files(tmp_path).values())) / 4
+    with open_cache(tmp_path, cap=int(2.5 * one)) as cache:
+        for name in "cabd":
+            assert cache.get(name.encode() * 32) is not None
+    assert held(tmp_path, *"abcd") == "bd"
 
 
-def test_files_that_another_process_removes_first_are_no_fault(
+# --- beside other builds ------------------------------------------------------------------------
+
+
+def test_a_key_is_claimed_by_one_build_at_a_time(tmp_path: Path) -> None:
+    with open_cache(tmp_path) as one, open_cache(tmp_path) as other:
+        assert (one.claim(KEY), other.claim(KEY)) == (True, False)
+        one.release(KEY)
+        assert (other.claim(KEY), one.claim(KEY)) == (True, False)
+    with open_cache(tmp_path) as later:
+        assert later.claim(KEY)
+
+
+def test_keys_may_share_a_lock(tmp_path: Path) -> None:
+    first, *others = [
+        number.to_bytes(32, "big")
+        for number in range(5000)
+        if sha256(number.to_bytes(32, "big")).startswith("ab")
+    ][:3]
+    with open_cache(tmp_path) as one, open_cache(tmp_path) as other:
+        assert [one.claim(key) for key in (first, *others)] == [True, True, True]
+        for key in others:
+            one.release(key)
+        assert not other.claim(others[0])
+        one.release(first)
+        assert other.claim(others[0])
+
+
+def test_what_was_never_claimed_can_be_released(tmp_path: Path) -> None:
+    with open_cache(tmp_path) as cache:
+        cache.release(KEY)
+        assert cache.claim(KEY)
+
+
+def test_where_nothing_can_be_stored_nobody_waits(tmp_path: Path) -> None:
+    place = tmp_path / "cache"
+    place.write_text("not a folder")
+    with open_cache(place) as one, open_cache(place) as other:
+        assert (one.claim(KEY), other.claim(KEY)) == (True, True)
+
+
+def test_where_nothing_can_be_locked_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with open_cache(tmp_path) as one, open_cache(tmp_path) as other:
+        assert (one.claim(KEY), other.claim(KEY)) == (True, True)
+
+
+def interfering(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> None:
+    """Have another process remove the temporary folder's files just before they are moved."""
+    left, real = iter(range(times)), os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        for _ in left:
+            shutil.rmtree(folder / "tmp")
+            break
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
+def test_a_write_that_another_process_clears_away_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(tmp_path, *"ab")
-    make_old(tmp_path, {"a": 300, "b": 200})
     said: list[str] = []
-    real_stat, real_unlink = os.stat, os.unlink
+    with open_cache(tmp_path, said=said) as cache:
+        interfering(monkeypatch, tmp_path, times=2)
+        cache.put(KEY, RESULT, INPUTS)
+        assert cache.get(KEY) == RESULT
+    assert said == []
 
-    def look_too_late(path: str, **options: bool) -> os.stat_result:
-        status = real_stat(path, **options)
-        if status.st_size == 100:
-            real_unlink(path)
-            raise FileNotFoundError(path)
-        return status
 
-    def remove_too_late(path: str) -> None:
-        real_unlink(path)
-        raise FileNotFoundError(path)
+def test_a_write_is_given_up_after_some_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    with open_cache(tmp_path, said=said) as cache:
+        interfering(monkeypatch, tmp_path, times=3)
+        cache.put(KEY, RESULT, INPUTS)
+    assert said == [f"the cache at {tmp_path} cannot be used fully: No such file or directory"]
 
-    cache = open_cache(tmp_path, cap=1, said=said)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "stat", look_too_late)
-        patched.setattr(os, "unlink", remove_too_late)
-        cache.__exit__(None, None, None)
-    assert (files(tmp_path), said) == ({}, [])
+
+def test_the_last_build_sweeps_what_killed_ones_left(tmp_path: Path) -> None:
+    with open_cache(tmp_path):
+        left = tmp_path / "tmp" / "entry-0123abc_"
+        left.write_bytes(b"half")
+    assert not left.exists()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hatch_cubin
-from hatch_cubin import _bundle, _cache, _config, _report, _toml, runtime
+from hatch_cubin import _bundle, _config, _proof, _report, _toml, runtime
 from tests.helpers import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text("utf-8")
@@ -147,7 +147,7 @@ def test_the_architecture_names_every_module() -> None:
 
 
 def test_formats_are_numbers_that_only_grow() -> None:
-    assert (runtime.FORMAT, _cache._RECORD_FORMAT, _report.FORMAT) == (1, 1, 1)
+    assert (runtime.FORMAT, _proof._FORMAT, _report.FORMAT) == (1, 1, 1)
 
 
 def test_the_readme_and_the_architecture_fit_the_lines() -> None:

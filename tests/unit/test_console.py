@@ -63,6 +63,12 @@ def test_a_line_says_how_far_a_build_is(
     assert progress.line() == line
 
 
+def test_what_another_build_compiled_counts_as_cached() -> None:
+    progress = Progress(total=9, cached=3)
+    progress.found()
+    assert progress.line() == "hatch-cubin: 4 of 9 units, 4 cached"
+
+
 def test_long_times_are_told_in_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 100.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))

@@ -46,7 +46,11 @@ ALLOWED: dict[str, str] = {
     "_headers": "__init__ _config _cuda _digest _home _includes _sources errors",
     "_jobs": "_arch _cuda _headers _includes _plan _project _sources errors",
     # Results
-    "_cache": "_digest",
+    "_locks": "",
+    "_proof": "_digest",
+    "_housekeeping": "_locks _proof",
+    "_cache": "_digest _housekeeping _locks _proof",
+    "_turns": "_cache",
     "_elf": "",
     "_names": "",
     "_paths": "_digest _includes",
@@ -55,12 +59,12 @@ ALLOWED: dict[str, str] = {
     "_executor": "_worker errors",
     "_compile": (
         "_advice _arch _cache _cuda _diagnostics _elf _executor _headers _home _jobs _names _paths _plan"
-        " _project _sources errors runtime"
+        " _project _sources _turns errors runtime"
     ),
     "_report": "_compile _project",
     "_stub": "",
     "_manifest": "_digest runtime",
-    "_bundle": "_cache _cuda _digest _elf _manifest _plan _sources _stub editable errors runtime",
+    "_bundle": "_cache _cuda _digest _elf _locks _manifest _plan _sources _stub editable errors runtime",
     "_sbom": "__init__ _cuda _headers _includes _jobs _project",
     # What was built, looked at
     "_installed": "_sources errors",
@@ -90,6 +94,7 @@ THIRD_PARTIES: dict[str, str] = {
     "_cache": "cuda typing_extensions",
     "_cuda": "cuda",
     "_home": "platformdirs",
+    "_locks": "typing_extensions",
     "_toml": "tomli",
     "_worker": "cuda",
     "_setuptools": "setuptools",

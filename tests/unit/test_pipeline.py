@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _compile, _cuda, _elf, _executor, _includes, _jobs, _pipeline, _worker
+from hatch_cubin._cache import Cache
 from hatch_cubin._cuda import Toolkit, compiler_options
 from hatch_cubin._executor import Result
 from hatch_cubin._project import Project, read_sources
@@ -579,3 +580,46 @@ def test_warnings_of_cached_units_are_heard_in_a_verbose_build(
     _pipeline.build(project)
     assert again == (first if verbose else [])
     assert len(first) == 2
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_what_another_build_compiles_meanwhile_is_a_hit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, verbose: bool
+) -> None:
+    """The other build runs to its end when this one has looked into the cache and is about to compile."""
+    files = {"k.cu": "__global__ void k() { int unused; }\n"}
+    said: list[str] = []
+    path = tmp_path / "report.json"
+    other = project_of(tmp_path, files)
+    project = dataclasses.replace(
+        project_of(tmp_path, files, said=said, HATCH_CUBIN_REPORT=str(path)), verbose=verbose
+    )
+    claim, others = Cache.claim, [other]
+
+    def claim_late(cache: Cache, key: bytes) -> bool:
+        while others:
+            _pipeline.build(others.pop())
+        return claim(cache, key)
+
+    monkeypatch.setattr(Cache, "claim", claim_late)
+    assert _pipeline.build(project) == _pipeline.build(other)
+    facts = json.loads(path.read_text())
+    assert (facts["hits"], facts["compiled"]) == (2, 0)
+    assert [line.partition(":")[0] for line in said] == ["demo/k.cu"] * 2 * verbose
+
+
+def test_what_another_build_is_at_waits_while_the_rest_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other build gives the first unit up, without a result, when this one is done with the second."""
+    claim, refused = Cache.claim, iter([True, False, True])
+    asked: list[bytes] = []
+
+    def claim_late(cache: Cache, key: bytes) -> bool:
+        asked.append(key)
+        return not next(refused, False) and claim(cache, key)
+
+    monkeypatch.setattr(Cache, "claim", claim_late)
+    assert sorted(cubins(build(tmp_path, {"k.cu": SAXPY}))) == ["k.sm_80.cubin", "k.sm_90.cubin"]
+    first, second = dict.fromkeys(asked)
+    assert asked == [first, second, first, first]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _bundle
+from hatch_cubin._locks import Lock, try_lock, wait_for_lock
 from tests.helpers import bundle, load_bundle, made
 
 NAMES = ("a", "b", "c")
@@ -49,22 +50,60 @@ def test_real_damage_is_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "a.sm_90.cubin").write_bytes(b"x")
     with pytest.raises(cubins.CubinDamagedError):
         cubins.read("a", cc=(9, 0))
-    assert pauses == [0.0, 0.01, 0.1, 1.0]
+    assert pauses == []
 
 
-def test_a_reader_waits_for_the_manifest_that_is_written_last(
+def test_real_damage_is_told_later_where_nothing_can_be_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cubins, new = load(tmp_path), files(b"2")
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    cubins = load(tmp_path)
+    monkeypatch.setattr(cubins, "_PATIENCE", 0.01)
+    (tmp_path / "a.sm_90.cubin").write_bytes(b"x")
+    with pytest.raises(cubins.CubinDamagedError):
+        cubins.read("a", cc=(9, 0))
+    assert set(pauses) == {0.005}
+
+
+def test_a_reader_waits_for_the_build_that_is_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubins, new, pauses = load(tmp_path), files(b"2"), list[float]()
     assert cubins.read("a", cc=(9, 0)) == b"a1"
     (tmp_path / "a.sm_90.cubin").write_bytes(b"a2")
+    build = wait_for_lock(tmp_path, 0)
 
     def sleep(pause: float) -> None:
-        if pause == 0.1:
+        pauses.append(pause)
+        if len(pauses) == 3:
+            build.close()
             _bundle.write(new, tmp_path)
 
     monkeypatch.setattr("time.sleep", sleep)
     assert cubins.read("a", cc=(9, 0)) == b"a2"
+    assert len(pauses) == 3
+
+
+@pytest.mark.linux
+def test_no_build_replaces_what_is_being_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubins, tried = load(tmp_path), list[bool]()
+    assert cubins.read("a", cc=(9, 0)) == b"a1"
+    _bundle.write(files(b"2"), tmp_path)
+    verified = cubins._verified
+
+    def look(entry: Any) -> Any:
+        lock = try_lock(tmp_path)
+        tried.append(lock is None)
+        with lock or Lock(None):
+            return verified(entry)
+
+    monkeypatch.setattr(cubins, "_verified", look)
+    assert cubins.read("a", cc=(9, 0)) == b"a2"
+    assert tried == [False, True]
+    with wait_for_lock(tmp_path, 0) as lock:
+        assert lock.real
 
 
 def test_two_builds_of_different_bundles_leave_one_of_them_whole(tmp_path: Path) -> None:
@@ -79,11 +118,8 @@ def test_two_builds_of_different_bundles_leave_one_of_them_whole(tmp_path: Path)
     def read() -> None:
         barrier.wait()
         while not done.is_set():
-            # Two builds that keep replacing each other may outlast the reader's patience: then it says
-            # so, and never gives what neither made.
-            with contextlib.suppress(cubins.CubinDamagedError):
-                if (data := cubins.read("b", cc=(9, 0))) not in (b"b1", b"b2"):
-                    wrong.append(data)
+            if (data := cubins.read("b", cc=(9, 0))) not in (b"b1", b"b2"):
+                wrong.append(data)
 
     builds = [threading.Thread(target=build, args=(version,)) for version in (b"1", b"2")]
     reader = threading.Thread(target=read)
@@ -117,3 +153,16 @@ def test_what_another_build_removed_is_written_again(
     _bundle.write(wanted, tmp_path)
     assert calls == [True, True, False]
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == wanted
+
+
+def test_a_fight_without_locks_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, rounds = _bundle._write_once, list[bool]()
+
+    def interfere(files: Any, folder: Path) -> bool:
+        rounds.append(whole(files, folder))
+        (folder / "manifest.json").unlink()
+        return rounds[-1]
+
+    monkeypatch.setattr(_bundle, "_write_once", interfere)
+    _bundle.write(files(b"1"), tmp_path)
+    assert rounds == [True, True, True]

@@ -1,0 +1,67 @@
+"""Locks between the processes of one machine, on folders that are there anyway.
+
+No file is made for a lock, and a process that ends, in whatever way, holds none. Where a folder cannot
+be locked (Windows, some network file systems) there is no lock, and everyone is let in: what is done
+under a lock has to be right without it too, only done twice.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing's own needs Python 3.11
+
+
+class Lock:
+    """Leave to go on; *real* says whether it keeps others out."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def real(self) -> bool:
+        """Whether there is a lock at all."""
+        return self._descriptor is not None
+
+    def close(self) -> None:
+        """Let the next one in."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+
+def try_lock(folder: Path, *, shared: bool = False) -> Lock | None:
+    """Return the folder's lock, which no other holds, or only others who share it; None where one does."""
+    descriptor = None
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        Lock(descriptor).close()
+        return None
+    except (ImportError, OSError):
+        Lock(descriptor).close()
+        return Lock(None)
+    return Lock(descriptor)
+
+
+def wait_for_lock(folder: Path, seconds: float) -> Lock:
+    """Return the folder's lock, or leave to go on without it when that time has passed."""
+    deadline = time.monotonic() + seconds
+    while (lock := try_lock(folder)) is None:
+        if time.monotonic() > deadline:
+            return Lock(None)
+        time.sleep(0.005)
+    return lock

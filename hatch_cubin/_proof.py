@@ -1,0 +1,63 @@
+"""The record that stands beside a cache's entry and proves it, and where the two stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ._digest import file_digest
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of an entry."""
+
+    key: str
+    sha256: str
+    size: int
+    kernels: Mapping[str, str]
+    warnings: Sequence[str]
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    format: int = _FORMAT
+
+    def encode(self) -> bytes:
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return f"{file_digest(text.encode())}\n{text}\n".encode()
+
+    def proves(self, key: bytes, data: bytes) -> bool:
+        """Say whether *data* is what was stored under *key*."""
+        return (self.key, self.size, self.sha256) == (key.hex(), len(data), file_digest(data))
+
+
+def decode(data: bytes) -> Record | None:
+    """Return the record that *data* is; None where a single bit of it is off."""
+    head, _, text = data.partition(b"\n")
+    body = text.removesuffix(b"\n")
+    if len(text) != len(body) + 1 or head != file_digest(body).encode():
+        return None
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict) or values.keys() != Record.__dataclass_fields__.keys():
+        return None
+    record = Record(**values)
+    kinds = {"key": str, "sha256": str, "size": int, "kernels": dict, "warnings": list, "format": int}
+    typed = all(type(values[name]) is kind for name, kind in kinds.items())
+    return record if typed and record.format == _FORMAT else None
+
+
+def record_key(key: bytes) -> bytes:
+    """Return what an entry's record is stored under."""
+    return key + b".record"
+
+
+def place(folder: Path, key: bytes) -> Path:
+    """Return where a `FileStreamProgramCache` in *folder* has what is stored under *key*."""
+    digest = file_digest(key)
+    return folder / "entries" / digest[:2] / digest[2:]

@@ -1,0 +1,197 @@
+"""Builds that are killed or interrupted, at any moment, leave nothing that is wrong and little that is left.
+
+With --long the numbers are those of a release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _housekeeping
+from hatch_cubin._cache import Cache
+from hatch_cubin._proof import decode, place, record_key
+from tests.figures import Figures
+from tests.helpers import SAXPY, pyproject, run, wheel_files, write_tree
+
+from . import crowd
+
+pytest.importorskip("cuda.core")
+pytestmark = pytest.mark.linux
+
+CHANCE = random.Random(0)  # noqa: S311 - a test wants the same moments each time
+CAP = crowd.LARGE * 50_000  # half of what is stored
+HATCHLING = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
+
+
+@pytest.fixture(autouse=True)
+def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves half a coverage file behind."""
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+# --- killed in the middle of writing ----------------------------------------------------------------
+
+
+def start_writer(folder: Path) -> BaseProcess:
+    """Start a build with a stub of a compiler; it is at work when this returns."""
+    heard, spoken = crowd.pipe()
+    process = crowd.start(crowd.build_until_killed, folder, CAP, spoken)
+    spoken.close()
+    assert heard.recv_bytes() == b"ready"
+    heard.close()
+    return process
+
+
+def torn(folder: Path) -> int:
+    """Count what stands where a result should, and is none: halves may be missing, but never cut."""
+    wrong = 0
+    for key in crowd.keys(crowd.LARGE):
+        with contextlib.suppress(FileNotFoundError):
+            wrong += place(folder, key).read_bytes() != crowd.result_of(key, 100_000).data
+        with contextlib.suppress(FileNotFoundError):
+            wrong += decode(place(folder, record_key(key)).read_bytes()) is None
+    return wrong
+
+
+def temporary_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (folder / "tmp").iterdir())
+
+
+def test_killed_writers_tear_nothing(tmp_path: Path, figures: Figures) -> None:
+    folder, kills, wrong, most = tmp_path / "cache", figures.pick(40, 1000), 0, 0
+    writers = [start_writer(folder), start_writer(folder)]
+    for number in range(kills):
+        time.sleep(CHANCE.uniform(0, 0.05))
+        writer = writers[number % 2]
+        writer.kill()
+        writer.join()
+        assert writer.exitcode == -signal.SIGKILL
+        wrong += torn(folder)
+        with contextlib.suppress(FileNotFoundError):  # the other one sweeps
+            most = max(most, temporary_bytes(folder))
+        writers[number % 2] = start_writer(folder)
+    for writer in writers:
+        writer.kill()
+        writer.join()
+    left, counts = temporary_bytes(folder), dict[str, int]()
+    with Cache(folder, None, pytest.fail) as cache:
+        crowd.take_all(cache, crowd.keys(crowd.LARGE), counts.update, size=100_000)
+    figures.tell(
+        kills=kills, torn=wrong, wrong=counts["wrong"], most_temporary_mb=most / 1e6, left_mb=left / 1e6
+    )
+    assert (wrong, cache.damaged, counts["wrong"]) == (0, 0, 0)
+    assert most <= 100_000_000
+    assert os.listdir(folder / "tmp") == []
+    assert _housekeeping.stats(folder).unproven == 0
+
+
+@pytest.mark.nvrtc
+def test_a_build_that_is_killed_at_any_time_is_gone_on_with(tmp_path: Path, figures: Figures) -> None:
+    kills, archs = figures.pick(3, 20), ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+    sources = {
+        f"demo/k{number}.cu": SAXPY.replace("saxpy", f"k{number}") for number in range(figures.pick(6, 40))
+    }
+    root = write_tree(
+        tmp_path / "project",
+        {"pyproject.toml": pyproject(f"archs = {json.dumps(archs)}\n"), "demo/__init__.py": "", **sources},
+    )
+    report = tmp_path / "report.json"
+    clean = run(*HATCHLING, "-d", tmp_path / "clean", cwd=root, HATCH_CUBIN_CACHE_DIR=str(tmp_path / "other"))
+    assert clean.returncode == 0
+    kept = [0]
+    for _ in range(kills):
+        with started(root, tmp_path / "dist") as build:
+            wait_until(lambda: _housekeeping.stats(cache_folder()).entries > kept[-1], seconds=60)
+            time.sleep(CHANCE.uniform(0, 0.05))
+            build.kill()
+        kept.append(_housekeeping.stats(cache_folder()).entries)
+    run(*HATCHLING, "-d", tmp_path / "dist", cwd=root, HATCH_CUBIN_REPORT=str(report))
+    facts = json.loads(report.read_text())
+    figures.tell(kills=kills, kept=kept[-1], compiled_at_last=facts["compiled"], units=len(facts["units"]))
+    assert kept == sorted(kept)
+    assert facts["hits"] == kept[-1]
+    (one,), (other,) = (list((tmp_path / name).glob("*.whl")) for name in ("clean", "dist"))
+    assert wheel_files(one) == wheel_files(other)
+
+
+def cache_folder() -> Path:
+    return Path(os.environ["HATCH_CUBIN_CACHE_DIR"])
+
+
+@contextlib.contextmanager
+def started(root: Path, into: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a build as a front end does; no process of it is left when the block ends."""
+    build = subprocess.Popen(
+        [*HATCHLING, "-d", str(into)], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with build:
+        try:
+            yield build
+        finally:
+            build.kill()
+            build.communicate()
+    wait_until(lambda: compilers(cache_folder()) == [], seconds=10)
+
+
+def compilers(folder: Path) -> list[int]:
+    """Return the processes that compile for a build with that cache folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            named = b"_worker.py" in (process / "cmdline").read_bytes()
+            if named and os.fsencode(folder) in (process / "environ").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def wait_until(happened: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# --- interrupted ------------------------------------------------------------------------------------
+
+SLOW = """\
+extern "C" __global__ void slow(float *x) {
+#pragma unroll
+  for (int i = 0; i < 100000; ++i) x[i] = sinf(x[i + 1]) * cosf(x[i + 2]);
+}
+"""
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_build_ends_at_once_and_keeps_what_it_has(
+    tmp_path: Path, name: str, figures: Figures
+) -> None:
+    files = {"demo/__init__.py": "", "demo/a.cu": SAXPY, "demo/b.cu": SAXPY, "demo/slow.cu": SLOW}
+    root = write_tree(tmp_path / "project", {"pyproject.toml": pyproject('archs = ["sm_90"]\n'), **files})
+    with started(root, tmp_path / "dist") as build:
+        wait_until(lambda: _housekeeping.stats(cache_folder()).entries == 2, seconds=60)
+        assert compilers(cache_folder()) != []
+        begun = time.monotonic()
+        build.send_signal(signal.Signals[name])
+        code = build.wait(timeout=10)
+        seconds = time.monotonic() - begun
+        wait_until(lambda: compilers(cache_folder()) == [], seconds=2)
+    figures.tell(exit_code=code, seconds=seconds)
+    assert seconds < 2
+    assert code != 0
+    assert list((tmp_path / "dist").glob("*.whl")) == []
+    left = _housekeeping.stats(cache_folder())
+    assert (left.entries, left.unproven, left.temporaries) == (2, 0, 0)
