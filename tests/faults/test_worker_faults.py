@@ -110,11 +110,9 @@ def test_a_task_that_crashes_in_company_runs_again_alone_after_all_others(tmp_pa
     """It may have been short of memory: the second time it is well."""
     codes = ["once", "company", "fine"]
     results = run(tasks(*codes), setup_for(tmp_path, jobs=2))
-    assert [(result.ok, result.output.decode()) for result in results] == [
-        (True, "company"),
-        (True, "fine"),
-        (True, "once"),
-    ]
+    *others, last = [(result.ok, result.output.decode()) for result in results]
+    assert sorted(others) == [(True, "company"), (True, "fine")]
+    assert last == (True, "once")
 
 
 @pytest.mark.parametrize("jobs", [1, 3], ids=["alone", "in company"])
