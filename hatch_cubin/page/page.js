@@ -1,31 +1,40 @@
 "use strict";
+const texts = new Intl.Collator(undefined, { numeric: true });
 for (const table of document.querySelectorAll("table.units")) {
-  const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
-  const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent;
-  const order = (one, other, column, numbers, sign) => {
-    const a = value(one, column), b = value(other, column);
+  const heads = [...table.tHead.rows[0].cells];
+  const rows = [...table.tBodies[0].rows].map((row) => ({  // read once: there may be thousands
+    row,
+    text: [...row.cells].slice(0, 3).map((cell) => cell.textContent).join(" ").toLowerCase(),
+    values: [...row.cells].map((cell) => cell.dataset.value ?? cell.textContent),
+  }));
+  const order = (a, b, numbers, sign) => {
     if (a === "" || b === "") return (a === "") - (b === "");  // what is not known stands last
-    return sign * (numbers ? a - b : a.localeCompare(b, undefined, { numeric: true }));
+    return sign * (numbers ? a - b : texts.compare(a, b));
   };
   heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
     const numbers = head.classList.contains("number");
-    const descending = head.ariaSort ? head.ariaSort === "ascending" : numbers;
+    const sorted = head.getAttribute("aria-sort");
+    const descending = sorted ? sorted === "ascending" : numbers;
     for (const each of heads) each.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", descending ? "descending" : "ascending");
     const sign = descending ? -1 : 1;
-    body.append(...[...body.rows].sort((one, other) => order(one, other, column, numbers, sign)));
+    rows.sort((one, other) => order(one.values[column], other.values[column], numbers, sign));
+    const body = table.tBodies[0];
+    body.remove();
+    body.replaceChildren();  // moved one by one out of a full body, thousands of rows take a minute
+    for (const { row } of rows) body.appendChild(row);
+    table.append(body);
   }));
   const find = table.closest("section").querySelector(".find");
   const input = find.querySelector("input"), count = find.querySelector("output");
   const narrow = () => {
     const words = input.value.toLowerCase().split(/\s+/);
     let shown = 0;
-    for (const row of body.rows) {
-      const text = row.textContent.toLowerCase();
+    for (const { row, text } of rows) {
       row.hidden = !words.every((word) => text.includes(word));
       shown += !row.hidden;
     }
-    count.textContent = `${shown} of ${body.rows.length} rows`;
+    count.textContent = `${shown} of ${rows.length} rows`;
   };
   input.addEventListener("input", narrow);
   find.hidden = false;
