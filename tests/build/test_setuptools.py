@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import pytest
 
 from hatch_cubin import _setuptools
 from hatch_cubin.errors import ConfigError
-from tests.helpers import COPY_PTX, SAXPY, run, wheel_files, write_tree
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
 from .projects import BILL, LOADER, NOTES, ONE_ARCH, build, compiled, demo, in_bundle, unpack
@@ -123,6 +124,15 @@ def test_front_ends_install_what_the_toolkit_asks_for_and_make_the_same_bundle(
     assert bundles["pip wheel"] == bundles["python -m build"]
     manifest = json.loads(bundles["pip wheel"]["demo/_cubins/manifest.json"])
     assert manifest["toolchain"]["nvrtc"].startswith("12.9.")
+
+
+@pytest.mark.nvrtc
+def test_the_guides_project_builds(tmp_path: Path) -> None:
+    guide = (REPOSITORY / "docs/guides/setuptools.md").read_text("utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    files = {"pyproject.toml": text, "mypkg/__init__.py": "", "mypkg/saxpy.cu": SAXPY}
+    units = ("saxpy.sm_80.cubin", "saxpy.sm_90.cubin", "saxpy.compute_90.ptx")
+    assert in_bundle(*units, package="mypkg") < wheel(write_tree(tmp_path, files)).keys()
 
 
 @pytest.mark.nvrtc
