@@ -247,7 +247,8 @@ def _checked_jobs(value: object) -> int:
     raise ValueError(f"must be a whole number from 1 to 1024, not {value!r}")
 
 
-def _checked_size(value: object) -> int:
+def parse_size(value: object) -> int:
+    """Return the bytes that a size such as '2 GiB' means."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", _string(value))
     unit = match and (match[2] if match[2] in _SIZE_UNITS else None)
     if not match or unit is None or float(match[1]) == 0:
@@ -413,7 +414,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "options": _option_table,
     "jobs": _only(_checked_jobs),
     "cache-dir": _only(_checked_place),
-    "cache-size": _only(_checked_size),
+    "cache-size": _only(parse_size),
     "ship-sources": _only(_boolean),
     "provenance": _only(_boolean),
     "source": _sources,

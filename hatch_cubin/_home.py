@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,12 +16,24 @@ _why: list[str] = []
 
 def user_folder() -> Path:
     """Return the user's cache folder; a temporary one where the user has none."""
+    try:
+        return own_folder()
+    except RuntimeError as exc:
+        return instead(f"this user has no home folder: {exc}")
+
+
+def own_folder() -> Path:
+    """Return the user's cache folder; RuntimeError where there is neither HOME nor such a user."""
     import platformdirs
 
-    try:
-        return Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
-    except RuntimeError as exc:  # neither HOME nor an entry among the system's users
-        return instead(f"this user has no home folder: {exc}")
+    return Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
+
+
+def cubins_folder(root: Path, configured: str | None) -> Path:
+    """Return the folder of the cache: as configured for the project at *root*, or the user's own."""
+    if configured is not None:
+        return root / os.path.expanduser(configured)
+    return user_folder() / "cubins"
 
 
 def instead(why: str) -> Path:

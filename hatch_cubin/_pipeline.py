@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from . import _bundle, _compile, _home, _jobs, _sbom
+from . import _bundle, _compile, _history, _home, _jobs, _sbom
 from ._cache import Cache
 from ._cuda import DATA_MODEL, Toolkit
 from ._jobs import Job
@@ -50,6 +50,10 @@ def bake(project: Project, plan: Plan) -> _compile.Results:
                 project.warn(doubt)
         results = _compile.obtain(project, plan.jobs, cache, plan.toolkit)
     report(project, results, time.monotonic() - start)
+    keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
+    hits = len(keys) - len(results.seconds)
+    counts = {"hits": hits, "misses": len(plan.jobs) - hits}
+    _history.note(project.cache_folder, project.root, counts, keys)
     _compile.require(results, plan.toolkit)
     return results
 

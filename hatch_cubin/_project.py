@@ -68,9 +68,7 @@ class Project:
     @property
     def cache_folder(self) -> Path:
         """The cache's folder: as configured, relative to the project, or the user's own."""
-        if self.config.cache_dir is not None:
-            return self.root / os.path.expanduser(self.config.cache_dir)
-        return _home.user_folder() / "cubins"
+        return _home.cubins_folder(self.root, self.config.cache_dir)
 
     @property
     def skips(self) -> bool:

@@ -1,0 +1,71 @@
+"""What the last builds with a cache were: noted beside it, in the user's own folder.
+
+The cache's folder holds entries alone. A note that cannot be written or read is no note, and no fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from . import _home
+from ._digest import file_digest
+
+_FORMAT = 1
+_BUILDS = 10  # that are remembered of each cache
+_CACHES = 50  # that are remembered at all
+
+
+def note(cache: Path, project: Path, counts: dict[str, int], keys: Iterable[bytes]) -> None:
+    """Remember a build: what came of its units, and the keys of those that it has."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    latest = {"time": now, "project": str(project), **counts}
+    with contextlib.suppress(OSError, RuntimeError):
+        path = _path(cache)
+        known = {
+            "format": _FORMAT,
+            "builds": [latest, *builds(cache)][:_BUILDS],
+            "keys": sorted(key.hex() for key in keys),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps(known), "utf-8")
+        beside.replace(path)
+        _forget(path.parent)
+
+
+def builds(cache: Path) -> list[dict[str, Any]]:
+    """Return the last builds with a cache, the latest first."""
+    found: list[dict[str, Any]] = _read(cache).get("builds", [])
+    return found
+
+
+def keys(cache: Path) -> set[bytes] | None:
+    """Return the keys that the last build with a cache used; None where none is known."""
+    found = _read(cache).get("keys")
+    return None if found is None else {bytes.fromhex(key) for key in found}
+
+
+def _read(cache: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(_path(cache).read_text("utf-8"))
+    except (OSError, RuntimeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
+
+
+def _path(cache: Path) -> Path:
+    name = file_digest(os.fsencode(os.path.realpath(cache)))
+    return _home.own_folder() / "builds" / f"{name[:32]}.json"
+
+
+def _forget(folder: Path) -> None:
+    """Keep the notes of the caches that were used last."""
+    files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in files[_CACHES:]:
+        path.unlink()
