@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import __version__, editable, runtime
+from ._arch import Arch
 from ._cache import Compiled
 from ._cuda import Keys
 from ._digest import file_digest
@@ -126,8 +127,13 @@ def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
         "file": name,
         "size": len(data),
         "sha256": file_digest(data),
-        "min_driver": _ptx_driver(data) if arch.is_ptx else major * 1000,
+        "min_driver": min_driver(arch, data, major),
     }
+
+
+def min_driver(arch: Arch, data: bytes, major: int) -> int:
+    """Return which driver a unit's result needs, if the toolkit is of that *major*."""
+    return _ptx_driver(data) if arch.is_ptx else major * 1000
 
 
 def _ptx_driver(data: bytes) -> int:

@@ -85,6 +85,14 @@ class Cache:
         values = {key: compiled.data, record_key(key): record.encode()}
         self._guarded(lambda: self._put(key, values), None)
 
+    def inputs(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the inputs of every entry that has its record, by its key."""
+
+        def read() -> dict[str, Mapping[str, Any]]:
+            return {record.key: record.inputs for record in _housekeeping.records(self.folder)}
+
+        return self._guarded(read, {})
+
     def claim(self, key: bytes) -> bool:
         """Say whether this build may compile what is missing; not where another build is at it.
 

@@ -83,11 +83,18 @@ class Place:
 
     def of(self, *path: str | int) -> Location:
         """Return the place of one key of the table, or of the table itself."""
+        return Location(self.file, line_of(self._lines, (*self.table, *path)))
+
+    def has(self, *path: str | int) -> bool:
+        """Say whether a key is written there."""
+        return (*self.table, *path) in self._lines
+
+    @property
+    def _lines(self) -> Mapping[tuple[str | int, ...], int]:
         try:
-            lines = key_lines(self.text)
+            return key_lines(self.text)
         except (ValueError, LookupError, RecursionError):
-            lines = {}  # a place is a courtesy and must not hide the problem
-        return Location(self.file, line_of(lines, (*self.table, *path)))
+            return {}  # a place is a courtesy and must not hide the problem
 
     def __str__(self) -> str:
         return f"[{'.'.join(self.table)}]"

@@ -253,6 +253,7 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
         )
     except (TypeError, ValueError) as exc:
         raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
+    headers = closure.summary()
     inputs = {
         "schema": _KEY_SCHEMA,
         "source": digest([source.text]),
@@ -264,8 +265,12 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
         "options": module.plain_options,
         "instantiate": list(module.instantiate),
         "implicit": list(implicit),
-        "headers": closure.summary(),
+        "headers": headers,
         "search": list(closure.search) if closure.includes else [],
+        "trees": sorted(closure.trees),
+        # No part of the key, but what people know its parts by.
+        "builds": {tree: build for tree, build in closure.builds.items() if tree in headers},
+        "cuda_core": toolkit.core,
     }
     if closure.includes or module.instantiate or (source.is_ptx and unit.arch.is_ptx):
         return Keys(key, None, inputs)

@@ -75,6 +75,7 @@ class Closure:
     trees: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)  # what no folder of the search path has
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
+    builds: dict[str, str] = field(default_factory=dict)  # what the trees of the search path are, for people
     computed: bool = False  # whether macros decide what is included
 
     @property
@@ -83,10 +84,10 @@ class Closure:
         return bool(self.files or self.trees or self.missing)
 
     def summary(self) -> dict[str, str]:
-        """Return the digest of each of the project's headers, and one for those of each other tree."""
+        """Return the digest of each header that is the user's, and one for those of each other tree."""
         trees: dict[str, list[str]] = {}
         for logical, content in sorted(self.files.items()):
-            tree = logical if logical.startswith("project/") else logical.partition("/")[0]
+            tree = logical if logical.startswith(("project/", "/")) else logical.partition("/")[0]
             trees.setdefault(tree, []).extend((logical, content))
         return {tree: parts[1] if tree == parts[0] else digest(parts) for tree, parts in trees.items()}
 
@@ -173,6 +174,7 @@ class Resolver:
         walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
         walk.settle()
         walk.closure.search = tuple(root.logical for root in self.search)
+        walk.closure.builds = {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
         return walk.closure
 
     def find(self, include: Include, root: Root, includer: str) -> tuple[tuple[Root, str], ...]:

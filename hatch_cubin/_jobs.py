@@ -33,15 +33,17 @@ class Job:
 
 def make_jobs(project: Project, sources: Sequence[Source], toolkit: Toolkit) -> list[Job]:
     """Return one job per unit of the plan."""
-
-    def expand(specs: tuple[str, ...]) -> tuple[_arch.Target, ...]:
-        return _arch.expand(specs, toolkit.supported, _cuda.native_archs() if "native" in specs else ())
-
-    plan = _plan.plan_units(_modules(project, sources, expand), toolkit.toolchain())
+    modules = _modules(project, sources, lambda specs: expand(specs, toolkit))
+    plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in plan.notes:
         project.say(note)
     finder = _HeaderFinder(project, toolkit)
     return [_job(unit, finder, toolkit) for unit in plan.units]
+
+
+def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
+    """Return the targets that *specs* stand for, with this toolkit and on this machine."""
+    return _arch.expand(specs, toolkit.supported, _cuda.native_archs() if "native" in specs else ())
 
 
 def needed_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:

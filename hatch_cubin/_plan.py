@@ -201,7 +201,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
         own = []
         for target in module.targets:
             try:
-                own.append(_arch_for(module.source, target, toolchain, notes))
+                own.append(arch_for(module.source, target, toolchain, notes))
             except HatchCubinError as exc:
                 problems += exc.problems
         archs = [arch for arch in own if arch is not None]
@@ -213,7 +213,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
     return Plan(tuple(units), tuple(dict.fromkeys(notes)))
 
 
-def _arch_for(source: Source, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
+def arch_for(source: Source, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
     """Return what to build of *source* for a target; None where a group asked for what it cannot serve."""
     arch = target.arch
     if source.is_ptx:

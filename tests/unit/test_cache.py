@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _housekeeping
 from hatch_cubin._cache import Cache, Compiled
-from tests.helpers import sha256
+from tests.helpers import sha256, write_tree
 
 pytest.importorskip("cuda.core")
 
@@ -71,6 +72,38 @@ def test_an_entry_is_the_raw_bytes_beside_a_record_that_says_what_went_in(tmp_pa
         "sha256": sha256(RESULT.data),
         "size": len(RESULT.data),
     }
+
+
+def test_the_inputs_of_every_entry_can_be_read_back(tmp_path: Path) -> None:
+    other = bytes(reversed(KEY))
+    with open_cache(tmp_path) as cache:
+        assert cache.inputs() == {}
+        cache.put(KEY, RESULT, INPUTS)
+        cache.put(other, Compiled(b"0" * 64 + b"\n{", {}), {})  # begins as a record would
+        write_tree(
+            tmp_path / "entries/aa",
+            {
+                "a" * 62: b"",
+                "b" * 62: signed({**PROVEN, "format": 2}),
+                "c" * 62: signed(PROVEN)[:-2],
+                "other.txt": signed(PROVEN),
+            },
+        )
+        (tmp_path / "entries/aa" / ("d" * 62)).mkdir()
+        assert cache.inputs() == {KEY.hex(): INPUTS, other.hex(): {}}
+
+
+def test_inputs_that_cannot_be_read_are_a_fault_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(_housekeeping, "records", refuse)
+    said: list[str] = []
+    with open_cache(tmp_path, said=said) as cache:
+        assert cache.inputs() == {}
+    assert said == [f"the cache at {tmp_path} cannot be used fully: Permission denied"]
 
 
 def test_cuda_core_reads_the_entry_as_its_own(tmp_path: Path) -> None:

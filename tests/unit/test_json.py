@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _cli
-from tests.helpers import REPOSITORY, SAXPY, pyproject, write_tree
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, pyproject, write_tree
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
 SECTIONS = {
@@ -80,7 +80,7 @@ def found(facts: Any) -> dict[str, set[type]]:
 
 
 def test_every_verb_that_is_tried_is_documented() -> None:
-    assert [*SECTIONS] == ["All verbs", *ARGUMENTS]
+    assert {*SECTIONS} == {"All verbs", "explain", *ARGUMENTS}
 
 
 @pytest.mark.nvrtc
@@ -94,6 +94,34 @@ def test_a_verb_prints_the_fields_that_are_documented(
     facts = json.loads(capsys.readouterr().out)
     assert (facts["format"], facts["verb"]) == (_cli.FORMAT, ARGUMENTS[verb][0])
     assert found(facts) == documented("All verbs", verb)
+
+
+@pytest.mark.nvrtc
+def test_explain_prints_the_fields_that_are_documented(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    types: dict[str, set[type]] = {}
+
+    def explain(*arguments: str) -> None:
+        capsys.readouterr()
+        assert _cli.main(["explain", *arguments, "--json"]) == 0
+        for field, kinds in found(json.loads(capsys.readouterr().out)).items():
+            types.setdefault(field, set()).update(kinds)
+
+    def define(macro: str, archs: str) -> None:
+        configuration = PROJECT["pyproject.toml"].replace("sm_90", archs)
+        write_tree(project, {"pyproject.toml": f"{configuration}define = {{ {macro} = 4 }}\n"})
+
+    define("M", "sm_90")
+    explain("saxpy", "--arch", "sm_90", "--gpu", "12.0", "--driver", "13.0")
+    assert _cli.main(["bake", "--archs", "sm_90"]) == 0
+    explain("saxpy", "--gpu", "7.0")
+    explain("saxpy", "--gpu", "9.0")
+    define("N", "all-major")
+    write_tree(project, {"demo/saxpy.cu": SAXPY + "\n", "demo/copy.ptx": COPY_PTX})
+    explain("saxpy")
+    explain("copy")
+    assert types == documented("All verbs", "explain")
 
 
 @pytest.mark.nvrtc

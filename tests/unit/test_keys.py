@@ -133,12 +133,33 @@ def test_the_inputs_of_a_key_are_told(tmp_path: Path, toolkit: Toolkit) -> None:
         "arch": "sm_90",
         "compiler": toolkit.nvrtc,
         "data_model": _cuda.DATA_MODEL,
+        "trees": [],
+        "builds": {},
+        "cuda_core": toolkit.core,
         "define": ["N=4"],
         "options": {"lineinfo": True, "diag_suppress": [1]},
         "instantiate": ["f<1>"],
         "search": [],
     }
     assert sorted(inputs["headers"]) == ["project/demo/a.h", "project/demo/deep/b.h"]
+
+
+def test_headers_are_told_one_by_one_and_those_of_a_toolkit_together(
+    tmp_path: Path, toolkit: Toolkit
+) -> None:
+    far = tmp_path / "far.h"
+    far.write_text("")
+    files = {
+        "k.cu": f'#include "a.h"\n#include "{far.as_posix()}"\n#include <cuda_fp16.h>\n{SAXPY}',
+        "a.h": "",
+    }
+    (job,) = jobs(tmp_path / "project", toolkit, files).values()
+    inputs = job.keys.inputs
+    trees = {name for name in inputs["headers"] if "/" not in name}
+    assert inputs["headers"].keys() - trees == {"project/demo/a.h", far.as_posix().removeprefix(far.drive)}
+    assert trees
+    assert inputs["builds"].keys() == trees
+    assert len(job.closure.files) > 2 + len(trees)
 
 
 def upstream_key(text: str, arch: str, target: str = "cubin", kind: str = "c++", **options: Any) -> bytes:

@@ -63,9 +63,14 @@ ALLOWED: dict[str, str] = {
         " _project _sources _turns errors runtime"
     ),
     "_report": "_compile _project",
+    "_differences": "",
+    "_lookup": "_cache _differences _jobs",
+    "_explain": "_arch _config _plan _sources errors runtime",
     "_stub": "",
     "_manifest": "_digest runtime",
-    "_bundle": "_cache _cuda _digest _elf _locks _manifest _plan _sources _stub editable errors runtime",
+    "_bundle": (
+        "_arch _cache _cuda _digest _elf _locks _manifest _plan _sources _stub editable errors runtime"
+    ),
     "_sbom": "__init__ _cuda _headers _includes _jobs _project",
     # What was built, looked at
     "_installed": "_sources errors",
@@ -85,6 +90,7 @@ ALLOWED: dict[str, str] = {
     "verbs/bake": "_jobs _pipeline _report _sources errors verbs/__init__",
     "verbs/bundle": "_bundle _pipeline _project _sbom _sources errors verbs/__init__",
     "verbs/cache": ("_config _digest _history _home _housekeeping _pipeline _tables errors verbs/__init__"),
+    "verbs/explain": "_arch _bundle _explain _jobs _lookup _pipeline errors verbs/__init__",
     "verbs/init": "_config _open _sources _tables _edit errors verbs/__init__",
     "verbs/inspect": "_cuobjdump _installed _page _sizes _survey errors verbs/__init__",
     "verbs/plan": "_pipeline verbs/__init__",
