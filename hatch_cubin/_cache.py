@@ -162,10 +162,11 @@ class Cache:
             return FileStreamProgramCache(self.folder)
         except (OSError, ValueError) as exc:
             self._fault(exc)
-        if (entries := self.folder / "entries").is_dir():
-            # A folder that cannot be written can still be read: its entries, beside a tmp/ of our own.
-            beside = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="hatch-cubin-")))
-            with contextlib.suppress(OSError):
+        # A folder that cannot be written can still be read: its entries, beside a tmp/ of our own.
+        with contextlib.suppress(OSError):
+            if os.path.isdir(entries := self.folder / "entries"):
+                scratch = tempfile.TemporaryDirectory(prefix="hatch-cubin-", ignore_cleanup_errors=True)
+                beside = Path(self._cleanup.enter_context(scratch))
                 (beside / "entries").symlink_to(entries.resolve(), target_is_directory=True)
                 return FileStreamProgramCache(beside)
         return InMemoryProgramCache()

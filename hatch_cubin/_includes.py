@@ -10,11 +10,13 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import _files
 from ._digest import digest, file_digest, stream_digest
-from .errors import Location, Problem, SourceError
+from .errors import SourceError
 
 _TRIGRAPH_BACKSLASH = "??/\n"
 _TOKEN = re.compile(
@@ -74,6 +76,7 @@ class Closure:
     widened: set[str] = field(default_factory=set)  # those of the files that no include names
     trees: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)  # what no folder of the search path has
+    absent: AbstractSet[str] = field(default_factory=set, compare=False)  # where the project may have them
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
     builds: dict[str, str] = field(default_factory=dict)  # what the trees of the search path are, for people
     computed: bool = False  # whether macros decide what is included
@@ -161,6 +164,7 @@ class Resolver:
     def __init__(self, project: Path, search: Iterable[Root], scans: dict[Path, tuple[str, Scan]]) -> None:
         self.project = Root(project, "project")
         self.search = tuple(search)
+        self.absent: set[str] = set()  # what was looked for in the project's own folders, and is not there
         self._scans = scans
         self._places: dict[tuple[str, bool, Root | None, str | None], tuple[tuple[Root, str], ...]] = {}
 
@@ -175,6 +179,7 @@ class Resolver:
         walk.settle()
         walk.closure.search = tuple(root.logical for root in self.search)
         walk.closure.builds = {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
+        walk.closure.absent = self.absent
         return walk.closure
 
     def find(self, include: Include, root: Root, includer: str) -> tuple[tuple[Root, str], ...]:
@@ -194,17 +199,15 @@ class Resolver:
             places, name = [(Root(Path(anchor), ""), "")], name[len(anchor) :]
         for place, folder in places:
             written = os.path.join(folder, name)
-            if os.path.isfile(place.path / written):
+            if _files.is_file(place.path / written, self.project.path):
                 yield place, _tidy(place.path, written)
+            elif not place.tree:
+                self.absent.add(os.path.relpath(place.path / written, self.project.path))
 
     def read(self, path: Path) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
         if path not in self._scans:
-            try:
-                data = path.read_bytes()
-            except OSError as exc:
-                where = Location(os.path.relpath(path, self.project.path))
-                raise SourceError(Problem(f"cannot be read: {exc.strerror}", where)) from exc
+            data = _files.read(path, self.project.path)
             text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
             self._scans[path] = (file_digest(data), scan(text))
         return self._scans[path]
@@ -220,10 +223,15 @@ class Resolver:
 
     def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
         """Yield every file of the project's own search folders and of some more, links followed."""
+
+        def failed(exc: OSError) -> None:
+            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # to the compiler too
+                raise _files.unreadable(exc, Path(exc.filename), self.project.path) from exc
+
         own = [root.path for root in self.search if not root.tree]
         seen: set[str] = set()
         for start in (*own, *folders):
-            for parent, inner, files in os.walk(start, followlinks=True):
+            for parent, inner, files in os.walk(start, onerror=failed, followlinks=True):
                 real = os.path.realpath(parent)
                 inner[:] = [] if real in seen else sorted(set(inner) - _NEVER_SEARCHED)
                 for path in [] if real in seen else map(Path(parent).joinpath, sorted(files)):

@@ -9,8 +9,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import _arch, _cuda, _headers, _includes, _plan
+from . import _arch, _cuda, _files, _headers, _includes, _plan
 from ._cuda import Keys, Toolkit
+from ._digest import file_digest
 from ._plan import Module, Unit
 from ._project import Project
 from ._sources import Source, without_comments
@@ -70,12 +71,20 @@ def files_of(jobs: Iterable[Job]) -> list[str]:
     return sorted({path for job in jobs for path in (job.unit.module.source.path, *_own_files(job.closure))})
 
 
+def digests_of(project: Project, jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the digest of each of these files: of a header, that of what it was compiled with."""
+    root = project.root
+    sources = {job.unit.module.source.path for job in jobs}
+    headers = {path: job.closure.files[_OWN + path] for job in jobs for path in _own_files(job.closure)}
+    return headers | {path: file_digest(_files.read(root / path, root)) for path in sources}
+
+
 def changed_header(project: Project, job: Job) -> str | None:
     """Return a header of the project that is not what the unit's key was made of any more."""
     for path in _own_files(job.closure):
         if _includes.content_digest(project.root / path) != job.closure.files[_OWN + path]:
             return path
-    return None
+    return next((path for path in sorted(job.closure.absent) if (project.root / path).exists()), None)
 
 
 def _own_files(closure: _includes.Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
@@ -132,7 +141,8 @@ class _HeaderFinder:
         if module not in self._stamps:
             closure, _search = self.find(module)
             own = sorted(_own_files(closure, closure.widened))
-            texts = [(path, (self.project.root / path).read_text("latin-1")) for path in own]
+            root = self.project.root
+            texts = [(path, _files.read(root / path, root).decode("latin-1")) for path in own]
             self._stamps[module] = tuple(_stamps([(module.source.path, module.source.text), *texts]))
         return self._stamps[module]
 

@@ -47,17 +47,17 @@ class Project:
                 what = f"which package receives the kernels? The wheel's packages are: {known}"
                 raise ConfigError(Problem(what, place.of(), 'package = "…"'))
             return next(iter(self.packages))
-        if self._folder(wanted) is None:
+        folder = self._folder(wanted)
+        if folder is None or not os.path.isdir(self.root / folder):
             what = f"package {wanted!r} is not in the wheel, its packages are: {known}"
             raise ConfigError(Problem(what, place.of("package")))
         return wanted
 
     def _folder(self, package: str) -> str | None:
-        """Return the project-relative folder of a package or of one inside it."""
+        """Return the project-relative folder of a package, or where one inside it would stand."""
         for top, folder in self.packages.items():
             if package == top or package.startswith(top + "."):
-                inside = PurePosixPath(folder, *package.split(".")[len(top.split(".")) :])
-                return str(inside) if os.path.isdir(self.root / inside) else None
+                return str(PurePosixPath(folder, *package.split(".")[len(top.split(".")) :]))
         return None
 
     @property

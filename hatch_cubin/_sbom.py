@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import __version__, _headers, _includes, _jobs
+from . import __version__, _headers, _jobs
 from ._cuda import Toolkit
 from ._jobs import Job
 from ._project import Project
@@ -63,9 +63,8 @@ def _headers_of(jobs: Iterable[Job]) -> Iterator[_Component]:
             yield _part("library", tree)
 
 
-def _files(project: Project, jobs: Iterable[Job]) -> Iterator[_Component]:
-    for path in _jobs.files_of(jobs):
-        digest = _includes.content_digest(project.root / path)
+def _files(project: Project, jobs: Sequence[Job]) -> Iterator[_Component]:
+    for path, digest in sorted(_jobs.digests_of(project, jobs).items()):
         yield {
             "type": "file",
             "name": path,

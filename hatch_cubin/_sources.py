@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from . import _files
 from ._arch import parse_arch
 from .errors import Location, Problem, SourceError
 
@@ -77,7 +78,7 @@ def find_sources(
     """
     excluded = [glob_regex(pattern) for pattern in exclude]
     folders = [str(PurePosixPath(folder)) for folder in packages.values()]
-    inside = list(dict.fromkeys(path for folder in folders for path in walk(root, folder)))
+    inside = list(dict.fromkeys(path for folder in folders for path in walk(root, folder, strict=True)))
 
     def matches(path: str, rules: Iterable[re.Pattern[str]]) -> bool:
         names = [path, *(path[len(each) + 1 :] for each in folders if path.startswith(each + "/"))]
@@ -97,17 +98,25 @@ def find_sources(
 def _outside(root: Path, pattern: str) -> Iterator[str]:
     """Yield the files that a pattern with a literal beginning may mean, packages or not."""
     first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
-    return walk(root, first[0]) if first and first[0] else iter(())
+    return walk(root, first[0], strict=True) if first and first[0] else iter(())
 
 
-def walk(root: Path, folder: str) -> Iterator[str]:
-    """Yield the files under a project-relative folder (or the file itself), links to folders not followed."""
+def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
+    """Yield the files under a project-relative folder (or the file itself), links to folders not followed.
+
+    What cannot be read is left out, or with *strict* a SourceError: kernels would be missing in silence.
+    """
     start = root / folder
+
+    def failed(exc: OSError) -> None:
+        if strict:
+            raise _files.unreadable(exc, Path(exc.filename), root) from exc
+
     if BUNDLE in PurePosixPath(folder).parts or not _is_inside(root, start):
         return
-    if os.path.isfile(start):
+    if _files.is_file(start, root):
         yield folder
-    for parent, folders, files in os.walk(start):
+    for parent, folders, files in os.walk(start, onerror=failed) if os.path.isdir(start) else ():
         folders[:] = sorted(
             name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
         )

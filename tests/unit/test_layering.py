@@ -21,6 +21,7 @@ ALLOWED: dict[str, str] = {
     "_environment": "",
     "errors": "_environment",
     "_digest": "",
+    "_files": "errors",
     "_home": "errors",
     "_history": "_digest _home",
     "runtime": "",
@@ -34,7 +35,7 @@ ALLOWED: dict[str, str] = {
     "_config": "_arch _environment _options _reserved _toml errors",
     "_requirements": "_config _cuda _environment",
     # The project and its plan
-    "_sources": "_arch errors",
+    "_sources": "_arch _files errors",
     "_console": "",
     "_tables": "_config _toml errors",
     "_edit": "_toml",
@@ -42,10 +43,10 @@ ALLOWED: dict[str, str] = {
     "_plan": "_arch _config _digest _options _sources errors",
     # The compiler, the headers, the keys
     "_worker": "",
-    "_includes": "_digest errors",
+    "_includes": "_digest _files errors",
     "_cuda": "_digest _includes _plan _sources _worker errors",
     "_headers": "__init__ _config _cuda _digest _home _includes _sources errors",
-    "_jobs": "_arch _cuda _headers _includes _plan _project _sources errors",
+    "_jobs": "_arch _cuda _digest _files _headers _includes _plan _project _sources errors",
     # Results
     "_locks": "",
     "_proof": "_digest",
@@ -71,7 +72,7 @@ ALLOWED: dict[str, str] = {
     "_bundle": (
         "_arch _cache _cuda _digest _elf _locks _manifest _plan _sources _stub editable errors runtime"
     ),
-    "_sbom": "__init__ _cuda _headers _includes _jobs _project",
+    "_sbom": "__init__ _cuda _headers _jobs _project",
     # What was built, looked at
     "_installed": "_sources errors",
     "_cuobjdump": "",

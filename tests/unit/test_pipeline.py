@@ -519,6 +519,26 @@ def test_a_header_that_changes_during_the_build_poisons_no_cache(
     assert report(tmp_path, files, ONE)["hits"] == 0
 
 
+def test_a_header_that_appears_during_the_build_poisons_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = '#if __has_include("v.h")\n#include "v.h"\n#else\n#define V 1\n#endif\n'
+    files = {"k.cu": source + 'extern "C" __global__ void k(int *p) { *p = V; }'}
+    real = _executor.run
+
+    def write_meanwhile(*arguments: Any) -> Iterator[Result]:
+        (tmp_path / "demo/v.h").write_text("#define V 2")
+        yield from real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_executor, "run", write_meanwhile)
+        assert failure(tmp_path, files, ONE).startswith(
+            "demo/v.h: was changed while a source that includes it was compiled\n"
+        )
+    (tmp_path / "demo/v.h").unlink()
+    assert report(tmp_path, files, ONE)["hits"] == 0
+
+
 def test_only_headers_that_are_named_are_kept_out_of_wheels(tmp_path: Path) -> None:
     computed = '#include "a.h"\n#define H(x) <x>\n#include H(b.h)\n' + SAXPY
     project = project_of(tmp_path, {"k.cu": computed, "a.h": "", "b.h": "", "util.py": ""})

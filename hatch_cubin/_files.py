@@ -1,0 +1,37 @@
+"""Look at files of the project and its headers: what cannot be looked at is an error, and not missing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from .errors import Location, Problem, SourceError
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+
+
+def is_file(path: Path, root: Path) -> bool:
+    """Say whether a file stands at *path*; SourceError, relative to *root*, where nobody can tell."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except ValueError:  # no path at all
+        return False
+    except OSError as exc:
+        if exc.errno in _ABSENT:
+            return False
+        raise unreadable(exc, path, root) from exc
+
+
+def read(path: Path, root: Path) -> bytes:
+    """Return what stands in a file; SourceError, relative to *root*, where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise unreadable(exc, path, root) from exc
+
+
+def unreadable(exc: OSError, path: Path, root: Path) -> SourceError:
+    """Return the error of what cannot be read."""
+    return SourceError(Problem(f"cannot be read: {exc.strerror}", Location(os.path.relpath(path, root))))
