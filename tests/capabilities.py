@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,11 +54,23 @@ def _has_cuda_home() -> bool:
     )
 
 
+def namespace() -> tuple[str, ...]:
+    """Return what runs a command with mounts of its own; nothing where that is not allowed."""
+    if shutil.which("unshare") is None:
+        return ()
+    prefix = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--mount", "--map-root-user")
+    probe = subprocess.run(
+        [*prefix, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
+    )
+    return () if probe.returncode else prefix
+
+
 CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "nvrtc": _has_nvrtc,
     "gpu": _has_gpu,
     "cuobjdump": _has_cuobjdump,
     "cuda_home": _has_cuda_home,
     "gcc": lambda: shutil.which("gcc") is not None,
+    "mounts": lambda: namespace() != (),
     "linux": lambda: sys.platform == "linux",
 }

@@ -26,6 +26,7 @@ settings.load_profile("default")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="faults in the numbers of a release: an hour")
     parser.addoption("--require", default="", help="capabilities that must not be missing: nvrtc,gpu,…")
+    parser.addoption("--seed", type=int, default=0, help="of the faults that are made by chance")
 
 
 def pytest_configure(config: pytest.Config) -> None:

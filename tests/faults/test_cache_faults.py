@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin._cache import Cache, Compiled
+from tests.faults.harness.disk import Disk, Fault
 
 pytest.importorskip("cuda.core")
 
@@ -44,45 +44,6 @@ def use(folder: Path) -> tuple[int, list[str]]:
 
 def entries(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / "entries").rglob("*") if path.is_file())
-
-
-def test_every_flipped_bit_is_a_miss_and_is_healed(folder: Path) -> None:
-    paths = entries(folder)
-    originals = {path: path.read_bytes() for path in paths}
-    assert len(paths) == 12
-    for path in (
-        min(paths, key=lambda path: path.stat().st_size),
-        max(paths, key=lambda path: path.stat().st_size),
-    ):
-        for bit in range(0, 8 * len(originals[path]), 3):
-            damaged = bytearray(originals[path])
-            damaged[bit // 8] ^= 1 << bit % 8
-            path.write_bytes(damaged)
-            assert use(folder) == (1, [])
-            assert path.read_bytes() == originals[path]
-    assert use(folder) == (0, [])
-
-
-@pytest.mark.parametrize("keep", [0.0, 0.5, 0.99], ids=["empty", "half", "all but a byte"])
-def test_truncated_files_are_misses_and_are_healed(folder: Path, keep: float) -> None:
-    for path in entries(folder):
-        data = path.read_bytes()
-        path.write_bytes(data[: int(len(data) * keep)])
-        assert use(folder) == (1, [])
-        assert path.read_bytes() == data
-
-
-def test_swapped_files_are_misses(folder: Path) -> None:
-    paths = entries(folder)
-    chance = random.Random(0)  # noqa: S311 - a test wants the same shuffle each time
-    for _ in range(20):
-        one, other = chance.sample(paths, 2)
-        first, second = one.read_bytes(), other.read_bytes()
-        one.write_bytes(second)
-        other.write_bytes(first)
-        misses, said = use(folder)
-        assert (misses in {1, 2}, said) == (True, [])
-        assert use(folder) == (0, [])
 
 
 @pytest.mark.parametrize("lost", ["tmp", "SCHEMA_VERSION", "entries"])
@@ -123,43 +84,6 @@ def test_a_folder_that_cannot_be_one_costs_one_warning(tmp_path: Path, put: Call
         assert [line.startswith(f"the cache at {place} cannot be used fully: ") for line in said] == [True]
     else:
         assert use(place) == (0, [])  # it made itself a place
-
-
-class Broken:
-    """File operations that fail below one folder, as they would on a read-only or full one."""
-
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, code: int, names: tuple[str, ...], below: Path
-    ) -> None:
-        self._below = str(below)
-        self._error = OSError(code, os.strerror(code))
-        for name in names:
-            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
-
-    def _failing(self, real: Callable[..., object]) -> Callable[..., object]:
-        def call(*args: object, **options: object) -> object:
-            if any(self._below in str(arg) for arg in (*args, *options.values())):
-                raise self._error
-            return real(*args, **options)
-
-        return call
-
-
-WRITES = ("mkdir", "replace", "rename", "unlink", "utime", "remove", "link")
-
-
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EIO])
-def test_a_folder_that_cannot_be_written_is_still_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    lost = next(path for path in entries(folder) if path.stat().st_size == 64)
-    lost.unlink()
-    with monkeypatch.context() as patched:
-        Broken(patched, code, WRITES, folder)
-        misses, said = use(folder)
-    assert misses == 1
-    assert said == [f"the cache at {folder} cannot be used fully: {os.strerror(code)}"]
-    assert use(folder) == (1, [])
 
 
 def test_a_folder_that_cannot_be_opened_is_read_beside_a_tmp_of_our_own(
@@ -214,7 +138,6 @@ def test_a_cap_over_a_folder_that_cannot_be_written_costs_one_warning(
     for path in entries(folder):
         os.utime(path, (0, 0))
     said: list[str] = []
-    with Cache(folder, 1, said.append), monkeypatch.context() as patched:
-        Broken(patched, errno.EROFS, ("unlink",), folder)
+    with Cache(folder, 1, said.append), Disk(folder, Fault("unlink", 1, errno.EROFS, lasting=True)):
         Cache(folder, 1, said.append).__exit__(None, None, None)
     assert said == [f"the cache at {folder} cannot be used fully: Read-only file system"]
