@@ -68,6 +68,12 @@ def make_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hatch-cubin {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        choices=("bash", "zsh"),
+        action=_PrintCompletion,
+        help="print a script that lets the shell complete all of this",
+    )
     choices = parser.add_subparsers(metavar="VERB", required=True)
     for verb, summary in VERBS.items():
         own = choices.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -77,6 +83,24 @@ def make_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
             module.arguments(own)
             own.set_defaults(verb=verb, run=module.run)
     return parser
+
+
+class _PrintCompletion(argparse.Action):
+    """Print the script for a shell, and end."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        _namespace: argparse.Namespace,
+        values: Any,
+        _option: str | None = None,
+    ) -> None:
+        from ._completion import completion
+        from .errors import reported
+
+        with reported(_complain):
+            sys.stdout.write(completion(make_parser([*VERBS]), values))
+        parser.exit()
 
 
 def _print(args: argparse.Namespace, answer: Any) -> None:

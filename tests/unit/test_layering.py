@@ -96,12 +96,14 @@ ALLOWED: dict[str, str] = {
     "verbs/inspect": "_cuobjdump _installed _page _sizes _survey errors verbs/__init__",
     "verbs/plan": "_pipeline verbs/__init__",
     "verbs/verify": "_installed _project _rebuild _record _survey _verify errors verbs/__init__",
-    "_cli": "errors",
+    "_completion": "errors",
+    "_cli": "_completion errors",
     "__main__": "_cli",
 }
 THIRD_PARTIES: dict[str, str] = {
     "_cache": "cuda typing_extensions",
     "_cuda": "cuda",
+    "_completion": "shtab",
     "_home": "platformdirs",
     "_locks": "typing_extensions",
     "_toml": "tomli",
