@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hatch_cubin import _cli
-from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, pyproject, write_tree
+from hatch_cubin import _cli, _pipeline
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, pyproject, write_tree
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
 SECTIONS = {
@@ -80,7 +82,8 @@ def found(facts: Any) -> dict[str, set[type]]:
 
 
 def test_every_verb_that_is_tried_is_documented() -> None:
-    assert {*SECTIONS} == {"All verbs", "explain", *ARGUMENTS}
+    assert {*SECTIONS} == {"All verbs", "explain", "inspect", "verify", *ARGUMENTS}
+    assert {verb.partition(" ")[0] for verb in SECTIONS} == {"All", *_cli.VERBS}
 
 
 @pytest.mark.nvrtc
@@ -122,6 +125,49 @@ def test_explain_prints_the_fields_that_are_documented(
     explain("saxpy")
     explain("copy")
     assert types == documented("All verbs", "explain")
+
+
+def collected(field: str, headings: dict[str, set[type | None]]) -> str:
+    """Return how the reference writes a field whose path has a name in it."""
+    groups = (heading for heading in headings if heading.endswith(".*") and field.startswith(heading[:-1]))
+    return next(groups, field)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("verb", ["inspect", "verify"])
+def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    fields_of_verb, types = documented("All verbs", verb), dict[str, set[type]]()
+
+    def look(*arguments: str) -> None:
+        capsys.readouterr()
+        with contextlib.suppress(SystemExit):
+            _cli.main([verb, *arguments, "--json"])
+        for field, kinds in found(json.loads(capsys.readouterr().out)).items():
+            types.setdefault(collected(field, fields_of_verb), set()).update(kinds)
+
+    variants = (
+        f'[[{".".join(TABLE)}.source]]\npath = "demo/saxpy.cu"\nvariants = {{ N = [1, 2], M = [1, false] }}\n'
+    )
+    write_tree(project, {"pyproject.toml": PROJECT["pyproject.toml"] + variants})
+    other = {
+        "data_model": "lp64",
+        "folder": "demo/_cubins",
+        "toolchain": {"nvrtc": "13.0.1", "nvjitlink": None},
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(_pipeline, "_header", lambda *_: other)
+        _cli.main(["bundle", "--into", "demo"])
+    with zipfile.ZipFile(project / "demo-1.0-py3-none-any.whl", "w") as archive:
+        for path in sorted((project / "demo").rglob("*")):
+            archive.write(path, path.relative_to(project))
+    look("demo-1.0-py3-none-any.whl")
+    write_tree(project, {"demo/include.cu": SAXPY.replace("saxpy", "other")})
+    look("demo", *(["--rebuild"] if verb == "verify" else []))
+    (project / "demo/_cubins/include.sm_90.cubin").write_bytes(b"")
+    look("demo")
+    assert types == fields_of_verb
 
 
 @pytest.mark.nvrtc
