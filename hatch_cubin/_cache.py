@@ -1,5 +1,6 @@
-"""Verified entries over cuda.core's `FileStreamProgramCache`.
+"""Verified entries of cuda.core's `FileStreamProgramCache`.
 
+cuda.core writes them; to be read, which a build of nothing but hits does, they need no cuda.core.
 An entry is the raw compiled bytes under their key. A record beside it, written after it, proves it:
 no record, a damaged one, or one that does not fit the bytes is a miss. A fault of the folder is a
 miss too, and one warning for the whole build. Any number of builds may use, trim and clear a folder
@@ -12,7 +13,7 @@ import contextlib
 import os
 import shutil
 import stat
-import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +50,9 @@ class Cache:
         self._cap = cap
         self._warn = warn
         self._warned = False
-        self._claims: dict[bytes, Path] = {}
-        self._locks: dict[Path, Lock] = {}
-        self._cleanup = contextlib.ExitStack()
-        self._store = self._open()
+        self._claims: dict[bytes, str] = {}
+        self._locks: dict[str, Lock] = {}
+        self._store: Any = None
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,6 @@ class Cache:
         for key in [*self._claims]:
             self.release(key)
         self._guarded(lambda: _housekeeping.trim(self.folder, size=self._cap), None)
-        self._cleanup.close()
 
     def get(self, key: bytes) -> Compiled | None:
         """Return what is stored under *key* and proven by its record."""
@@ -100,11 +99,11 @@ class Cache:
         """
         if self._warned:  # others would wait for what cannot be stored
             return True
-        folder = place(self.folder, key).parent
+        folder = os.path.dirname(place(self.folder, key))
         if folder not in self._locks:
             with contextlib.suppress(OSError):
                 os.makedirs(folder, exist_ok=True)
-            lock = try_lock(folder)
+            lock = try_lock(Path(folder))
             if lock is None:
                 return False
             self._locks[folder] = lock
@@ -118,10 +117,11 @@ class Cache:
             self._locks.pop(folder).close()
 
     def _get(self, key: bytes) -> Compiled | None:
-        if any(map(_is_odd, self._places(key))):
+        try:
+            data, proof = (_read(place(self.folder, each)) for each in (key, record_key(key)))
+        except _NoFileError:
             self.damaged += 1
             return None
-        data, proof = self._store.get(key), self._store.get(record_key(key))
         if data is None or proof is None:  # trimmed, or being written
             return None
         record = decode(proof)
@@ -139,37 +139,20 @@ class Cache:
 
     def _write(self, values: Mapping[bytes, bytes]) -> None:
         """Write an entry, then its record, so that a record never stands alone for long."""
+        if self._store is None:  # it cannot be had where nothing can be written
+            from cuda.core.utils import FileStreamProgramCache
+
+            self._store = FileStreamProgramCache(self.folder)
         # Shared by all who write, and never waited for: it says that temporary files are in use.
         with try_lock(self.folder / "tmp", shared=True) or Lock(None):
             for each, data in values.items():
                 self._store[each] = data
 
-    def _places(self, key: bytes) -> list[Path]:
-        """Return where an entry and its record stand; nothing where a store does not say."""
-        path_of = getattr(self._store, "_path_for_key", None)
-        return [] if path_of is None else [path_of(key), path_of(record_key(key))]
-
     def _make_way(self, key: bytes) -> None:
         """Remove folders that stand in an entry's place; a file replaces anything else."""
-        for path in self._places(key):
+        for path in (place(self.folder, key), place(self.folder, record_key(key))):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
-
-    def _open(self) -> Any:
-        from cuda.core.utils import FileStreamProgramCache, InMemoryProgramCache
-
-        try:
-            return FileStreamProgramCache(self.folder)
-        except (OSError, ValueError) as exc:
-            self._fault(exc)
-        # A folder that cannot be written can still be read: its entries, beside a tmp/ of our own.
-        with contextlib.suppress(OSError):
-            if os.path.isdir(entries := self.folder / "entries"):
-                scratch = tempfile.TemporaryDirectory(prefix="hatch-cubin-", ignore_cleanup_errors=True)
-                beside = Path(self._cleanup.enter_context(scratch))
-                (beside / "entries").symlink_to(entries.resolve(), target_is_directory=True)
-                return FileStreamProgramCache(beside)
-        return InMemoryProgramCache()
 
     def _guarded(self, action: Callable[[], _R], otherwise: _R) -> _R:
         try:
@@ -185,9 +168,20 @@ class Cache:
             self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
 
-def _is_odd(path: Path) -> bool:
-    """Say whether something other than a file stands there: to open a pipe would wait for ever."""
+class _NoFileError(Exception):
+    """Something that is not a file stands in the place of one: to open a pipe would wait for ever."""
+
+
+def _read(path: str) -> bytes | None:
+    """Return what the store has in a file, which counts as using it; None where there is none."""
     try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
-    except OSError:
-        return False
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise _NoFileError
+        with open(path, "rb", buffering=0) as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    with contextlib.suppress(OSError):  # in a folder that cannot be written nothing is trimmed either
+        os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
+    return data

@@ -152,9 +152,9 @@ def _items(folder: Path) -> list[_Item]:
     for path in files:
         record = _read_record(path)
         key = None if record is None else _key_of(record)
-        if record is None or key is None or str(place(folder, record_key(key))) != path:
+        if record is None or key is None or place(folder, record_key(key)) != path:
             continue
-        entry = str(place(folder, key))
+        entry = place(folder, key)
         if entry in files and files[entry].st_size == record.size:
             pairs[entry, path] = key
     alone = files.keys() - {path for pair in pairs for path in pair}

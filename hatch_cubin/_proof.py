@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -57,7 +58,7 @@ def record_key(key: bytes) -> bytes:
     return key + b".record"
 
 
-def place(folder: Path, key: bytes) -> Path:
+def place(folder: Path, key: bytes) -> str:
     """Return where a `FileStreamProgramCache` in *folder* has what is stored under *key*."""
     digest = file_digest(key)
-    return folder / "entries" / digest[:2] / digest[2:]
+    return os.path.join(folder, "entries", digest[:2], digest[2:])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _cache
 from hatch_cubin._cache import Cache, Compiled
 from tests.faults.harness.disk import Disk, Fault
 
@@ -86,45 +87,45 @@ def test_a_folder_that_cannot_be_one_costs_one_warning(tmp_path: Path, put: Call
         assert use(place) == (0, [])  # it made itself a place
 
 
-def test_a_folder_that_cannot_be_opened_is_read_beside_a_tmp_of_our_own(
+def test_a_folder_that_cannot_be_opened_for_writing_is_read_without_a_word(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched:
-        refuse_to_open(patched, lambda path: path == folder)
-        assert use(folder) == (0, [f"the cache at {folder} cannot be used fully: Permission denied"])
+    refuse_to_open(monkeypatch)
     assert use(folder) == (0, [])
 
 
-def test_where_even_that_fails_everything_is_a_miss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_to_open(monkeypatch, lambda _path: True)
+def test_what_cannot_be_stored_costs_one_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in entries(folder):
+        path.unlink()
+    refuse_to_open(monkeypatch)
     assert use(folder) == (len(RESULTS), [f"the cache at {folder} cannot be used fully: Permission denied"])
 
 
-def refuse_to_open(monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], bool]) -> None:
+def refuse_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.core import utils
 
-    class Refusing(utils.FileStreamProgramCache):  # type: ignore[misc]
-        def __init__(self, path: Path) -> None:
-            if refused(path):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            super().__init__(path)
+    def refuse(_path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(utils, "FileStreamProgramCache", Refusing)
+    monkeypatch.setattr(utils, "FileStreamProgramCache", refuse)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), ValueError("no sense")])
-@pytest.mark.parametrize("method", ["get", "__setitem__"])
+@pytest.mark.parametrize("broken", ["reading", "writing"])
 def test_a_store_that_fails_in_the_middle_costs_one_warning(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, method: str, error: Exception
+    folder: Path, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
 ) -> None:
     from cuda.core.utils import FileStreamProgramCache
 
-    def fail(*_args: object) -> Iterator[None]:
+    def fail(*_args: object) -> None:
         raise error
 
     for path in entries(folder)[:4]:
         path.unlink()
-    monkeypatch.setattr(FileStreamProgramCache, method, fail)
+    if broken == "reading":
+        monkeypatch.setattr(_cache, "_read", fail)
+    else:
+        monkeypatch.setattr(FileStreamProgramCache, "__setitem__", fail)
     misses, said = use(folder)
     assert misses >= 2
     assert said == [

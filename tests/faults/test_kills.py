@@ -60,9 +60,9 @@ def torn(folder: Path) -> int:
     wrong = 0
     for key in crowd.keys(crowd.LARGE):
         with contextlib.suppress(FileNotFoundError):
-            wrong += place(folder, key).read_bytes() != crowd.result_of(key, 100_000).data
+            wrong += Path(place(folder, key)).read_bytes() != crowd.result_of(key, 100_000).data
         with contextlib.suppress(FileNotFoundError):
-            wrong += decode(place(folder, record_key(key)).read_bytes()) is None
+            wrong += decode(Path(place(folder, record_key(key))).read_bytes()) is None
     return wrong
 
 

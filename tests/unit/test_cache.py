@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -288,10 +289,25 @@ def test_what_was_never_claimed_can_be_released(tmp_path: Path) -> None:
         assert cache.claim(KEY)
 
 
-def test_where_nothing_can_be_stored_nobody_waits(tmp_path: Path) -> None:
+def test_where_nothing_can_be_stored_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.core import utils
+
+    def refuse(_path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    said: list[str] = []
+    with open_cache(tmp_path) as other, Cache(tmp_path, None, said.append) as one:
+        assert (other.claim(KEY), one.claim(KEY)) == (True, False)
+        monkeypatch.setattr(utils, "FileStreamProgramCache", refuse)
+        one.put(KEY, RESULT, {})
+        assert one.claim(KEY)
+    assert said == [f"the cache at {tmp_path} cannot be used fully: Permission denied"]
+
+
+def test_in_the_place_of_a_folder_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
     place = tmp_path / "cache"
     place.write_text("not a folder")
-    with open_cache(place) as one, open_cache(place) as other:
+    with Cache(place, None, print) as one, Cache(place, None, print) as other:
         assert (one.claim(KEY), other.claim(KEY)) == (True, True)
 
 
@@ -334,6 +350,7 @@ def test_a_write_is_given_up_after_some_tries(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_last_build_sweeps_what_killed_ones_left(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
     with open_cache(tmp_path):
         left = tmp_path / "tmp" / "entry-0123abc_"
         left.write_bytes(b"half")

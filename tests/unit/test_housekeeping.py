@@ -38,11 +38,11 @@ def fill(folder: Path, **sizes: int) -> int:
 
 
 def entry_of(folder: Path, name: str) -> Path:
-    return place(folder, key(name))
+    return Path(place(folder, key(name)))
 
 
 def record_of(folder: Path, name: str) -> Path:
-    return place(folder, record_key(key(name)))
+    return Path(place(folder, record_key(key(name))))
 
 
 def files(folder: Path) -> list[Path]:
@@ -58,7 +58,7 @@ def test_entries_stand_where_cuda_core_has_them(tmp_path: Path) -> None:
 
     store = FileStreamProgramCache(tmp_path)
     for each in (key("a"), record_key(key("a"))):
-        assert place(tmp_path, each) == store._path_for_key(each)
+        assert place(tmp_path, each) == str(store._path_for_key(each))
 
 
 def test_a_folder_is_known_by_its_records(tmp_path: Path) -> None:
