@@ -44,6 +44,7 @@ def build(
     (root / "dist").mkdir(exist_ok=True)
     command = [*prefix, "sh", "-ec", f'{script}\nexec "$0" -m hatchling build -t wheel', sys.executable]
     settings: dict[str, Any] = {
+        "CACHE": str(cache),  # what scripts call it
         "HATCH_CUBIN_CACHE_DIR": str(cache),
         "HATCH_CUBIN_REPORT": str(root / "report.json"),
     }
@@ -57,15 +58,16 @@ def build(
 
 # --- disks and folders --------------------------------------------------------------------------
 
-FULL = 'mount -t tmpfs -o size=1m none "$CACHE"; cat /dev/zero > "$CACHE/filler" 2> /dev/null || true'
-NO_INODES = 'mount -t tmpfs -o nr_inodes=4 none "$CACHE"'
-READ_ONLY = 'mount --bind "$CACHE" "$CACHE"; mount -o remount,bind,ro "$CACHE"'
+FULL = 'mount -t tmpfs -o size=1m none "${CACHE:?}"; cat /dev/zero > "${CACHE:?}/filler" 2> /dev/null || true'
+NO_INODES = 'mount -t tmpfs -o nr_inodes=4 none "${CACHE:?}"'
+NO_TMP = 'rmdir "${CACHE:?}"/tmp; '
+READ_ONLY = 'mount --bind "${CACHE:?}" "${CACHE:?}"; mount -o remount,bind,ro "${CACHE:?}"'
 
 
 @pytest.mark.mounts
 @pytest.mark.parametrize(
     ("script", "compiled"),
-    [(FULL, 3), (NO_INODES, 3), (READ_ONLY, 1), (f'rmdir "$CACHE/tmp"; {READ_ONLY}', 1)],
+    [(FULL, 3), (NO_INODES, 3), (READ_ONLY, 1), (NO_TMP + READ_ONLY, 1)],
     ids=["full", "no inodes", "read-only", "read-only without tmp"],
 )
 def test_a_disk_that_takes_nothing_costs_one_warning(
