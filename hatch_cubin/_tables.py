@@ -74,6 +74,14 @@ def has_own_table(root: Path) -> bool:
         return False
 
 
+def unread_table(root: Path, backend: str) -> Place | None:
+    """Return the place of a table that stands where the project's build backend does not look."""
+    if backend in HATCH_BACKENDS:
+        return _own_place(root) if has_own_table(root) else None
+    path = _hook_path(inside(_hatch_settings(root, _read(root / "pyproject.toml")), "build"), "sdist")
+    return None if path is None else _hatch_place(root, path)
+
+
 def _own_place(root: Path) -> Place:
     return Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), OWN_TABLE)
 

@@ -63,6 +63,9 @@ def run(args: argparse.Namespace) -> Answer:
         raise ConfigError(Problem(what, hint="'hatch new --init' or 'uv init --package' makes one"))
     pyproject, backend = _tables.read_project(root)
     place, is_new = _table_place(root)
+    if is_new and (unread := _tables.unread_table(root, backend)):
+        what = f"there is a table {unread} already, which the project's build backend does not read"
+        raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
     builds_kernels = backend in _tables.HATCH_BACKENDS or backend.startswith("setuptools.")
     if builds_kernels:

@@ -244,6 +244,24 @@ def test_a_file_that_cannot_be_read_or_written_is_said(
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "table", "read"),
+    [
+        (HATCH, "[tool.hatch-cubin]", "[tool.hatch.build.hooks.cubin]"),
+        ("", "[tool.hatch.build.hooks.cubin]", "[tool.hatch-cubin]"),
+    ],
+)
+def test_a_table_that_the_backend_does_not_read_is_not_given_company(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str, table: str, read: str
+) -> None:
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": f"{before}{table}\n"})
+    line = before.count("\n") + 1
+    assert refusal(tmp_path, capsys) == (
+        f"hatch-cubin: error: pyproject.toml:{line}: there is a table {table} already, which the"
+        f" project's build backend does not read\n  hint: rename it to {read}\n"
+    )
+
+
 # What is written
 
 
