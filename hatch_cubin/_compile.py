@@ -10,8 +10,9 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from . import _diagnostics, _elf, _executor, _headers, _home, _names, runtime
+from . import _diagnostics, _elf, _executor, _headers, _home, _names, _prelude, runtime
 from ._advice import advise
 from ._arch import Arch
 from ._cache import Cache, Compiled
@@ -27,6 +28,7 @@ from .errors import CompileError, Location, MissError, Problem
 
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
+_FIRST_WITH_PRELUDES = (12, 9)  # of those that take a seed for random names: nothing stands before the source
 _FIRST_WITHOUT_TIMES = (13, 4)  # of files, in debug information
 _NO_KERNEL_HINT = (
     "a template is compiled only where 'instantiate' names it; device functions alone are no kernel"
@@ -82,10 +84,12 @@ def _unwanted(unit: Unit) -> Problem:
 
 def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
     misses = [job for job in jobs if job.unit not in results.done]
+    misses.sort(key=lambda job: (job.unit.module.source.path, job.unit.arch))  # those together that share
     # Named for all jobs, so that no name depends on what is cached already.
     paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
-    tasks = [_task(number, job, paths, toolkit) for number, job in enumerate(misses)]
-    workers = min(project.config.jobs or _cores(), len(tasks))
+    workers = min(project.config.jobs or _cores(), len(misses))
+    tasks = _tasks(project, misses, paths, toolkit, workers)
+    shares = any(task.prelude for task in tasks)
     patience_s = min(project.config.timeout_s, _PATIENCE_S)
     said: set[str] = set()
 
@@ -104,7 +108,9 @@ def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
 
     with contextlib.ExitStack() as stack:
         folders = _folders(misses, paths, toolkit, stack)
-        setup = _executor.Setup(toolkit.libraries, folders, workers, project.config.timeout_s)
+        scratch = _scratch(stack) if shares else ""
+        limit_s = project.config.timeout_s
+        setup = _executor.Setup(toolkit.libraries, folders, workers, limit_s, scratch=scratch)
         progress = stack.enter_context(project.units(len(jobs), len(results.done)))
         turns = Turns([job.keys.key for job in misses], cache, found_late, patience_s)
         for answer in stack.enter_context(contextlib.closing(_executor.run(due(), setup))):
@@ -142,9 +148,14 @@ def _folders(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
         return paths.descriptors
-    scratch = _home.make_temporary()
-    stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-    return paths.copies(scratch, (job.closure for job in jobs))
+    return paths.copies(Path(_scratch(stack)), (job.closure for job in jobs))
+
+
+def _scratch(stack: contextlib.ExitStack) -> str:
+    """Return a temporary folder that goes with *stack*."""
+    folder = _home.make_temporary()
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return str(folder)
 
 
 def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
@@ -154,6 +165,27 @@ def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
         Problem(each.text, each.where, each.hint, each.context) for each in own if each.kind == "warning"
     )
     return tuple(dict.fromkeys(map(str, problems)))
+
+
+def _tasks(
+    project: Project, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, workers: int
+) -> list[_executor.Task]:
+    """Return a task for each job; those of one source and arch share their includes where that pays."""
+    tasks = [_task(number, job, paths, toolkit) for number, job in enumerate(jobs)]
+    if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
+        return tasks
+    first: dict[tuple[str, Arch], int] = {}
+    for number, end in _prelude.shared_includes(jobs, project.root, workers).items():
+        unit, search = jobs[number].unit, tuple(map(paths.of_root, jobs[number].search))
+        shared = replace(unit, module=_prelude.without_variant(unit.module))
+        prelude = _executor.Prelude(
+            first.setdefault((unit.module.source.path, unit.arch), number),
+            unit.module.source.text[:end].encode(),
+            compiler_options(shared, toolkit, search),
+            _prelude.behind_includes(unit.module, end).encode(),
+        )
+        tasks[number] = replace(tasks[number], prelude=prelude)
+    return tasks
 
 
 def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> _executor.Task:

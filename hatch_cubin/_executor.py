@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, BinaryIO, TypeAlias, cast
 
@@ -20,6 +20,16 @@ from ._worker import receive, send
 from .errors import Problem, ToolchainError
 
 _PATIENCE_S = 5.0  # with a process that has closed its pipe
+
+
+@dataclass(frozen=True, slots=True)
+class Prelude:
+    """Includes that many tasks begin with, to be precompiled with these options; how this one goes on."""
+
+    id: int
+    includes: bytes
+    options: tuple[bytes, ...]
+    rest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,7 @@ class Task:
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
+    prelude: Prelude | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,7 @@ class Setup:
     jobs: int
     timeout_s: float
     script: str = str(Path(__file__).with_name("_worker.py"))
+    scratch: str = ""  # a folder for precompiled headers
 
 
 def run(tasks: Iterable[Task | None], setup: Setup) -> Generator[Result]:
@@ -64,7 +76,8 @@ def run(tasks: Iterable[Task | None], setup: Setup) -> Generator[Result]:
     nothing is running, none any more.
 
     A task that ends its process while others run may only have been short of memory: it runs again when all
-    others are done, alone, and fails if that ends its process too. One that runs too long is ended with it.
+    others are done, alone and without a precompiled header, and fails if that ends its process too. One that
+    runs too long is ended with it.
     """
     crew = _Crew(tasks, setup)
     try:
@@ -161,8 +174,8 @@ class _Crew:
             self._width = max(1, len(self._busy))
             self._again.appendleft(task)
             return None
-        if self._busy:
-            self._suspects.append(task)
+        if self._busy or task.prelude:
+            self._suspects.append(replace(task, prelude=None))
             return None
         said = "\n".join([f"fatal: the compiler crashed ({worker.ending})", *worker.complaints])
         return Result(task.id, ok=False, log=said)
@@ -201,6 +214,7 @@ class _Worker:
                 "sys_path": [os.path.abspath(entry) for entry in sys.path],
                 "libraries": setup.libraries,
                 "folders": dict(setup.folders),
+                "scratch": setup.scratch,
             }
         )
 
@@ -212,6 +226,7 @@ class _Worker:
 
     def give(self, task: Task) -> None:
         """Start one task."""
+        shared = task.prelude
         self._send(
             {
                 "id": task.id,
@@ -220,6 +235,7 @@ class _Worker:
                 "name": task.name,
                 "options": list(task.options),
                 "instantiate": list(task.instantiate),
+                "prelude": shared and (shared.id, shared.includes, list(shared.options), shared.rest),
             }
         )
 

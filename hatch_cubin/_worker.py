@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 # Deep templates recurse deeply; pages are only taken when touched. The second is for little address space.
 _STACK_BYTES = (256 << 20, 8 << 20)
+_HEAP_BYTES = 1 << 30  # for precompiled headers: of addresses, as pages are only taken when touched
+
+_Outcome = tuple[bool, bytes, bytes, dict[str, str]]  # ok, output, log, symbols
 
 
 def send(stream: BinaryIO, message: dict[str, Any]) -> None:
@@ -59,7 +62,70 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _nvrtc(task: dict[str, Any]) -> tuple[bool, bytes, bytes, dict[str, str]]:
+def _nvrtc(task: dict[str, Any]) -> _Outcome:
+    if task.get("prelude"):
+        with contextlib.suppress(Exception):  # whatever it is, the plain compile will do or tell
+            if (outcome := _with_prelude(task)) is not None:
+                return outcome
+    return _compile(task)
+
+
+def _with_prelude(task: dict[str, Any]) -> _Outcome | None:
+    """Compile a task with its headers precompiled; None where the plain compile has to do it."""
+    number, includes, options, rest = task["prelude"]
+    head = includes + b"#pragma nv_hdrstop\n"
+    if _header.number != number:
+        _header.make(number, {**task, "code": head, "options": options, "instantiate": []})
+    if _header.path is None:
+        return None
+    use = [*options, b"--use-pch=" + _header.path, b"--pch-messages=false"]
+    ok, output, log, symbols = _compile({**task, "code": head + rest, "options": use})
+    if ok and not log.strip(b" \0\n"):
+        return ok, output, _header.log, symbols
+    _header.forget()  # what one variant has to say of its source, the others have as well
+    return None
+
+
+class _Header:
+    """The precompiled header of this process; no other can use it, for it must lie at the same addresses."""
+
+    def __init__(self) -> None:
+        self.folder = ""
+        self.number: int | None = None
+        self.path: bytes | None = None
+        self.log = b""
+        self._descriptor: int | None = None
+
+    def make(self, number: int, task: dict[str, Any]) -> None:
+        """Precompile the headers of a task, or raise; there is no path where that did not work."""
+        from cuda.bindings import nvrtc
+
+        self.forget()
+        if self.number is None:
+            nvrtc.nvrtcSetPCHHeapSize(_HEAP_BYTES)
+        self.number = number
+        path = os.path.join(self.folder, f"{os.getpid()}.pch")
+        options = [*task["options"], b"--create-pch=" + os.fsencode(path), b"--pch-messages=false"]
+        try:
+            ok, _output, self.log, _symbols = _compile({**task, "options": options}, precompiles=True)
+            if ok:
+                self._descriptor = os.open(path, os.O_RDONLY)
+                self.path = b"/proc/self/fd/%d" % self._descriptor
+        finally:
+            with contextlib.suppress(OSError):  # without a name it ends with this process, however that ends
+                os.unlink(path)
+
+    def forget(self) -> None:
+        """Give the file's space back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self.path = self._descriptor = None
+
+
+_header = _Header()
+
+
+def _compile(task: dict[str, Any], *, precompiles: bool = False) -> _Outcome:
     from cuda.bindings import nvrtc
 
     def call(result: tuple[Any, ...]) -> Any:
@@ -83,6 +149,9 @@ def _nvrtc(task: dict[str, Any]) -> tuple[bool, bytes, bytes, dict[str, str]]:
         if int(status) != 0:
             reason = nvrtc.nvrtcGetErrorString(status)[1]
             return False, b"", log if log.strip(b" \0\n") else reason, {}
+        if precompiles:
+            call(nvrtc.nvrtcGetPCHCreateStatus(program))
+            return True, b"", log, {}
         if task["kind"] == "c++ to ptx":
             output = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
         else:
@@ -96,7 +165,7 @@ def _nvrtc(task: dict[str, Any]) -> tuple[bool, bytes, bytes, dict[str, str]]:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _assemble(task: dict[str, Any]) -> tuple[bool, bytes, bytes, dict[str, str]]:
+def _assemble(task: dict[str, Any]) -> _Outcome:
     from cuda.bindings import nvjitlink
 
     handle = nvjitlink.create(len(task["options"]), [option.decode() for option in task["options"]])
@@ -172,6 +241,7 @@ def main() -> None:
         descriptor = os.open(folder, os.O_RDONLY)
         os.dup2(descriptor, number)
         os.close(descriptor)
+    _header.folder = setup["scratch"]
     os.chdir("/")  # debug information holds the working directory
     for library in setup["libraries"]:
         ctypes.CDLL(library)

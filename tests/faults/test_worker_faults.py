@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin import _executor, _worker
-from hatch_cubin._executor import Result, Setup, Task, run
+from hatch_cubin._executor import Prelude, Result, Setup, Task, run
 from hatch_cubin.errors import ToolchainError
 from tests.helpers import run as in_process
 from tests.helpers import write_tree
@@ -27,7 +28,7 @@ import _worker
 
 def compile_task(task):
     what = task["code"].decode()
-    if what == "segfault":
+    if what == "segfault" or (what == "shared" and task["prelude"]):
         ctypes.string_at(1)
     if what == "exit":
         sys.stderr.write("internal compiler error\\n")
@@ -113,6 +114,12 @@ def test_a_task_that_crashes_in_company_runs_again_alone_after_all_others(tmp_pa
     *others, last = [(result.ok, result.output.decode()) for result in results]
     assert sorted(others) == [(True, "company"), (True, "fine")]
     assert last == (True, "once")
+
+
+def test_a_task_that_crashes_with_a_precompiled_header_runs_again_without(tmp_path: Path) -> None:
+    prelude = Prelude(1, b"", (), b"")
+    shared, fine = (replace(task, prelude=prelude) for task in tasks("shared", "fine"))
+    assert outcomes(run([shared, fine], setup_for(tmp_path, jobs=1))) == {0: "shared", 1: "fine"}
 
 
 @pytest.mark.parametrize("jobs", [1, 3], ids=["alone", "in company"])
@@ -312,7 +319,7 @@ def test_a_worker_ends_with_the_front_end(tmp_path: Path) -> None:
     )
     assert process.stdin
     assert process.stdout
-    setup = {"sys_path": sys.path, "libraries": [], "folders": {77: os.sep}}
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {77: os.sep}, "scratch": ""}
     _worker.send(process.stdin, setup)  # type: ignore[arg-type]
     _worker.send(process.stdin, {"id": 0, "code": b"hang"})  # type: ignore[arg-type]
     assert _worker.receive(process.stdout) == {"ready": True}  # type: ignore[arg-type]

@@ -169,7 +169,7 @@ def test_the_worker_prepares_itself_then_answers(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "chdir", lambda folder: done.append(("chdir", folder)))
     monkeypatch.setattr(ctypes, "CDLL", lambda library: done.append(("load", library)))
     monkeypatch.setattr(_worker, "_nvrtc", lambda task: (True, task["code"].upper(), b"said \0", {}))
-    setup = {"sys_path": ["/a"], "libraries": ["libx.so"], "folders": {77: str(tmp_path)}}
+    setup = {"sys_path": ["/a"], "libraries": ["libx.so"], "folders": {77: str(tmp_path)}, "scratch": ""}
     ready, *answers = serve(monkeypatch, setup, task("c++", "one"), task("c++", "two"))
     assert ready == {"ready": True}
     assert sorted((each["output"], each["log"]) for each in answers if each) == [
@@ -185,7 +185,7 @@ def test_a_worker_needs_no_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     patch_limits(monkeypatch, 0, 0)
     monkeypatch.setattr(os, "dup2", lambda *_numbers: None)
     monkeypatch.setattr(os, "chdir", lambda _folder: None)
-    setup = {"sys_path": sys.path, "libraries": [], "folders": {}}
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "scratch": ""}
     assert serve(monkeypatch, setup) == [{"ready": True}]
 
 

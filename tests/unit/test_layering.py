@@ -59,9 +59,10 @@ ALLOWED: dict[str, str] = {
     "_diagnostics": "_plan _sources errors",
     "_advice": "_diagnostics errors",
     "_executor": "_worker errors",
+    "_prelude": "_jobs _plan",
     "_compile": (
         "_advice _arch _cache _cuda _diagnostics _elf _executor _headers _home _jobs _names _paths _plan"
-        " _project _sources _turns errors runtime"
+        " _prelude _project _sources _turns errors runtime"
     ),
     "_report": "_compile _project",
     "_differences": "",

@@ -1,0 +1,298 @@
+"""Which includes variants share: where they end, when that is safe, and that no byte depends on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _compile, _executor, _pipeline, _prelude, _worker
+from hatch_cubin._cuda import Toolkit
+from hatch_cubin._executor import Task
+from hatch_cubin._jobs import Job, make_jobs
+from hatch_cubin._prelude import end_of_includes, names_any, shared_includes
+from hatch_cubin._project import read_sources
+from tests.helpers import make_project, write_tree
+
+RULE = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/k.cu"\n'
+
+
+@pytest.mark.parametrize(
+    ("shared", "rest"),
+    [
+        ('#include "a.h"\n', "int x;\n"),
+        ("#include <a>\n#include <b/c.cuh>  // why\n", "\n#define N 1\n#include <d>\n"),
+        ("// one\n\n/* two\n * lines */ #include <a>\n", "/* int */ int x; /* #include <b> */\n"),
+        ("\r\n  #  include <a> \r\n", "int x;\r\n"),
+        ("#include <a>\n", "#ifdef N\n#include <b>\n#endif\n"),
+        ("#include <a>\n", "#include MACRO\n"),
+        ("#include <a>\n", "#include <b> /* begins here\n and ends here */\n"),
+        ("#include <a>\n", "// no #include <b>\n"),
+        ("", "#define N 1\n#include <a>\n"),
+        ("", "#pragma once\n#include <a>\n"),
+        ("", "/* open #include <a>\n"),
+        ("", "#include <a> int x;\n"),
+        ("", "// goes on \\\n#include <a>\n#include <b>\n"),
+        ("", "// goes on ??/\n#include <a>\n"),
+        ("", "#include <a>"),
+        ("", ""),
+    ],
+)
+def test_the_includes_end_where_anything_else_begins(shared: str, rest: str) -> None:
+    assert end_of_includes(shared + rest) == len(shared)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("#if N > 4\n", True),
+        ("template <int N> struct A;\n", True),
+        ("#include PATH(x)\n", True),
+        ("// N\n", True),
+        ("PA\\\nTH", True),
+        ("PA\\\r\nTH", True),
+        ("PA??/\nTH", True),
+        ("NN _N N_ N1 1N paths PATHS\n", False),
+        ("", False),
+    ],
+)
+def test_a_header_that_has_a_macros_name_anywhere_knows_it(text: str, *, named: bool) -> None:
+    assert names_any(text.encode(), ["N", "PATH(x)"]) is named
+
+
+FILES = {
+    "k.cu": (
+        "// many of one source\n"
+        '#include "lib/a.h"\n'
+        "#include <b.h>\n"
+        "\n"
+        "#ifndef BLOCK\n"
+        "#define BLOCK 1\n"
+        "#endif\n"
+        'extern "C" __global__ void k(SCALAR *x) {\n'
+        "  assert(x);\n"
+        '  printf("%s %d", __FILE__, __LINE__);\n'
+        "  x[threadIdx.x] = two(x[BLOCK]) + static_cast<SCALAR>(b(BLOCK));\n"
+        "}\n"
+        "template <int N> __global__ void more(SCALAR *x) { *x = N + __LINE__; }\n"
+    ),
+    "lib/a.h": '#pragma once\n#include "c.h"\ntemplate <class V> __device__ V two(V v) { return v + c(); }\n',
+    "lib/c.h": "#pragma once\n__device__ inline int c() { assert(blockIdx.x); return __LINE__; }\n",
+    "inc/b.h": "namespace { template <class V> __device__ V b(V v) { return v * 3; } }\n",
+}
+OPTIONS = f"""\
+archs = ["sm_80", "sm_90", "compute_80"]
+include-dirs = ["demo/inc"]
+define = {{ GLOBAL = 3 }}
+{RULE}variants = {{ BLOCK = [32, 64, false], SCALAR = ["float", "double"] }}
+instantiate = ["more<4>", "more<BLOCK>"]
+"""
+
+
+@pytest.fixture
+def _worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_prelude, "_WORTH_BYTES", 1)
+
+
+def jobs_of(root: Path, files: dict[str, str], options: str = OPTIONS) -> list[Job]:
+    project = make_project(root, files, options)
+    return make_jobs(project, read_sources(project), Toolkit(None))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("_worth_it")
+def test_every_variant_of_a_source_shares_its_includes(tmp_path: Path) -> None:
+    jobs = jobs_of(tmp_path, FILES)
+    end = FILES["k.cu"].index("\n#ifndef")
+    assert shared_includes(jobs, tmp_path, 1) == dict.fromkeys(range(18), end)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("_worth_it")
+@pytest.mark.parametrize(("workers", "shared"), [(1, 18), (2, 0), (9, 0)])
+def test_every_process_needs_enough_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, shared: int
+) -> None:
+    """Each makes its own precompiled header of the 6 variants, and 9 of them would fill a disk."""
+    assert len(shared_includes(jobs_of(tmp_path, FILES), tmp_path, workers)) == shared
+    monkeypatch.setattr(_prelude, "_PAYS_FROM", 0)
+    assert bool(shared_includes(jobs_of(tmp_path, FILES), tmp_path, workers)) == (workers < 9)
+
+
+@pytest.mark.nvrtc
+def test_a_few_lines_are_not_worth_it(tmp_path: Path) -> None:
+    assert shared_includes(jobs_of(tmp_path, FILES), tmp_path, 1) == {}
+
+
+def changed(name: str, old: str, new: str) -> dict[str, str]:
+    assert old in FILES[name]
+    return {**FILES, name: FILES[name].replace(old, new)}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("_worth_it")
+@pytest.mark.parametrize(
+    ("files", "options"),
+    [
+        (changed("lib/c.h", "return __LINE__", "return BLOCK"), OPTIONS),
+        (changed("lib/c.h", "#pragma once", "#ifdef SCALAR\n#endif"), OPTIONS),
+        (changed("lib/c.h", "#pragma once", "#define CAT(a, b) a##b"), OPTIONS),
+        (changed("lib/c.h", "#pragma once", '#define D "../inc/b.h"\n#include D'), OPTIONS),
+        (changed("k.cu", "// many", "#define MANY //"), OPTIONS),
+        (FILES, OPTIONS.replace("[32, 64, false]", "[32]")),
+        (FILES, OPTIONS.replace('"double"', '"double /* */"')),
+        (FILES, OPTIONS.replace("BLOCK =", "_BLOCK =").replace(', "more<BLOCK>"', "")),
+        (FILES, OPTIONS.replace(RULE, "options = { lineinfo = true }\n" + RULE)),
+        (FILES, OPTIONS.replace(RULE, 'options = { pre-include = "stdint.h" }\n' + RULE)),
+        ({"k.cu": "__global__ void k(SCALAR *x) {}"}, OPTIONS.replace('include-dirs = ["demo/inc"]', "")),
+        ({"k.cu": FILES["k.cu"]}, 'archs = ["sm_80", "sm_90", "sm_100", "sm_120"]'),
+    ],
+    ids=[
+        *("named in code", "named in a directive", "pasted", "computed include", "not first"),
+        *("few", "odd value", "of the compiler", "lines", "pre-included", "no includes", "no variants"),
+    ],
+)
+def test_where_a_byte_could_depend_on_it_nothing_is_shared(
+    tmp_path: Path, files: dict[str, str], options: str
+) -> None:
+    assert shared_includes(jobs_of(tmp_path, files, options), tmp_path, 1) == {}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("_worth_it")
+def test_a_header_that_is_gone_meanwhile_is_left_to_the_compiler(tmp_path: Path) -> None:
+    jobs = jobs_of(tmp_path, FILES)
+    (tmp_path / "demo/lib/c.h").unlink()
+    assert shared_includes(jobs, tmp_path, 1) == {}
+
+
+@pytest.fixture
+def header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the precompiled header that this process has instead of a worker's."""
+    header: Any = _worker._Header()
+    header.folder = tmp_path / "scratch"
+    header.folder.mkdir()
+    monkeypatch.setattr(_worker, "_header", header)
+    yield header
+    header.forget()
+
+
+@pytest.fixture
+def includes(tmp_path: Path) -> str:
+    """Return what includes a header: the compiler finds it in another folder than that for its own file."""
+    folder = tmp_path / "include"
+    write_tree(folder, {"a.h": FILES["lib/c.h"], "w.h": "__device__ inline int w() { int u; return 1; }\n"})
+    return f'#include "{folder}/a.h"\n'
+
+
+def task(rest: str, includes: str, number: int = 1) -> dict[str, Any]:
+    """Return a task as the executor sends it."""
+    options = [b"-arch=sm_90", b"--frandom-seed=x"]
+    behind = f'#define N 4\n#line {includes.count(chr(10)) + 1} "demo/k.cu"\n{rest}'
+    return {
+        "id": 7,
+        "kind": "c++",
+        "code": f'#line 1 "demo/k.cu"\n{includes}{rest}'.encode(),
+        "name": b"/proc/self/fd/77/demo/k.cu",
+        "options": [*options, b"-DN=4"],
+        "instantiate": [b"f<N>"],
+        "prelude": (number, includes.encode(), options, behind.encode()),
+    }
+
+
+KERNEL = "template <int M> __global__ void f(int *x) { assert(*x == M); *x = N + __LINE__; }\n"
+
+
+def results(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**_worker.compile_task(each), "seconds": None} for each in tasks]
+
+
+def without(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the plain compiles give."""
+    return results(*({**each, "prelude": None} for each in tasks))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_precompiled_header_changes_no_byte_and_leaves_no_file(header: Any, includes: str) -> None:
+    tasks = [task(KERNEL, includes), task("\n" + KERNEL, includes), task(KERNEL, "\n" + includes, 2)]
+    for number, each in zip((1, 1, 2), tasks, strict=True):
+        assert results(each) == without(each)
+        assert (header.number, header.path is not None) == (number, True)
+    assert list(header.folder.iterdir()) == []
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+@pytest.mark.parametrize("rest", ["\n#define N 5\n" + KERNEL, KERNEL + "bogus\n"], ids=["warning", "error"])
+def test_a_source_that_has_something_to_say_is_compiled_plainly(
+    header: Any, includes: str, rest: str
+) -> None:
+    """The compiler speaks of the lines that it was given."""
+    tasks = [task(rest, includes)] * 2
+    assert results(*tasks) == without(*tasks)
+    assert (header.number, header.path) == (1, None)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_warnings_of_headers_are_told_with_every_variant(header: Any, includes: str) -> None:
+    tasks = [task(KERNEL, includes.replace("a.h", "w.h"))] * 2
+    found = results(*tasks)
+    assert found == without(*tasks)
+    assert header.path is not None
+    assert ['variable "u" was declared but' in each["log"] for each in found] == [True, True]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+@pytest.mark.parametrize("trouble", ["folder", "heap", "disk", "old"])
+def test_where_a_header_cannot_be_precompiled_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, header: Any, includes: str, trouble: str
+) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if trouble == "folder":
+        header.folder.rmdir()
+    elif trouble == "heap":
+        monkeypatch.setattr(_worker, "_HEAP_BYTES", 1 << 16)
+    elif trouble == "old":
+        from cuda.bindings import nvrtc
+
+        monkeypatch.delattr(nvrtc, "nvrtcSetPCHHeapSize")
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    tasks = [task(KERNEL, includes)] * 2
+    try:
+        found = results(*tasks)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert found == without(*tasks)
+    assert header.path is None
+    assert not header.folder.is_dir() or list(header.folder.iterdir()) == []
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+@pytest.mark.usefixtures("_worth_it")
+def test_a_build_with_precompiled_headers_is_the_build_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[bool] = []
+    real = _executor._Worker.give
+
+    def give(worker: Any, task: Task) -> None:
+        given.append(task.prelude is not None)
+        real(worker, task)
+
+    monkeypatch.setattr(_executor._Worker, "give", give)
+    bundles = []
+    for cache, first in (("shared", (12, 9)), ("plain", (99, 0))):
+        monkeypatch.setattr(_compile, "_FIRST_WITH_PRELUDES", first)
+        environ = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / cache), "HATCH_CUBIN_JOBS": "1"}
+        project = make_project(tmp_path / "project", FILES, OPTIONS, **environ)
+        bundles.append(_pipeline.build(dataclasses.replace(project, warn=lambda _text: None)))
+    assert given == [True] * 18 + [False] * 18
+    assert bundles[0] == bundles[1]
