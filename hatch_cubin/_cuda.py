@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib.metadata
 import os
 import re
@@ -116,11 +117,22 @@ class Toolkit:
         return self.__dict__.get("nvjitlink")
 
     def install_headers(self, folder: Path) -> bool:
-        """Unpack the headers that NVRTC carries since 13.3; say whether that worked."""
+        """Unpack the headers that NVRTC carries since 13.3; say whether it has any.
+
+        OSError where it has, and could not write them: NVRTC does not say why.
+        """
         from cuda.bindings import nvrtc
 
         install = getattr(nvrtc, "nvrtcInstallBundledHeaders", None)
-        return install is not None and int(install(os.fsencode(folder), 0)[0]) == 0
+        if install is None:
+            return False
+        if int(install(os.fsencode(folder), 0)[0]) == 0:
+            return True
+        carried = nvrtc.nvrtcGetBundledHeadersInfo()[1]
+        if carried.available:
+            needed = f"{carried.uncompressedSize >> 20} MB in {carried.numFiles} files"
+            raise OSError(errno.EIO, f"NVRTC could not write them ({needed}); is the disk full?")
+        return False
 
     def _load(self, name: str) -> str:
         """Load a library and return its path.

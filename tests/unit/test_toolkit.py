@@ -6,6 +6,7 @@ import ctypes
 import importlib.metadata
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -250,6 +251,31 @@ def test_bundled_headers_are_unpacked_where_nvrtc_has_them(
     assert (tmp_path / "headers/cuda_fp16.h").is_file() is worked
     monkeypatch.delattr(nvrtc, "nvrtcInstallBundledHeaders", raising=False)
     assert toolkit.install_headers(tmp_path / "more") is False
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_bundled_headers_that_cannot_be_written_are_no_absent_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cuda.bindings import nvrtc
+
+    toolkit = Toolkit(None)
+    if toolkit.version < (13, 3):
+        pytest.skip("this compiler carries none")
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"NVRTC could not write them \(\d+ MB in \d+ files\)") as caught:
+            toolkit.install_headers(tmp_path / "headers")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(caught.value.strerror).endswith("is the disk full?")
+    none = SimpleNamespace(available=0)
+    monkeypatch.setattr(nvrtc, "nvrtcGetBundledHeadersInfo", lambda: (0, none))
+    (tmp_path / "file").write_text("")
+    assert toolkit.install_headers(tmp_path / "file") is False
 
 
 class Driver:
