@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,20 +19,6 @@ CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
 
 def _toml_of(path: str) -> dict[str, Any]:
     return _toml.loads((REPOSITORY / path).read_text("utf-8"))
-
-
-def _section(heading: str) -> str:
-    """Return the text under a heading, up to the next one of its level or above."""
-    level = heading.partition(" ")[0]
-    match = re.search(
-        rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", README, re.MULTILINE | re.DOTALL
-    )
-    assert match, f"README.md has no section {heading!r}"
-    return match[1]
-
-
-def _first_column(section: str) -> list[str]:
-    return re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)
 
 
 # Versions
@@ -69,11 +54,6 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
 # Settings
 
 
-def test_the_readme_documents_every_key_and_no_other() -> None:
-    keys = [*_config._CHECKS, *(f"source.{key}" for key in _config._SOURCE_CHECKS)]
-    assert sorted(_first_column(_section("## Configuration"))) == sorted(keys)
-
-
 def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> None:
     def fields(kind: type) -> set[str]:
         return {name.replace("_", "-") for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
@@ -81,32 +61,6 @@ def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> No
     from_elsewhere = {"place", "timeout-s"}  # where the table stands, and the environment
     assert fields(_config.Config) - from_elsewhere == set(_config._CHECKS)
     assert fields(_config.SourceRule) - {"undefined"} == set(_config._SOURCE_CHECKS)
-
-
-def test_the_readme_shows_the_defaults_that_there_are() -> None:
-    table = dict(re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", _section("## Configuration"), re.MULTILINE))
-    config = _config.Config(place=_config.Place("", "", ()))
-    shown = {key: _toml.loads(f"value = {text}")["value"] for key, text in table.items()}
-    assert {key: _plain(getattr(config, key.replace("-", "_"))) for key in table} == {
-        key: value if value != {} or key != "define" else [] for key, value in shown.items()
-    }
-
-
-def _plain(value: object) -> object:
-    return [*value] if isinstance(value, tuple) else value
-
-
-def test_the_readme_documents_every_environment_variable_and_no_other() -> None:
-    documented = {name.partition("=")[0] for name in _first_column(_section("## Environment"))}
-    sources = (REPOSITORY / "hatch_cubin").rglob("*.py")
-    used = {name for path in sources for name in re.findall(r"HATCH_CUBIN_[A-Z_]+", path.read_text("utf-8"))}
-    assert documented == used
-
-
-def test_the_readme_names_every_error_of_the_loader() -> None:
-    errors = {name for name in vars(runtime) if name.endswith("Error") and name.startswith("Cubin")}
-    assert errors - {"CubinError"} == set(_first_column(_section("### Errors you may meet")))
-    assert "All are `CubinError`" in _section("### Errors you may meet")
 
 
 # Examples
@@ -122,15 +76,6 @@ def test_the_readmes_example_is_the_example_project() -> None:
     project = _toml_of("example_project/pyproject.toml")
     assert _hook_table(example) == _hook_table(project)
     assert example["build-system"] == project["build-system"]
-
-
-def test_every_example_of_the_readme_is_valid() -> None:
-    for text in re.findall(r"```toml\n(.*?)```", README, re.DOTALL):
-        block = _toml.loads(text)
-        if "hooks" in block.get("tool", {}).get("hatch", {}).get("build", {}):
-            table: Any = _hook_table(block)
-            place = _config.Place("README.md", text, ("tool", "hatch", "build", "hooks", "cubin"))
-            _config.parse_config(table, place, {})  # raises where it is not
 
 
 # Names of tests and modules
@@ -153,15 +98,3 @@ def test_formats_are_numbers_that_only_grow() -> None:
 def test_the_readme_and_the_architecture_fit_the_lines() -> None:
     for text in (README, ARCHITECTURE):
         assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
-
-
-# Links
-
-
-PAGES = sorted(path for path in REPOSITORY.rglob("*.md") if not {".venv", ".hatch"} & set(path.parts))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(REPOSITORY).as_posix() for page in PAGES])
-def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
