@@ -24,6 +24,7 @@ HATCHLING_KEYS = frozenset(
     }
 )
 DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx")
+_WHOLE = range(-(2**63), 2**64)  # what a compiler has a type for
 
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None is not defined
@@ -145,8 +146,11 @@ class _Reader:
 
 def _short_line(text: str) -> str:
     """Return *text* as one line that a terminal can show, whatever a value or a quoted key holds."""
-    line = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return line if len(line) <= 400 else f"{line[:200]} … {line[-150:]}"
+    return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 400 else f"{text[:200]} … {text[-150:]}"
 
 
 def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> Config:
@@ -322,7 +326,7 @@ def _macros(value: object, reader: _Reader, path: tuple[str | int, ...]) -> list
 
 
 def _check_macro_name(name: str) -> None:
-    match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w\s,.]*\))?", name, re.ASCII)
+    match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w ,.]*\))?", name, re.ASCII)
     if not match:
         raise ValueError("is not a macro's name")
     if match[1] in (_reserved.CALLED if match[2] else _reserved.NAMES):
@@ -335,7 +339,7 @@ def _macro_text(value: object) -> str | None:
     """Return a macro's text: true is 1, numbers are as Python writes them; None is not defined."""
     if isinstance(value, bool):
         return "1" if value else None
-    if isinstance(value, (int, float)) and math.isfinite(value):
+    if value in _WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if not isinstance(value, str) or not all(char.isprintable() or char == "\t" for char in value):
         raise ValueError(f"must be a boolean, a number or a one-line string, not {value!r}")

@@ -58,6 +58,7 @@ REFUSED: Mapping[str, str] = {
     "numba_debug": _NVVM_ONLY,
 }
 
+_INTEGERS = range(-(2**31), 2**31)  # no option takes more, and Python writes no number of any length
 _REGISTERS = range(256)  # ptxas ignores what is above
 _PTXAS_FILES = frozenset({"--options-file", "-optf", "--output-file", "-o", "--input-as-string", "-ias"})
 
@@ -110,4 +111,4 @@ def _typed(kind: str, value: object) -> OptionValue | None:
 
 
 def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and value in _INTEGERS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of specs stands for
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_MOST_VARIANTS = 100_000  # of one source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +159,9 @@ def _modules_of(
         )
         instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
         variants |= dict(rule.variants)
+    if (count := math.prod(map(len, variants.values()))) > _MOST_VARIANTS:
+        what = f"'variants' ask for {count} modules of this source, the most is {_MOST_VARIANTS}"
+        raise ConfigError(Problem(what, Location(source.path)))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
     modules = []
     for chosen in itertools.product(*axes):

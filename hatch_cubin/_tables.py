@@ -116,7 +116,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
     except OSError as exc:
         raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(path.name))) from exc
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise ConfigError(Problem(f"is not TOML: {exc}", Location(path.name))) from exc
 
 

@@ -49,7 +49,7 @@ def attempt(act: Callable[[], T], expected: type[E]) -> T | E:
 def test_any_table_is_a_config_or_a_config_error(table: dict[str, Any], environ: dict[str, str]) -> None:
     outcome = attempt(lambda: parse_config(table, PLACE, environ), ConfigError)
     if isinstance(outcome, ConfigError):
-        assert len(render(outcome)) == len(outcome.problems) + 1 > 1
+        assert len(render(outcome, ", nothing was built")) == len(outcome.problems) + 1 > 1
         assert all(len(problem.what) < 500 and problem.what.isprintable() for problem in outcome.problems)
     else:
         assert isinstance(outcome, Config)

@@ -158,6 +158,10 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
             'define = { N = "a\\nb" }',
             r"define.N must be a boolean, a number or a one-line string, not 'a\nb'",
         ),
+        (
+            f"define = {{ N = {10**400} }}",
+            f"define.N must be a boolean, a number or a one-line string, not 1{'0' * 136} … {'0' * 150}",
+        ),
         ("define = { N = inf }", "define.N must be a boolean, a number or a one-line string, not inf"),
         ("define = { N = [1] }", "define.N must be a boolean, a number or a one-line string, not [1]"),
         ("options = 1", "options must be a table, not 1"),
@@ -214,6 +218,7 @@ def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("~", "must stay inside the project, relative to it"),
         ("../x", "must stay inside the project, relative to it"),
         ("../**", "must stay inside the project, relative to it"),
         ("**/../..", "must stay inside the project, relative to it"),
@@ -229,15 +234,32 @@ def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> No
     ],
     ids=ascii,
 )
-@pytest.mark.parametrize("key", ["sources", "exclude", "include-dirs"])
-def test_a_path_that_leaves_the_project_is_refused(key: str, text: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "written_in"),
+    [
+        ("sources:", "sources = [{}]"),
+        ("exclude:", "exclude = [{}]"),
+        ("include-dirs:", "include-dirs = [{}]"),
+        ("path", "[[tool.hatch.build.hooks.cubin.source]]\npath = {}"),
+        ("include-dirs:", "[[tool.hatch.build.hooks.cubin.source]]\npath = '*'\ninclude-dirs = [{}]"),
+        ("options.pre_include", "options = {{ pre_include = [{}] }}"),
+    ],
+    ids=["sources", "exclude", "include-dirs", "path", "include-dirs of a source", "pre-include"],
+)
+def test_a_path_that_leaves_the_project_is_refused(
+    key: str, written_in: str, text: str, message: str
+) -> None:
     written = (
         text.encode("unicode_escape").decode().replace(r"\x", r"\u00")
         if text.isprintable() is False
         else text
     )
     quoted = f'"{written}"' if written != text else f"'{text}'"
-    assert only_message(f"{key} = [{quoted}]") == f"{key}: {text!r} {message}"
+    (problem,) = problems(written_in.format(quoted))
+    expected = f"{key} {text!r} {message}"
+    if key == "options.pre_include" and not text.isprintable():
+        expected = f"{key} must be a string or an array of strings, not {[text]!r}"
+    assert problem.what == expected
 
 
 def test_a_path_is_kept_in_its_shortest_spelling() -> None:

@@ -127,3 +127,9 @@ def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: 'utf-8' codec"):
         find_table(tmp_path)
+
+
+def test_brackets_without_end_are_said(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("a = " + "[" * 5000)
+    with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: "):
+        find_table(tmp_path)
