@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path, PurePosixPath
 
+from ._sizes import size
 from ._sources import BUNDLE
 from .errors import BundleError, Location, Problem
 
+_ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed so much better than any code is, is a bomb
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -57,7 +59,11 @@ def opened(what: str) -> Iterator[Found]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a file of an archive; BundleError where it is damaged."""
+    """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
+    info = archive.getinfo(name)
+    if info.file_size > max(_ROOM, _RATIO * info.compress_size):
+        what = f"is not unpacked: {size(info.compress_size)} in the archive would be {size(info.file_size)}"
+        raise BundleError(Problem(what, Location(name)))
     try:
         return archive.read(name)
     except _DAMAGE as exc:

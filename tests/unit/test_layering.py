@@ -75,7 +75,7 @@ ALLOWED: dict[str, str] = {
     ),
     "_sbom": "__init__ _cuda _headers _jobs _project",
     # What was built, looked at
-    "_installed": "_sources errors",
+    "_installed": "_sizes _sources errors",
     "_cuobjdump": "",
     "_survey": "_elf _installed _manifest _names _sources errors",
     "_page": "_sizes _survey",
