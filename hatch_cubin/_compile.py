@@ -6,30 +6,27 @@ import contextlib
 import functools
 import os
 import shlex
-import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from . import _diagnostics, _elf, _executor, _headers, _home, _names, _prelude, runtime
+from . import _diagnostics, _elf, _executor, _headers, _names, runtime
 from ._advice import advise
 from ._arch import Arch
 from ._cache import Cache, Compiled
-from ._cuda import Toolkit, compiler_options, preamble
+from ._cuda import Toolkit
 from ._diagnostics import Diagnostic
 from ._jobs import Job, changed_header
 from ._paths import CompilePaths
 from ._plan import Unit
 from ._project import Project
 from ._sources import ptx_entries
+from ._tasks import folders_for, make_scratch, make_tasks
 from ._turns import Turns
 from .errors import CompileError, Location, MissError, Problem
 
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
-_FIRST_WITH_PRELUDES = (12, 9)  # of those that take a seed for random names: nothing stands before the source
-_FIRST_WITHOUT_TIMES = (13, 4)  # of files, in debug information
 _NO_KERNEL_HINT = (
     "a template is compiled only where 'instantiate' names it; device functions alone are no kernel"
 )
@@ -56,7 +53,7 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
     if misses and project.asks("HATCH_CUBIN_REQUIRE_HITS"):
         results.missing = [job.unit for job in misses]
     elif misses:
-        _compile(project, jobs, cache, toolkit, results)
+        _Bake(project, jobs, cache, toolkit, results).run()
         results.failed.sort(key=lambda item: (item[0].module.name, item[0].arch))
     return results
 
@@ -82,80 +79,79 @@ def _unwanted(unit: Unit) -> Problem:
     return Problem(what, Location(path), f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
 
 
-def _compile(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
-    misses = [job for job in jobs if job.unit not in results.done]
-    misses.sort(key=lambda job: (job.unit.module.source.path, job.unit.arch))  # those together that share
-    # Named for all jobs, so that no name depends on what is cached already.
-    paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
-    workers = min(project.config.jobs or _cores(), len(misses))
-    tasks = _tasks(project, misses, paths, toolkit, workers)
-    shares = any(task.prelude for task in tasks)
-    patience_s = min(project.config.timeout_s, _PATIENCE_S)
-    said: set[str] = set()
+class _Bake:
+    """The units that the cache lacks, on their way to results."""
 
-    def found_late(number: int, hit: Compiled) -> None:
-        progress.found()
-        results.done[misses[number].unit] = hit
-        _repeat_warnings(project, [hit])
+    def __init__(
+        self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results
+    ) -> None:
+        self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
+        misses = (job for job in jobs if job.unit not in results.done)
+        # Those together that can share their headers.
+        self._misses = sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch))
+        # Named for all jobs, so that no name depends on what is cached already.
+        self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
+        self._workers = min(project.config.jobs or _cores(), len(self._misses))
+        self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
+        patience_s = min(project.config.timeout_s, _PATIENCE_S)
+        keys = [job.keys.key for job in self._misses]
+        self._turns = Turns(keys, cache, self._found_late, patience_s)
+        self._said: set[str] = set()
 
-    def due() -> Iterator[_executor.Task | None]:
-        for number in turns:
+    def run(self) -> None:
+        """Compile, until every unit has a result or has failed."""
+        units = len(self._results.done) + len(self._misses)
+        with contextlib.ExitStack() as stack:
+            setup = self._setup(stack)
+            self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
+            for answer in stack.enter_context(contextlib.closing(_executor.run(self._due(), setup))):
+                job = self._misses[answer.id]
+                self._progress.finished(job.unit.name)
+                self._take(job, answer)
+                self._turns.done(answer.id)
+
+    def _setup(self, stack: contextlib.ExitStack) -> _executor.Setup:
+        folders = folders_for(self._misses, self._paths, self._toolkit, stack)
+        scratch = make_scratch(stack) if any(task.prelude for task in self._tasks) else ""
+        limit_s = self._project.config.timeout_s
+        return _executor.Setup(self._toolkit.libraries, folders, self._workers, limit_s, scratch=scratch)
+
+    def _due(self) -> Iterator[_executor.Task | None]:
+        """Yield what is this build's to compile; None while there is nothing to start."""
+        for number in self._turns:
             if number is None:
                 yield None
             else:
-                progress.started(misses[number].unit.name)
-                yield tasks[number]
+                self._progress.started(self._misses[number].unit.name)
+                yield self._tasks[number]
 
-    with contextlib.ExitStack() as stack:
-        folders = _folders(misses, paths, toolkit, stack)
-        scratch = _scratch(stack) if shares else ""
-        limit_s = project.config.timeout_s
-        setup = _executor.Setup(toolkit.libraries, folders, workers, limit_s, scratch=scratch)
-        progress = stack.enter_context(project.units(len(jobs), len(results.done)))
-        turns = Turns([job.keys.key for job in misses], cache, found_late, patience_s)
-        for answer in stack.enter_context(contextlib.closing(_executor.run(due(), setup))):
-            job = misses[answer.id]
-            progress.finished(job.unit.name)
-            path = job.unit.module.source.path
-            found = _diagnostics.parse_log(answer.log, path, paths.readable)
-            outcome = _outcome(job.unit, answer, found)
-            if (edited := changed_header(project, job)) is not None:
-                # Its bytes are of another header than its key: stored, they would be stale for ever.
-                outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
-            if not isinstance(outcome, Compiled):
-                folder_of = functools.partial(_headers.folder_of, project.root)
-                advised = advise(outcome, folder_of, toolkit.version, project.config.toolkit)
-                results.failed.append((job.unit, advised))
-                turns.done(answer.id)
-                continue
-            outcome = replace(outcome, warnings=(*job.warnings, *_warnings(found)))
-            for warning in outcome.warnings:
-                if warning not in said:  # the same for every arch and variant
-                    said.add(warning)
-                    project.warn(warning)
-            # Stored at once, so that an interrupted build goes on from here.
-            cache.put(job.keys.key, outcome, job.keys.inputs)
-            turns.done(answer.id)
-            results.done[job.unit] = outcome
-            results.seconds[job.unit] = answer.seconds
+    def _found_late(self, number: int, hit: Compiled) -> None:
+        self._progress.found()
+        self._results.done[self._misses[number].unit] = hit
+        _repeat_warnings(self._project, [hit])
 
+    def _take(self, job: Job, answer: _executor.Result) -> None:
+        found = _diagnostics.parse_log(answer.log, job.unit.module.source.path, self._paths.readable)
+        outcome = _outcome(job.unit, answer, found)
+        if (edited := changed_header(self._project, job)) is not None:
+            # Its bytes are of another header than its key: stored, they would be stale for ever.
+            outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+        if isinstance(outcome, Compiled):
+            self._keep(job, replace(outcome, warnings=(*job.warnings, *_warnings(found))), answer.seconds)
+        else:
+            folder_of = functools.partial(_headers.folder_of, self._project.root)
+            advised = advise(outcome, folder_of, self._toolkit.version, self._project.config.toolkit)
+            self._results.failed.append((job.unit, advised))
 
-def _folders(
-    jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
-) -> Mapping[int, str]:
-    """Return what the compiler's descriptors stand for: the folders, or copies without their times."""
-    if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
-        job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
-    ):
-        return paths.descriptors
-    return paths.copies(Path(_scratch(stack)), (job.closure for job in jobs))
-
-
-def _scratch(stack: contextlib.ExitStack) -> str:
-    """Return a temporary folder that goes with *stack*."""
-    folder = _home.make_temporary()
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    return str(folder)
+    def _keep(self, job: Job, compiled: Compiled, seconds: float) -> None:
+        for warning in compiled.warnings:
+            if warning not in self._said:  # the same for every arch and variant
+                self._said.add(warning)
+                self._project.warn(warning)
+        # Stored at once, so that an interrupted build goes on from here.
+        self._cache.put(job.keys.key, compiled, job.keys.inputs)
+        self._results.done[job.unit] = compiled
+        self._results.seconds[job.unit] = seconds
 
 
 def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
@@ -165,41 +161,6 @@ def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
         Problem(each.text, each.where, each.hint, each.context) for each in own if each.kind == "warning"
     )
     return tuple(dict.fromkeys(map(str, problems)))
-
-
-def _tasks(
-    project: Project, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, workers: int
-) -> list[_executor.Task]:
-    """Return a task for each job; those of one source and arch share their includes where that pays."""
-    tasks = [_task(number, job, paths, toolkit) for number, job in enumerate(jobs)]
-    if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
-        return tasks
-    first: dict[tuple[str, Arch], int] = {}
-    for number, end in _prelude.shared_includes(jobs, project.root, workers).items():
-        unit, search = jobs[number].unit, tuple(map(paths.of_root, jobs[number].search))
-        shared = replace(unit, module=_prelude.without_variant(unit.module))
-        prelude = _executor.Prelude(
-            first.setdefault((unit.module.source.path, unit.arch), number),
-            unit.module.source.text[:end].encode(),
-            compiler_options(shared, toolkit, search),
-            _prelude.behind_includes(unit.module, end).encode(),
-        )
-        tasks[number] = replace(tasks[number], prelude=prelude)
-    return tasks
-
-
-def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> _executor.Task:
-    unit, source = job.unit, job.unit.module.source
-    options = compiler_options(unit, toolkit, tuple(map(paths.of_root, job.search)))
-    text = source.text.encode()
-    if source.is_ptx:
-        return _executor.Task(number, "ptx", text, source.path.encode(), options)
-    # Quoted includes are searched in the folder of the name; the line directive makes diagnostics,
-    # __FILE__ and debug information say the project-relative path all the same.
-    code = f'{preamble(unit, toolkit)}#line 1 "{source.path}"\n'.encode() + text
-    kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
-    instantiate = tuple(name.encode() for name in unit.module.instantiate)
-    return _executor.Task(number, kind, code, paths.of_source(source.path).encode(), options, instantiate)
 
 
 def _cores() -> int:

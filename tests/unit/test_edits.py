@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from hatch_cubin import _compile, _headers, _jobs, _pipeline
+from hatch_cubin import _headers, _jobs, _pipeline, _tasks
 from hatch_cubin._cuda import Toolkit
 from hatch_cubin._includes import Root
 from hatch_cubin._project import read_sources
@@ -219,14 +219,14 @@ def test_another_folder_and_another_environment_hit_for_every_unit(
 
 @pytest.mark.linux
 @pytest.mark.parametrize("option", ["lineinfo", "debug"])
-@pytest.mark.parametrize("copied", [_compile._FIRST_WITHOUT_TIMES, (99, 0)], ids=["as it is", "copied"])
+@pytest.mark.parametrize("copied", [_tasks._FIRST_WITHOUT_TIMES, (99, 0)], ids=["as it is", "copied"])
 def test_what_shows_lines_and_files_shows_no_folder_and_no_time_of_a_build_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, copied: tuple[int, int]
 ) -> None:
     bundles = []
     for name in ("here", "the re/ünd"):
         with monkeypatch.context() as patched:
-            patched.setattr(_compile, "_FIRST_WITHOUT_TIMES", copied)
+            patched.setattr(_tasks, "_FIRST_WITHOUT_TIMES", copied)
             place = _enter(tmp_path / name, patched)
             copy_toolkit(tmp_path / name / "toolkit", patched)
             for header in place.site.rglob("*.hpp"):

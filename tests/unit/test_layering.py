@@ -61,9 +61,10 @@ ALLOWED: dict[str, str] = {
     "_executor": "_worker errors",
     "_prelude": "_jobs _plan",
     "_compile": (
-        "_advice _arch _cache _cuda _diagnostics _elf _executor _headers _home _jobs _names _paths _plan"
-        " _prelude _project _sources _turns errors runtime"
+        "_advice _arch _cache _cuda _diagnostics _elf _executor _headers _jobs _names _paths _plan"
+        " _project _sources _tasks _turns errors runtime"
     ),
+    "_tasks": "_arch _cuda _executor _home _jobs _paths _prelude _project",
     "_report": "_compile _project",
     "_differences": "",
     "_lookup": "_cache _differences _jobs",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _compile, _cuda, _elf, _executor, _includes, _jobs, _pipeline, _worker
+from hatch_cubin import _cuda, _elf, _executor, _includes, _jobs, _pipeline, _tasks, _worker
 from hatch_cubin._cache import Cache
 from hatch_cubin._cuda import Toolkit, compiler_options
 from hatch_cubin._executor import Result
@@ -165,7 +165,7 @@ def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:
     def options(*args: Any) -> tuple[bytes, ...]:
         return (*compiler_options(*args), *more)
 
-    monkeypatch.setattr(_compile, "compiler_options", options)
+    monkeypatch.setattr(_tasks, "compiler_options", options)
 
 
 @pytest.mark.parametrize(

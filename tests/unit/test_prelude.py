@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _compile, _executor, _pipeline, _prelude, _worker
+from hatch_cubin import _executor, _pipeline, _prelude, _tasks, _worker
 from hatch_cubin._cuda import Toolkit
 from hatch_cubin._executor import Task
 from hatch_cubin._jobs import Job, make_jobs
@@ -290,7 +290,7 @@ def test_a_build_with_precompiled_headers_is_the_build_without(
     monkeypatch.setattr(_executor._Worker, "give", give)
     bundles = []
     for cache, first in (("shared", (12, 9)), ("plain", (99, 0))):
-        monkeypatch.setattr(_compile, "_FIRST_WITH_PRELUDES", first)
+        monkeypatch.setattr(_tasks, "_FIRST_WITH_PRELUDES", first)
         environ = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / cache), "HATCH_CUBIN_JOBS": "1"}
         project = make_project(tmp_path / "project", FILES, OPTIONS, **environ)
         bundles.append(_pipeline.build(dataclasses.replace(project, warn=lambda _text: None)))
