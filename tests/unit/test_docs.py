@@ -15,7 +15,7 @@ import pytest
 from hatch_cubin import _cli, _pipeline, _tables, _toml, runtime
 from hatch_cubin._config import Place, parse_config
 from hatch_cubin._project import Project
-from tests.helpers import REPOSITORY, bundle, load_bundle, made, run, write_tree
+from tests.helpers import REPOSITORY, SAXPY, bundle, load_bundle, made, make_project, run, write_tree
 from tests.pages import PAGES, anchors, blocks, page
 
 README = PAGES["README.md"]
@@ -107,3 +107,28 @@ def test_the_tests_that_a_guide_advises_run(tmp_path: Path) -> None:
     done = run(*command, cwd=tmp_path, check=False)
     assert "1 failed" in done.stdout
     assert "nothing shipped for 'saxpy' runs on compute capability 9.0" in done.stdout
+
+
+def test_a_bundle_without_kernels_says_what_the_guide_says(tmp_path: Path) -> None:
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, HATCH_CUBIN_SKIP="1")
+    cubins = load_bundle(tmp_path / "bundle", _pipeline.build(project))
+    (message,) = re.findall(
+        r"^CubinNotFoundError: mypkg._cubins: (.*)$", page("guides/without-a-compiler"), re.MULTILINE
+    )
+    assert (cubins.names(), cubins.archs()) == ((), ())
+    with pytest.raises(cubins.CubinNotFoundError, match=re.escape(message)):
+        cubins.find("saxpy", cc=(9, 0))
+
+
+@pytest.mark.nvrtc
+def test_instantiations_take_less_room_than_variants(tmp_path: Path) -> None:
+    (macro,) = blocks(page("guides/wheel-size"), "c++")
+    template = re.sub(r"#ifndef.*?#endif\n", "", macro, flags=re.DOTALL)
+    template = template.replace('extern "C"', "template <int BLOCK>")
+    table = 'archs = ["sm_90"]\n[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/sum.cu"\n'
+    settings = {"variants = { BLOCK = [64, 256] }": macro, 'instantiate = ["sum<64>", "sum<256>"]': template}
+    sizes = []
+    for number, (setting, text) in enumerate(settings.items()):
+        files = _pipeline.build(make_project(tmp_path / str(number), {"sum.cu": text}, f"{table}{setting}\n"))
+        sizes.append(sum(len(data) for name, data in files.items() if name.endswith(".cubin")))
+    assert sizes[1] < 0.7 * sizes[0]
