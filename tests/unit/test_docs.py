@@ -83,19 +83,36 @@ def test_a_command_is_one_that_there_is(name: str, command: str) -> None:
 # What needs no GPU runs
 
 
-@pytest.mark.nvrtc
-def test_what_the_loaders_page_shows_is_what_the_example_project_gives(tmp_path: Path) -> None:
-    root = shutil.copytree(REPOSITORY / "example_project", tmp_path / "example")
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the bundle of the example project, by whichever toolkit is here."""
+    root = shutil.copytree(REPOSITORY / "example_project", tmp_path_factory.mktemp("example") / "waves")
     table, place, _backend = _tables.find_table(root)
-    config = replace(parse_config(table, place, {}), toolkit=None)  # whichever is here
-    files = _pipeline.build(Project(root=root, packages={"waves": "src/waves"}, config=config))
+    config = replace(parse_config(table, place, {}), toolkit=None)
+    return _pipeline.build(Project(root=root, packages={"waves": "src/waves"}, config=config))
+
+
+@pytest.mark.nvrtc
+def test_what_the_loaders_page_shows_is_what_the_example_project_gives(
+    tmp_path: Path, example: dict[str, bytes]
+) -> None:
     text = "\n".join(blocks(page("reference/loader"), "pycon"))
     shown = doctest.DocTestParser().get_doctest(
-        text, {"cubins": load_bundle(tmp_path / "bundle", files)}, "loader.md", None, None
+        text, {"cubins": load_bundle(tmp_path, example)}, "loader.md", None, None
     )
     said: list[str] = []
     results = doctest.DocTestRunner().run(shown, out=said.append)
     assert (results.failed, results.attempted > 5) == (0, True), "".join(said)
+
+
+@pytest.mark.nvrtc
+def test_the_pages_count_what_the_example_project_has(example: dict[str, bytes]) -> None:
+    units = [name for name in example if name.endswith((".cubin", ".ptx"))]
+    guide = page("guides/looking-into-wheels")
+    files = len(example) - 1  # the bill of materials stands elsewhere
+    assert re.findall(r"all (\d+) files", guide) == [str(files)] * 2
+    assert f"{len(units)} units compiled again: {len(units)} are the same" in guide
+    assert f"{len(units)} units: 0 cached, {len(units)} compiled in" in README
 
 
 def test_the_tests_that_a_guide_advises_run(tmp_path: Path) -> None:
