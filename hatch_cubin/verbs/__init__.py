@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._sizes import size
 from ..errors import PREFIX, Problem
+from ._sizes import size
 
 if TYPE_CHECKING:
     from .._project import Project

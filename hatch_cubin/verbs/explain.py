@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .._arch import Arch
-    from .._explain import Asked
     from .._jobs import Job
-    from .._lookup import Found
     from .._pipeline import Plan
+    from ._explain import Asked
+    from ._lookup import Found
 
 _SHOWN = 8  # of a list; -v shows the rest
 
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> Answer:
     """Look up the units of one source, and compare those that are a miss."""
     project = open_project(args)
     require_compiler(project)
-    from .. import _explain, _jobs, _lookup, _pipeline
+    from .. import _jobs, _pipeline
+    from . import _explain, _lookup
 
     plan = _pipeline.make_plan(project)
     jobs = _chosen(plan.jobs, args.source, project.root)
@@ -123,7 +124,7 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], root: Path) ->
 
 def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent: str) -> dict[str, Any]:
     """Return what a GPU would load of each module; *absent* is why none is made for just that GPU."""
-    from .. import _explain
+    from . import _explain
 
     major, minor = plan.toolkit.version
     newest = major * 1000 + minor * 10

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import _edit, _tables
+from .. import _tables
 from .._config import Place
-from .._edit import Setting
 from .._sources import BUNDLE
 from ..errors import ConfigError, Location, Problem
-from . import Answer, json_argument
+from . import Answer, _edit, json_argument
+from ._edit import Setting
 
 # What all-major means for every toolkit of CUDA 13 so far.
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")

@@ -13,13 +13,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .._cuobjdump import find_cuobjdump, read_usage
-from .._installed import opened
-from .._page import page
-from .._sizes import size
-from .._survey import BundleFacts, KernelFacts, SecondReader, UnitFacts, made_with, survey, unit_name
 from ..errors import BundleError, Location, Problem
 from . import Answer, json_argument, table
+from ._cuobjdump import find_cuobjdump, read_usage
+from ._installed import opened
+from ._page import page
+from ._sizes import size
+from ._survey import BundleFacts, KernelFacts, SecondReader, UnitFacts, made_with, survey, unit_name
 
 _BAR = 24
 _HEAD = ("module", "arch", "size", "registers", "shared", "stack", "spills", "kernel")

@@ -16,16 +16,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._installed import Bundle, Found, opened
-from .._record import record_problems
-from .._survey import manifest_of, unit_name
-from .._verify import bundle_problems, is_of_this_version
 from ..errors import BundleError, HatchCubinError, Location, Problem
 from . import Answer, json_argument, open_project, project_arguments, require_compiler
+from ._installed import Bundle, Found, opened
+from ._record import record_problems
+from ._survey import manifest_of, unit_name
+from ._verify import bundle_problems, is_of_this_version
 
 if TYPE_CHECKING:
     from .._project import Project
-    from .._rebuild import Comparison, Verdict
+    from ._rebuild import Comparison, Verdict
 
 _FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
     "differs": (
@@ -94,7 +94,7 @@ def _compare(args: argparse.Namespace, found: Found) -> Comparison:
     project = open_project(args)
     require_compiler(project)
     bundle = _bundle_of(project, found)
-    from .. import _rebuild
+    from . import _rebuild
 
     return _rebuild.rebuild(project, bundle)
 

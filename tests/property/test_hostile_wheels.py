@@ -12,11 +12,11 @@ from random import Random
 import pytest
 
 from hatch_cubin import _cli
-from hatch_cubin._installed import Bundle
-from hatch_cubin._page import page
-from hatch_cubin._survey import survey
-from hatch_cubin._verify import bundle_problems
 from hatch_cubin.errors import BundleError
+from hatch_cubin.verbs._installed import Bundle
+from hatch_cubin.verbs._page import page
+from hatch_cubin.verbs._survey import survey
+from hatch_cubin.verbs._verify import bundle_problems
 from tests.figures import Figures
 from tests.fuzz import manifests
 from tests.helpers import COPY_PTX, bundle, made, write_tree

@@ -88,7 +88,11 @@ def test_a_test_that_the_architecture_names_is_there(name: str) -> None:
 
 def test_the_architecture_names_every_module() -> None:
     named = {f"{name}.py" for name in re.findall(r"\b(_*[a-z]+_*)(?=\.py\b)", ARCHITECTURE)}
-    assert {path.name for path in (REPOSITORY / "hatch_cubin").glob("*.py")} - named == {"__init__.py"}
+    modules = (
+        path.relative_to(REPOSITORY / "hatch_cubin") for path in REPOSITORY.glob("hatch_cubin/**/*.py")
+    )
+    private = {path.name for path in modules if path.name.startswith("_") or len(path.parts) == 1}
+    assert private - named == {"__init__.py"}
 
 
 def test_formats_are_numbers_that_only_grow() -> None:

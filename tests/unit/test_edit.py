@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin._edit import Setting, add_items, add_settings
+from hatch_cubin.verbs._edit import Setting, add_items, add_settings
 
 UV = ("tool", "uv")
 KEY = Setting("key", "[\n  1,\n]", "why")

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from hatch_cubin import _arch, _explain, _plan
+from hatch_cubin import _arch, _plan
 from hatch_cubin._arch import Target
-from hatch_cubin._explain import Asked, Loads
 from hatch_cubin._plan import Toolchain
 from hatch_cubin._sources import Source
+from hatch_cubin.verbs import _explain
+from hatch_cubin.verbs._explain import Asked, Loads
 from tests.helpers import COPY_PTX, read_config
 
 TOOLCHAIN = Toolchain("NVRTC 13.4.92", (75, 80, 89, 90, 100, 120), families=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _differences, _lookup
+from hatch_cubin.verbs import _differences, _lookup
 from tests.helpers import REPOSITORY, pyproject, run, write_tree
 
 GUIDE = (REPOSITORY / "docs/guides/debugging-a-miss.md").read_text("utf-8")

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from hatch_cubin import __version__, _cli, _pipeline
-from hatch_cubin._cuobjdump import find_cuobjdump, read_usage
-from hatch_cubin._installed import opened
-from hatch_cubin._page import page
-from hatch_cubin._survey import BundleFacts, survey
 from hatch_cubin.verbs import inspect
+from hatch_cubin.verbs._cuobjdump import find_cuobjdump, read_usage
+from hatch_cubin.verbs._installed import opened
+from hatch_cubin.verbs._page import page
+from hatch_cubin.verbs._survey import BundleFacts, survey
 from tests.capabilities import cuobjdump
 from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, made, make_project, write_tree
 from tests.unit.test_elf import FUNC, KERNEL, USING, elf
@@ -294,7 +294,7 @@ def test_nvidias_reader_helps_where_ours_cannot_read(
     def cannot(data: bytes) -> dict[str, dict[str, int]]:
         raise ValueError("is a cubin whose attributes cannot be read")
 
-    monkeypatch.setattr("hatch_cubin._survey.read_resources", cannot)
+    monkeypatch.setattr("hatch_cubin.verbs._survey.read_resources", cannot)
     theirs = inspect_json(capsys, real)["bundles"][0]["units"]
     assert theirs == [
         {**unit, "kernels": [{**kernel, "spills": None} for kernel in unit["kernels"]]} for unit in ours

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin._installed import opened
 from hatch_cubin.errors import BundleError
+from hatch_cubin.verbs._installed import opened
 from tests.helpers import bundle, made, write_tree
 
 FILES = bundle(made("k"))

@@ -26,7 +26,7 @@ ALLOWED: dict[str, str] = {
     "_history": "_digest _home",
     "runtime": "",
     "editable": "",
-    "_sizes": "",
+    "verbs/_sizes": "",
     # The configuration
     "_arch": "",
     "_options": "",
@@ -38,7 +38,7 @@ ALLOWED: dict[str, str] = {
     "_sources": "_arch _files errors",
     "_console": "",
     "_tables": "_config _toml errors",
-    "_edit": "_toml",
+    "verbs/_edit": "_toml",
     "_project": "_config _console _environment _home _sources errors",
     "_plan": "_arch _config _digest _options _sources errors",
     # The compiler, the headers, the keys
@@ -66,9 +66,9 @@ ALLOWED: dict[str, str] = {
     ),
     "_tasks": "_arch _cuda _executor _home _jobs _paths _prelude _project",
     "_report": "_compile _project",
-    "_differences": "",
-    "_lookup": "_cache _differences _jobs",
-    "_explain": "_arch _config _plan _sources errors runtime",
+    "verbs/_differences": "",
+    "verbs/_lookup": "_cache verbs/_differences _jobs",
+    "verbs/_explain": "_arch _config _plan _sources errors runtime",
     "_stub": "",
     "_manifest": "_digest runtime",
     "_bundle": (
@@ -76,28 +76,28 @@ ALLOWED: dict[str, str] = {
     ),
     "_sbom": "__init__ _cuda _headers _jobs _project",
     # What was built, looked at
-    "_installed": "_sizes _sources errors",
-    "_cuobjdump": "",
-    "_survey": "_elf _installed _manifest _names _sources errors",
-    "_page": "_sizes _survey",
-    "_record": "_installed errors",
-    "_verify": "_digest _elf _installed _manifest _sources _stub _survey errors runtime",
+    "verbs/_installed": "verbs/_sizes _sources errors",
+    "verbs/_cuobjdump": "",
+    "verbs/_survey": "_elf verbs/_installed _manifest _names _sources errors",
+    "verbs/_page": "verbs/_sizes verbs/_survey",
+    "verbs/_record": "verbs/_installed errors",
+    "verbs/_verify": "_digest _elf verbs/_installed _manifest _sources _stub verbs/_survey errors runtime",
     # The whole, and the doors to it
     "_pipeline": "_bundle _cache _compile _cuda _history _home _jobs _project _report _sbom errors",
-    "_rebuild": "_installed _manifest _pipeline _project errors",
+    "verbs/_rebuild": "verbs/_installed _manifest _pipeline _project errors",
     "hooks": "_bundle _config _console _home _pipeline _project _requirements _sbom _sources _tables errors",
     "_setuptools": "_commands errors",
     "_commands": "_bundle _config _console _pipeline _project _requirements _sbom _sources _tables errors",
     "_open": "_config _console _project _requirements _setuptools _sources _tables errors hooks",
-    "verbs/__init__": "_arch _console _open _project _sizes errors",
+    "verbs/__init__": "_arch _console _open _project verbs/_sizes errors",
     "verbs/bake": "_jobs _pipeline _report _sources errors verbs/__init__",
     "verbs/bundle": "_bundle _pipeline _project _sbom _sources errors verbs/__init__",
     "verbs/cache": ("_config _digest _history _home _housekeeping _pipeline _tables errors verbs/__init__"),
-    "verbs/explain": "_arch _bundle _explain _jobs _lookup _pipeline errors verbs/__init__",
-    "verbs/init": "_config _open _sources _tables _edit errors verbs/__init__",
-    "verbs/inspect": "_cuobjdump _installed _page _sizes _survey errors verbs/__init__",
+    "verbs/explain": "_arch _bundle verbs/_explain _jobs verbs/_lookup _pipeline errors verbs/__init__",
+    "verbs/init": "_config _open _sources _tables verbs/_edit errors verbs/__init__",
+    "verbs/inspect": "verbs/_cuobjdump verbs/_installed verbs/_page verbs/_sizes verbs/_survey errors verbs/__init__",
     "verbs/plan": "_pipeline verbs/__init__",
-    "verbs/verify": "_installed _project _rebuild _record _survey _verify errors verbs/__init__",
+    "verbs/verify": "verbs/_installed _project verbs/_rebuild verbs/_record verbs/_survey verbs/_verify errors verbs/__init__",
     "_completion": "errors",
     "_cli": "_completion errors",
     "__main__": "_cli",
@@ -134,11 +134,15 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 
 
 def _own(module: str) -> set[str]:
-    """Return which modules of the package a module imports; of a verb's siblings that is `verbs` alone."""
+    """Return which modules of the package a module imports."""
     names = [name for name in _imports(_tree(module)) if name.startswith(".")]
     if module.startswith("verbs/"):
-        names = [name[1:] if name.startswith("..") else ".verbs/__init__" for name in names]
+        names = [name[1:] if name.startswith("..") else _sibling(name[1:]) for name in names]
     return {name[1:] for name in names} & set(MODULES)  # everyone may know __version__
+
+
+def _sibling(name: str) -> str:
+    return f".verbs/{name}" if f"verbs/{name}" in MODULES else ".verbs/__init__"
 
 
 def _third_parties(tree: ast.AST) -> set[str]:

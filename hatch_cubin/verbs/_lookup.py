@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .._cache import Cache, Compiled
+from .._jobs import Job
 from . import _differences
-from ._cache import Cache, Compiled
 from ._differences import Nearest
-from ._jobs import Job
 
 REASONS = {
     "new": "nothing of this source was ever compiled into this cache",

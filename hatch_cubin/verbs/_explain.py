@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from . import _plan, runtime
-from ._arch import Arch, Target
-from ._config import Config
-from ._plan import Toolchain
-from ._sources import Source, glob_regex
-from .errors import HatchCubinError
+from .. import _plan, runtime
+from .._arch import Arch, Target
+from .._config import Config
+from .._plan import Toolchain
+from .._sources import Source, glob_regex
+from ..errors import HatchCubinError
 
 Expand = Callable[[Sequence[str]], Iterable[Target]]
 Entries = Sequence[tuple[str, int | None]]  # each arch, and the driver that it needs if that is known

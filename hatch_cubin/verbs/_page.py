@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from . import __version__
+from .. import __version__
 from ._sizes import size
 from ._survey import BundleFacts, KernelFacts, UnitFacts, made_with
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path, PurePosixPath
 
+from .._sources import BUNDLE
+from ..errors import BundleError, Location, Problem
 from ._sizes import size
-from ._sources import BUNDLE
-from .errors import BundleError, Location, Problem
 
 _ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed so much better than any code is, is a bomb
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Literal, TypedDict
 
-from ._elf import read_cubin, read_resources
+from .._elf import read_cubin, read_resources
+from .._manifest import Entry, Manifest, Module, read_manifest
+from .._names import plain_name
+from .._sources import ptx_entries
+from ..errors import BundleError, Location, Problem
 from ._installed import Bundle
-from ._manifest import Entry, Manifest, Module, read_manifest
-from ._names import plain_name
-from ._sources import ptx_entries
-from .errors import BundleError, Location, Problem
 
 Usage = Mapping[str, Mapping[str, int]]  # by symbol
 SecondReader = Callable[[bytes], Usage]  # for cubins that our own reader cannot read

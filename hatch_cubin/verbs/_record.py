@@ -10,8 +10,8 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ..errors import BundleError, Location, Problem
 from ._installed import read_member
-from .errors import BundleError, Location, Problem
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _UNSIGNED = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import __version__, runtime
-from ._digest import file_digest
-from ._elf import read_cubin, read_resources
+from .. import __version__, runtime
+from .._digest import file_digest
+from .._elf import read_cubin, read_resources
+from .._manifest import Entry, Manifest, prove_manifest, read_keys
+from .._sources import ptx_entries
+from .._stub import stub
+from ..errors import BundleError, Location, Problem
 from ._installed import Bundle
-from ._manifest import Entry, Manifest, prove_manifest, read_keys
-from ._sources import ptx_entries
-from ._stub import stub
 from ._survey import manifest_of
-from .errors import BundleError, Location, Problem
 
 _OF_EVERY = ("__init__.py", "__init__.pyi", "manifest.json", "keys.json")
 _BILL = "hatch-cubin.cdx.json"  # here where the build backend has no place of its own for it

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ._toml import Path, Scanner, loads
+from .._toml import Path, Scanner, loads
 
 
 class Setting(NamedTuple):

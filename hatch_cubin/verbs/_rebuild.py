@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from . import _pipeline
+from .. import _pipeline
+from .._manifest import Entry, Manifest, read_keys, read_manifest
+from .._project import Project
+from ..errors import BundleError, Location, Problem
 from ._installed import Bundle
-from ._manifest import Entry, Manifest, read_keys, read_manifest
-from ._project import Project
-from .errors import BundleError, Location, Problem
 
 Unit = tuple[str, str]  # module and arch
 Verdict = Literal["same", "differs", "other inputs", "only in the bundle", "only in the rebuild"]
