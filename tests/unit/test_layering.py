@@ -95,9 +95,14 @@ ALLOWED: dict[str, str] = {
     "verbs/cache": ("_config _digest _history _home _housekeeping _pipeline _tables errors verbs/__init__"),
     "verbs/explain": "_arch _bundle verbs/_explain _jobs verbs/_lookup _pipeline errors verbs/__init__",
     "verbs/init": "_config _open _sources _tables verbs/_edit errors verbs/__init__",
-    "verbs/inspect": "verbs/_cuobjdump verbs/_installed verbs/_page verbs/_sizes verbs/_survey errors verbs/__init__",
+    "verbs/inspect": (
+        "errors verbs/__init__ verbs/_cuobjdump verbs/_installed verbs/_page verbs/_sizes verbs/_survey"
+    ),
     "verbs/plan": "_pipeline verbs/__init__",
-    "verbs/verify": "verbs/_installed _project verbs/_rebuild verbs/_record verbs/_survey verbs/_verify errors verbs/__init__",
+    "verbs/verify": (
+        "_project errors verbs/__init__ verbs/_installed verbs/_rebuild verbs/_record verbs/_survey"
+        " verbs/_verify"
+    ),
     "_completion": "errors",
     "_cli": "_completion errors",
     "__main__": "_cli",
