@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin._cli import main
-from tests.helpers import COPY_PTX, SAXPY, sha256, wheel_files
+from tests.helpers import COPY_PTX, SAXPY, run, sha256, wheel_files, write_tree
 
 from .projects import build, build_sdist, demo, unpack
 
@@ -132,3 +132,61 @@ def test_files_that_no_compiler_can_be_given_are_each_refused(
     )
     assert set(lines[1:-1:2]) == {"  hint: rename the file"}
     assert lines[-1] == f"hatch-cubin: {len(REFUSED)} errors, nothing was built"
+
+
+READS = """
+import os, sys
+outside, seen = os.path.realpath(sys.argv[1]), []
+def listen(event, args):
+    if event == "open" and isinstance(args[0], (str, bytes)):
+        seen.append(os.path.realpath(os.fsdecode(args[0])))
+sys.addaudithook(listen)
+from hatch_cubin._cli import main
+code = main(["bake"])
+print([path for path in seen if path.startswith(outside)], any(path.endswith("saxpy.cu") for path in seen))
+sys.exit(code)
+"""
+
+
+def test_loops_end_and_nothing_behind_a_link_out_of_the_project_is_read(tmp_path: Path) -> None:
+    write_tree(tmp_path / "outside", {"secret.cu": SAXPY, "secret.h": "", "secret.ptx": COPY_PTX})
+    files = {
+        **FILES,
+        "demo/saxpy.cu": '#include <loop/loop/far.cuh>\n#if 0\n#include "gone.h"\n#endif\n' + SAXPY,
+    }
+    root = demo(tmp_path / "project", OPTIONS, files)
+    links = {
+        "demo/loop": ".",
+        "demo/up": "../..",
+        "demo/outside": "../../outside",
+        "demo/dangling": "nowhere",
+    }
+    for name, target in {**links, "include/loop": ".", "demo/gone.h": "nowhere", "demo/me.h": "me.h"}.items():
+        (root / name).symlink_to(target)
+    done = run(sys.executable, "-c", READS, tmp_path / "outside", cwd=root)
+    assert "2 units: 0 cached, 2 compiled" in done.stderr
+    assert done.stdout.splitlines()[-1] == "[] True"
+
+
+def test_a_source_that_is_a_link_to_no_file_of_the_project_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tree(tmp_path, {"secret.cu": SAXPY})
+    root = demo(tmp_path / "project")
+    for name, target in {
+        "loop": "loop.cu",
+        "out": "../../secret.cu",
+        "gone": "nowhere",
+        "zero": "/dev/zero",
+    }.items():
+        (root / f"demo/{name}.cu").symlink_to(target)
+    with pytest.raises(SystemExit):
+        build(root)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "loop.cu" not in line] == [
+        "hatch-cubin: error: demo/gone.cu: cannot be read: No such file or directory",
+        "hatch-cubin: error: demo/out.cu: is a link to a place outside the project",
+        "hatch-cubin: error: demo/zero.cu: is a link to a place outside the project",
+        "hatch-cubin: 4 errors, nothing was built",
+    ]
+    assert [line for line in lines if line.startswith("hatch-cubin: error: demo/loop.cu: cannot be read: ")]
