@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,16 +18,16 @@ from ._plan import Module
 _PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
 _MOST = 8  # processes that do so at once: each takes 300 MB of memory, and as much of disk
 _WORTH_BYTES = 1 << 20  # of headers, below which parsing is no great part of a compile
-_KEEPS_PLACES = frozenset(
-    {"lineinfo", "debug", "pre_include"}
-)  # what names, or adds to, the source's own lines
+_NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # they know lines, or macros
 _INCLUDE = re.compile(
     r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
     r'#[ \t]*include[ \t]*(?:"[^"\n]*"|<[^>\n]*>)[ \t\r]*(?://[^\n]*)?\n'
 )
-_COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG")  # names that NVRTC's built-in header may know
+_COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG|NULL|NOMINMAX")  # names that NVRTC's built-in header may know
 _PLAIN_VALUE = re.compile(r"[\w .,:<>()+*-]*")
 _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
+_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # makes one word of two
+_WORD = re.compile(rb"\w+")
 
 
 def end_of_includes(text: str) -> int:
@@ -38,10 +38,26 @@ def end_of_includes(text: str) -> int:
     return 0 if "\\" in text[:end] or "??" in text[:end] else end
 
 
-def names_any(text: bytes, macros: Iterable[str]) -> bool:
-    """Say whether a header knows one of these macros by name."""
-    names = b"|".join(re.escape(name.partition("(")[0].encode()) for name in macros)
-    return re.search(rb"(?<!\w)(?:" + names + rb")(?!\w)", _JOINED_LINES.sub(b"", text)) is not None
+def know_any(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -> bool:
+    """Say whether headers can know one of these macros: each has a text, and is the project's or not.
+
+    They do where they have its name, or paste it together: of two words, and in the project of any number.
+    """
+    words: set[bytes] = set()
+    pasted = False
+    for text, own in texts:
+        joined = _JOINED_LINES.sub(b"", text)
+        words.update(_WORD.findall(joined))
+        pastes = _PASTE.search(joined) is not None
+        if pastes and own:
+            return True
+        pasted = pasted or pastes
+    names = (name.partition("(")[0].encode() for name in macros)
+    return any(name in words or (pasted and _is_made_of(name, words)) for name in names)
+
+
+def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
+    return any(name[:at] in words and name[at:] in words for at in range(1, len(name)))
 
 
 def shared_includes(jobs: Sequence[Job], project: Path, workers: int) -> dict[int, int]:
@@ -84,7 +100,7 @@ def _is_plain(job: Job) -> bool:
     """Say whether a unit's macros can as well be defined by directives, and nothing depends on where."""
     module = job.unit.module
     values = (value for _name, value in module.variant)
-    return not _KEEPS_PLACES & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
+    return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
 
 
 def _end(job: Job, project: Path) -> int:
@@ -93,17 +109,19 @@ def _end(job: Job, project: Path) -> int:
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.trees or job.closure.computed or any(map(_COMPILERS_OWN.match, macros)):
         return 0
-    size = 0
-    for logical in job.closure.files:
-        try:
-            text = _path(job, project, logical).read_bytes()
-        except OSError:
-            return 0
-        own = logical.startswith("project/")
-        if names_any(text, macros) or (own and b"##" in text):  # which can make a name of two halves
-            return 0
-        size += len(text)
-    return end if size >= _WORTH_BYTES else 0
+    try:
+        headers = [_header(job, project, logical) for logical in job.closure.files]
+    except OSError:
+        return 0
+    # What stands for other macros may name one of these, and headers may use those.
+    values = [(value.encode(), True) for name, value in job.unit.module.macros if name not in macros]
+    size = sum(len(text) for text, _own in headers)
+    return end if size >= _WORTH_BYTES and not know_any([*headers, *values], macros) else 0
+
+
+def _header(job: Job, project: Path, logical: str) -> tuple[bytes, bool]:
+    """Return a header's text, and whether it is the project's."""
+    return _path(job, project, logical).read_bytes(), logical.startswith("project/")
 
 
 def _path(job: Job, project: Path, logical: str) -> Path:

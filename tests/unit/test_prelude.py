@@ -12,7 +12,7 @@ from hatch_cubin import _executor, _pipeline, _prelude, _tasks, _worker
 from hatch_cubin._cuda import Toolkit
 from hatch_cubin._executor import Task
 from hatch_cubin._jobs import Job, make_jobs
-from hatch_cubin._prelude import end_of_includes, names_any, shared_includes
+from hatch_cubin._prelude import end_of_includes, know_any, shared_includes
 from hatch_cubin._project import read_sources
 from tests.helpers import make_project, write_tree
 
@@ -59,7 +59,25 @@ def test_the_includes_end_where_anything_else_begins(shared: str, rest: str) -> 
     ],
 )
 def test_a_header_that_has_a_macros_name_anywhere_knows_it(text: str, *, named: bool) -> None:
-    assert names_any(text.encode(), ["N", "PATH(x)"]) is named
+    assert know_any([(text.encode(), True)], ["N", "PATH(x)"]) is named
+
+
+@pytest.mark.parametrize(
+    ("texts", "known"),
+    [
+        ([("#define CAT(a, b) a##b\n", False), ("CAT(BLO, CK)", True)], True),
+        ([("#define CAT(a) BLO ## a\n", True)], True),
+        ([("#define CAT(a, b) a %:\\\n%: b\nCAT(BLO, CK)", False)], True),
+        ([("#define CAT(a, b) a ??=??= b\nCAT(B, LOCK)", False)], True),
+        ([("#define CAT(a, b) a##b\nCAT(BLO, C)", False)], False),
+        ([("#define TEXT(a) #a\nTEXT(BLO) CK", True)], False),
+        ([("BLO CK", False)], False),
+    ],
+)
+def test_headers_that_can_paste_a_macros_name_together_know_it(
+    texts: list[tuple[str, bool]], *, known: bool
+) -> None:
+    assert know_any([(text.encode(), own) for text, own in texts], ["BLOCK"]) is known
 
 
 FILES = {
@@ -146,12 +164,16 @@ def changed(name: str, old: str, new: str) -> dict[str, str]:
         (FILES, OPTIONS.replace("BLOCK =", "_BLOCK =").replace(', "more<BLOCK>"', "")),
         (FILES, OPTIONS.replace(RULE, "options = { lineinfo = true }\n" + RULE)),
         (FILES, OPTIONS.replace(RULE, 'options = { pre-include = "stdint.h" }\n' + RULE)),
+        (FILES, OPTIONS.replace(RULE, 'options = { undefine-macro = "BLOCK" }\n' + RULE)),
+        (FILES, OPTIONS.replace("GLOBAL = 3", 'GLOBAL = "(BLOCK + 1)"')),
+        (FILES, OPTIONS.replace("GLOBAL = 3", '"GLOBAL(a)" = "BLO ## a"')),
         ({"k.cu": "__global__ void k(SCALAR *x) {}"}, OPTIONS.replace('include-dirs = ["demo/inc"]', "")),
         ({"k.cu": FILES["k.cu"]}, 'archs = ["sm_80", "sm_90", "sm_100", "sm_120"]'),
     ],
     ids=[
         *("named in code", "named in a directive", "pasted", "computed include", "not first"),
-        *("few", "odd value", "of the compiler", "lines", "pre-included", "no includes", "no variants"),
+        *("few", "odd value", "of the compiler", "lines", "pre-included", "undefined", "named by a macro"),
+        *("pasted by a macro", "no includes", "no variants"),
     ],
 )
 def test_where_a_byte_could_depend_on_it_nothing_is_shared(
