@@ -8,27 +8,41 @@ from collections.abc import Iterable, Mapping
 
 _LENGTH = re.compile(r"L?([0-9]{1,4})")
 _ANONYMOUS = re.compile(r"_GLOBAL__N_|_INTERNAL_|_NV_ANON_NAMESPACE|<unnamed>")
+_NUMBER = re.compile(r"L([ijlmxy])(n?[0-9]{1,20})E")
+_EARLIER = re.compile(r"S([0-9A-Z]{0,3})_")
+_POINTERS = re.compile(r"[PROK]*")
+_LONGEST = 4096  # of names: each part can repeat what was there before
+
+_BUILTIN = {
+    "v": "void",
+    "w": "wchar_t",
+    "b": "bool",
+    "c": "char",
+    "a": "signed char",
+    "h": "unsigned char",
+    "s": "short",
+    "t": "unsigned short",
+    "i": "int",
+    "j": "unsigned int",
+    "l": "long",
+    "m": "unsigned long",
+    "x": "long long",
+    "y": "unsigned long long",
+    "f": "float",
+    "d": "double",
+}
+_SUFFIX = {"i": "", "j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
+_POINTER = {"P": "*", "R": "&", "O": "&&"}
 
 
 def plain_name(symbol: str) -> str:
-    """Return `ns::fill` for `_ZN2ns4fillEPf`; the symbol itself for templates and what is not mangled."""
+    """Return `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`; the symbol itself where more is in it."""
     if not symbol.startswith("_Z"):
         return symbol
-    rest = symbol[2:]
-    nested = rest.startswith("N")
-    rest = rest[1:] if nested else rest
-    parts = []
-    while match := _LENGTH.match(rest):
-        end = match.end() + int(match[1])
-        if end > len(rest):
-            return symbol
-        parts.append(rest[match.end() : end])
-        rest = rest[end:]
-        if not nested:
-            break
-    complete = all(parts) and not rest.startswith("I") and (not nested or rest.startswith("E"))
-    name = "::".join(part for part in parts if not _ANONYMOUS.match(part))
-    return name if complete and name else symbol
+    try:
+        return _Symbol(symbol[2:]).name()
+    except (_UnknownError, RecursionError):
+        return symbol
 
 
 def spelled_names(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
@@ -41,3 +55,124 @@ def spelled_names(symbols: Iterable[str], instantiated: Mapping[str, str]) -> di
         name = plain_name(symbol)
         names[name if counts[name] == 1 and name not in names else symbol] = symbol
     return dict(sorted(names.items()))
+
+
+class _UnknownError(Exception):
+    """The symbol has a part that is not read here: a name without it would be a wrong one."""
+
+
+class _Symbol:
+    """A walk over what the Itanium C++ ABI makes of a name; it can refer to what stood in it before."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._earlier: list[str] = []
+
+    def name(self) -> str:
+        """Return the name that the symbol begins with; what the function takes follows it."""
+        name = self._nested(function=True) if self._takes("N") else self._unscoped(function=True)
+        if not name or self._next() == "B":  # a tag, which belongs to the name
+            raise _UnknownError
+        return name
+
+    def _next(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _takes(self, start: str) -> bool:
+        found = self._text.startswith(start, self._at)
+        self._at += len(start) * found
+        return found
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        if (match := pattern.match(self._text, self._at)) is None:
+            raise _UnknownError
+        self._at = match.end()
+        return match
+
+    def _keep(self, name: str) -> str:
+        """Return a name that the rest of the symbol may refer to."""
+        if len(name) > _LONGEST:
+            raise _UnknownError
+        self._earlier.append(name)
+        return name
+
+    def _kept(self) -> str:
+        digits = self._match(_EARLIER)[1]
+        number = int(digits, 36) + 1 if digits else 0
+        if number >= len(self._earlier):
+            raise _UnknownError
+        return self._earlier[number]
+
+    def _word(self) -> str:
+        """Return one identifier; nothing for a namespace without a name."""
+        length = int(self._match(_LENGTH)[1])
+        word = self._text[self._at : self._at + length]
+        if not word or len(word) < length:
+            raise _UnknownError
+        self._at += length
+        return "" if _ANONYMOUS.match(word) else word
+
+    def _unscoped(self, *, function: bool = False) -> str:
+        name = "std::" * self._takes("St") + self._word()
+        if self._next() == "I":
+            name = self._keep(name) + self._arguments()
+        return name if function else self._keep(name)
+
+    def _nested(self, *, function: bool = False) -> str:
+        name = "std" * self._takes("St") or (self._kept() if self._next() == "S" else "")
+        while not self._takes("E"):
+            if name and self._next() == "I":
+                name += self._arguments()
+            else:
+                name = "::".join(filter(None, (name, self._word())))
+            if not function or self._next() != "E":  # the function itself is no type
+                self._keep(name)
+        return name
+
+    def _type(self) -> str:
+        marks = self._match(_POINTERS)[0]
+        name = self._named_type()
+        for mark in reversed(marks):
+            if mark != "K":
+                name += _POINTER[mark]
+            elif name.endswith(("*", "&")):  # a constant pointer, not one to a constant
+                raise _UnknownError
+            else:
+                name = f"const {name}"
+            self._keep(name)
+        return name
+
+    def _named_type(self) -> str:
+        if builtin := _BUILTIN.get(self._next()):
+            self._at += 1
+            return builtin
+        if self._takes("N"):
+            return self._nested()
+        if self._next() != "S" or self._text.startswith("St", self._at):
+            return self._unscoped()
+        name = self._kept()
+        return self._keep(name + self._arguments()) if self._next() == "I" else name
+
+    def _arguments(self) -> str:
+        self._takes("I")
+        return f"<{', '.join(self._list())}>"
+
+    def _list(self) -> list[str]:
+        """Return the arguments of a template, those of a pack among them."""
+        found: list[str] = []
+        while not self._takes("E"):
+            if self._takes("J"):
+                found += self._list()
+            elif self._next() == "L":
+                found.append(self._value())
+            else:
+                found.append(self._type())
+        return found
+
+    def _value(self) -> str:
+        for text, value in (("Lb0E", "false"), ("Lb1E", "true")):
+            if self._takes(text):
+                return value
+        kind, digits = self._match(_NUMBER).groups()
+        return digits.replace("n", "-") + _SUFFIX[kind]
