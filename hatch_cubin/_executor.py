@@ -143,7 +143,8 @@ class _Crew:
         """Return what came of the first task that ends; None where that one has to run again."""
         first = min(self._busy, key=lambda worker: self._busy[worker][1])
         try:
-            worker, result = self._events.get(timeout=max(0.0, self._busy[first][1] - time.monotonic()))
+            left = max(0.0, self._busy[first][1] - time.monotonic())
+            worker, result = self._events.get(timeout=min(left, threading.TIMEOUT_MAX))
         except queue.Empty:
             return self._overdue(first)
         if worker not in self._busy:  # one that was ended, or ended itself, with nothing to do

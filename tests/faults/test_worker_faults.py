@@ -164,6 +164,10 @@ def test_several_tasks_that_hang_are_each_stopped(tmp_path: Path) -> None:
     assert found == dict.fromkeys(range(3), said)
 
 
+def test_a_limit_may_be_longer_than_any_clock_counts(tmp_path: Path) -> None:
+    assert outcomes(run(tasks("a"), setup_for(tmp_path, timeout_s=1e300))) == {0: "a"}
+
+
 @pytest.mark.linux
 def test_a_worker_that_ends_with_nothing_to_do_is_cleared_away(tmp_path: Path) -> None:
     """The other task ends only when that process is no more."""
