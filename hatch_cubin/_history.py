@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _home
 from ._digest import file_digest
@@ -19,6 +19,14 @@ from ._digest import file_digest
 _FORMAT = 1
 _BUILDS = 10  # that are remembered of each cache
 _CACHES = 50  # that are remembered at all
+_OF_BUILD = {"time": str, "project": str, "hits": int, "misses": int}
+
+
+class _Notes(NamedTuple):
+    """What is noted of one cache."""
+
+    builds: list[dict[str, Any]]
+    keys: set[bytes]
 
 
 def note(cache: Path, project: Path, counts: dict[str, int], keys: Iterable[bytes]) -> None:
@@ -41,22 +49,25 @@ def note(cache: Path, project: Path, counts: dict[str, int], keys: Iterable[byte
 
 def builds(cache: Path) -> list[dict[str, Any]]:
     """Return the last builds with a cache, the latest first."""
-    found: list[dict[str, Any]] = _read(cache).get("builds", [])
-    return found
+    return [] if (found := _read(cache)) is None else found.builds
 
 
 def keys(cache: Path) -> set[bytes] | None:
     """Return the keys that the last build with a cache used; None where none is known."""
-    found = _read(cache).get("keys")
-    return None if found is None else {bytes.fromhex(key) for key in found}
+    return None if (found := _read(cache)) is None else found.keys
 
 
-def _read(cache: Path) -> dict[str, Any]:
+def _read(cache: Path) -> _Notes | None:
     try:
         found = json.loads(_path(cache).read_text("utf-8"))
-    except (OSError, RuntimeError, ValueError):
-        return {}
-    return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
+        if found["format"] != _FORMAT:
+            return None
+        return _Notes(
+            [{name: kind(build[name]) for name, kind in _OF_BUILD.items()} for build in found["builds"]],
+            {bytes.fromhex(key) for key in found["keys"]},
+        )
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _path(cache: Path) -> Path:

@@ -63,7 +63,15 @@ def test_caches_that_were_not_used_for_long_are_forgotten(tmp_path: Path, own: P
     assert not oldest.exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 99, "builds": [1]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{", "7", '{"format": 99, "builds": [1]}', '{"format": 1}'),
+        *('{"format": 1, "builds": 5, "keys": []}', '{"format": 1, "builds": [5], "keys": []}'),
+        *('{"format": 1, "builds": [{}], "keys": []}', '{"format": 1, "builds": [], "keys": ["zz"]}'),
+        '{"format": 1, "builds": [], "keys": [1]}',
+    ],
+)
 def test_a_note_that_is_none_is_as_good_as_absent(tmp_path: Path, own: Path, text: str) -> None:
     note(tmp_path)
     (path,) = own.glob("builds/*")
