@@ -20,6 +20,7 @@ from ._project import Project
 NAME = "hatch-cubin.cdx.json"
 
 _SPEC = "1.6"
+_AT_ONCE = 500  # files that git is asked about: a command line has an end
 _Component = dict[str, Any]
 
 
@@ -91,9 +92,17 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> _Component:
     commit = tracked and _git(project.root, "rev-parse", "HEAD")
     if not commit:
         return {}
-    changed = _git(project.root, "status", "--porcelain", "--", *_jobs.files_of(jobs))
-    facts = {"commit": commit.strip(), "dirty": "true" if changed else "false"}
+    changed = _changes(project.root, _jobs.files_of(jobs))
+    if None in changed:
+        return {}
+    facts = {"commit": commit.strip(), "dirty": "true" if any(changed) else "false"}
     return {"properties": [{"name": f"hatch-cubin:{name}", "value": facts[name]} for name in facts]}
+
+
+def _changes(root: Path, files: Sequence[str]) -> list[str | None]:
+    """Return what git says of files that differ from the commit, or are in none; None where it fails."""
+    status = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--")
+    return [_git(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]
 
 
 def _git(root: Path, *arguments: str) -> str | None:

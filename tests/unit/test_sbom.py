@@ -11,7 +11,7 @@ import pytest
 
 from hatch_cubin import __version__, _pipeline, _sbom
 from hatch_cubin._cuda import Toolkit
-from tests.helpers import COPY_PTX, SAXPY, install_wheel, make_project, run, sha256
+from tests.helpers import COPY_PTX, SAXPY, install_wheel, make_project, run, sha256, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -126,6 +126,36 @@ def test_the_commit_is_named_where_that_is_asked_for(repository: Path) -> None:
     assert _provenance(repository)["hatch-cubin:dirty"] == "false"
     (repository / "demo/k.cu").write_text(f"{SAXPY}\n")
     assert _provenance(repository)["hatch-cubin:dirty"] == "true"
+
+
+@pytest.mark.parametrize("at_once", [1, 500])
+def test_a_source_that_git_ignores_is_of_no_commit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(_sbom, "_AT_ONCE", at_once)
+    (repository / ".gitignore").write_text("made.cu\n")
+    run("git", "config", "status.showUntrackedFiles", "no", cwd=repository)
+    (repository / "demo/made.cu").write_text(SAXPY)
+    assert _provenance(repository)["hatch-cubin:dirty"] == "true"
+
+
+def test_a_sources_name_is_no_pattern(repository: Path) -> None:
+    write_tree(repository, {"demo/[k].cu": SAXPY})
+    run("git", "--literal-pathspecs", "add", "demo/[k].cu", cwd=repository)
+    run(*GIT, "commit", "-qm", "two", cwd=repository)
+    assert _provenance(repository)["hatch-cubin:dirty"] == "false"
+    (repository / "demo/[k].cu").write_text(f"{SAXPY}\n")
+    assert _provenance(repository)["hatch-cubin:dirty"] == "true"
+
+
+def test_where_git_cannot_tell_what_was_changed_nothing_is_said(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = _sbom._git
+    monkeypatch.setattr(
+        _sbom, "_git", lambda root, *command: None if "status" in command else real(root, *command)
+    )
+    assert _provenance(repository) == {}
 
 
 def test_what_lies_in_a_repository_and_is_not_of_it_has_no_commit(repository: Path) -> None:
