@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from .._sources import BUNDLE
 from ..errors import BundleError, Location, Problem
@@ -91,10 +91,10 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
 def _in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
-        parts = PurePosixPath(member.filename).parts
-        if BUNDLE in parts[:-1]:
-            place = "/".join(parts[: parts.index(BUNDLE) + 1])
-            bundles.setdefault(place, {})[member.filename[len(place) + 1 :]] = member.compress_size
+        parts = member.filename.split("/")  # as they are written: what looks alike may be another file
+        inside = parts.index(BUNDLE) + 1 if BUNDLE in parts else len(parts)
+        if name := "/".join(parts[inside:]):
+            bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
     for place, packed in sorted(bundles.items()):
         yield Bundle(place, packed, _member_reader(archive, place))
 

@@ -32,12 +32,15 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
         return
     try:
         text = read_member(archive, records[0]).decode()
+        rows = [row for row in csv.reader(text.splitlines()) if row]
     except BundleError as exc:
         yield from exc.problems
     except UnicodeDecodeError:
         yield Problem("is no UTF-8 text", Location(records[0]))
+    except csv.Error as exc:
+        yield Problem(f"is no table: {exc}", Location(records[0]))
     else:
-        yield from _compare(archive, names, records[0], [row for row in csv.reader(text.splitlines()) if row])
+        yield from _compare(archive, names, records[0], rows)
 
 
 def _compare(

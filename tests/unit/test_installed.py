@@ -47,6 +47,13 @@ def test_every_bundle_of_a_wheel_is_found(tmp_path: Path) -> None:
     assert contents(wheel) == {"a/_cubins": FILES, "a/b/_cubins": FILES}
 
 
+@pytest.mark.parametrize("folder", ["/a/_cubins", "a//_cubins", "./a/_cubins"])
+def test_what_looks_like_a_bundles_folder_in_a_wheel_is_another(tmp_path: Path, folder: str) -> None:
+    odd = {f"{folder}/k.cubin": b"1", f"{folder}//k.cubin": b"2"}
+    wheel = make_wheel(tmp_path / "w.whl", {**inside("a/_cubins"), **odd})
+    assert contents(wheel) == {"a/_cubins": FILES, folder: {"k.cubin": b"1", "/k.cubin": b"2"}}
+
+
 def test_a_wheel_says_how_much_room_each_file_takes(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", {"a/_cubins/zeros": bytes(10_000)})
     with opened(str(wheel)) as found:

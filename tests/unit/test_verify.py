@@ -284,6 +284,11 @@ OWN = line_of("demo/__init__.py", INIT)
         ),
         pytest.param({**GOOD, "demo/more.py": b""}, ["demo/more.py: is not in RECORD"], id="a file more"),
         pytest.param(
+            {**GOOD, f"{INFO}/RECORD": b"x" * (1 << 18)},
+            [f"{INFO}/RECORD: is no table: field larger than field limit (131072)"],
+            id="no table",
+        ),
+        pytest.param(
             {name: data for name, data in GOOD.items() if name != "demo/__init__.py"},
             ["demo/__init__.py: is in RECORD and not in the wheel"],
             id="a file less",
