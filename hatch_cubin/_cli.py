@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 
@@ -36,6 +37,10 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # as standard error has it: a name is not worth a crash
     try:
         try:
             _run(sys.argv[1:] if arguments is None else arguments)
@@ -109,7 +114,9 @@ def _print(args: argparse.Namespace, answer: Any) -> None:
 
         sys.stdout.write(json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in answer.lines)
+        from .errors import plain
+
+        sys.stdout.writelines(f"{plain(line)}\n" for line in answer.lines)
 
 
 def _complain(message: str) -> None:

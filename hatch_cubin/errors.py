@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 PREFIX = "hatch-cubin: "
 _INTERRUPTED = 130  # as shells count: 128 and the signal's number
+_CONTROLS = {code: ascii(chr(code))[1:-1] for code in (*range(9), *range(11, 32), *range(127, 160))}
+_LINE_ENDS = {ord("\n"): "\\n"}
+
+
+def plain(text: str) -> str:
+    """Return a text so that names in it, which others chose, cannot steer a terminal."""
+    return text.translate(_CONTROLS)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,7 +31,8 @@ class Location:
     line: int | None = None
 
     def __str__(self) -> str:
-        return self.path if self.line is None else f"{self.path}:{self.line}"
+        path = self.path.translate(_LINE_ENDS)
+        return path if self.line is None else f"{path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Problem:
     def __str__(self) -> str:
         head = self.what if self.where is None else f"{self.where}: {self.what}"
         hint = () if self.hint is None else (f"hint: {self.hint}",)
-        return "\n  ".join((head, *self.details, *hint))
+        return plain("\n  ".join((head, *self.details, *hint)))
 
 
 class HatchCubinError(Exception):

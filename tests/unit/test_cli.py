@@ -39,6 +39,28 @@ def test_people_get_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert tuple(capsys.readouterr()) == ("one\ntwo\n", "")
 
 
+def test_names_that_others_chose_cannot_steer_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _answers(monkeypatch, Answer({}, ["a\x1b[2J"]))
+    assert _cli.main(["plan"]) == 0
+    assert capsys.readouterr().out == "a\\x1b[2J\n"
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"\\xe4"), ("cp1252", b"\xe4")])
+def test_what_a_stream_cannot_show_is_spelled(tmp_path: Path, encoding: str, shown: bytes) -> None:
+    home = tmp_path / "ä中"
+    done = subprocess.run(
+        [*COMMAND, "cache", "dir"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "HATCH_CUBIN_CACHE_DIR": str(home)},
+        capture_output=True,
+        check=False,
+    )
+    name = shown + b"\\u4e2d"
+    assert (done.returncode, done.stdout.rstrip()) == (0, os.fsencode(f"{tmp_path}{os.sep}") + name)
+
+
 def test_programs_get_facts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     _answers(monkeypatch, Answer({"n": 1}, ["one", "two"]))
     assert _cli.main(["plan", "--json"]) == 0

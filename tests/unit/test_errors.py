@@ -26,6 +26,11 @@ def test_a_problem_says_what_where_and_what_next(problem: Problem, text: str) ->
     assert str(problem) == text
 
 
+def test_names_that_others_chose_cannot_steer_a_terminal() -> None:
+    problem = Problem("no \x1b[2J", Location("a\nhatch-cubin: b\x9b"), "\r\x7f", ("\tcode", "\0"))
+    assert str(problem) == "a\\nhatch-cubin: b\\x9b: no \\x1b[2J\n  \tcode\n  \\x00\n  hint: \\r\\x7f"
+
+
 def test_an_error_lists_each_problem_once_in_the_order_found() -> None:
     error = ConfigError(Problem("b"), Problem("a"), Problem("b"))
     assert error.problems == (Problem("b"), Problem("a"))
