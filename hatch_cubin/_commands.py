@@ -197,18 +197,20 @@ def rebuild(mode: str) -> None:
 
 
 class CubinPackages(Command):
-    """Prints the packages of the project and their folders, as JSON: for who stands outside a build."""
+    """Writes the packages of the project and their folders, as JSON: for who stands outside a build."""
 
-    description = "print the packages that may have CUDA kernels"
-    user_options: ClassVar[list[tuple[str, str | None, str]]] = []
+    description = "list the packages that may have CUDA kernels"
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = [("into=", None, "the file to write")]
+    into: str
 
     def initialize_options(self) -> None:
-        """There are none."""
+        self.into = os.devnull
 
-    finalize_options = initialize_options
+    def finalize_options(self) -> None:
+        """Nothing depends on anything."""
 
     def run(self) -> None:
-        sys.stdout.write(json.dumps(_packages(self.distribution)))
+        Path(self.into).write_text(json.dumps(_packages(self.distribution)), encoding="utf-8")
 
 
 _PARTS = {"build": _Build, "egg_info": _EggInfo, "sdist": _Sdist, "bdist_wheel": _Wheel}

@@ -31,6 +31,7 @@ def packages_of(root: Path) -> dict[str, str]:
     import json
     import subprocess
     import sys
+    import tempfile
 
     from .errors import ConfigError, Location, Problem
 
@@ -41,11 +42,14 @@ def packages_of(root: Path) -> dict[str, str]:
     script = (
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
-    command = [sys.executable, *script, "-q", "cubin_packages"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines:  # none where setup.py sets up nothing
-        what = "setuptools cannot tell the project's packages"
-        raise ConfigError(Problem(what, here, details=tuple(done.stderr.splitlines()[-5:])))
-    packages: dict[str, str] = json.loads(lines[-1])
+    with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
+        answer = Path(folder, "packages")  # a file: what a setup.py prints is its own affair
+        command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
+        done = subprocess.run(  # noqa: S603
+            command, cwd=root, capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode or not answer.is_file():  # there is none where setup.py sets up nothing
+            what = "setuptools cannot tell the project's packages"
+            raise ConfigError(Problem(what, here, details=tuple(done.stderr.splitlines()[-5:])))
+        packages: dict[str, str] = json.loads(answer.read_text("utf-8"))
     return packages

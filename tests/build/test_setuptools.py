@@ -485,6 +485,11 @@ def test_setuptools_says_it_of_projects_that_have_no_table_yet(tmp_path: Path) -
     assert _setuptools.packages_of(root) == {"demo": "demo"}
 
 
+def test_what_a_setup_py_prints_is_its_own_affair(tmp_path: Path) -> None:
+    setup = "print('{before')\nfrom setuptools import setup\nsetup()\nprint('{after', end='')\n"
+    assert _setuptools.packages_of(project(tmp_path, "", {**FLAT, "setup.py": setup})) == {"demo": "demo"}
+
+
 @pytest.mark.parametrize(
     ("setup", "why"),
     [
