@@ -21,14 +21,17 @@ class Plan(NamedTuple):
     jobs: tuple[Job, ...]
 
 
-def build(project: Project) -> dict[str, bytes]:
-    """Return the files of the bundle and its bill of materials, by name; what the cache lacks is compiled."""
+def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
+    """Return the files of the bundle and its bill of materials, by name; what the cache lacks is compiled.
+
+    A build with a cache that is not kept is not *noted*: it would take the place of those that are.
+    """
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         return _bundle.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
     _ = project.package  # a wrong one is found out before anything is compiled
     plan = make_plan(project)
-    results = bake(project, plan)
+    results = bake(project, plan, noted=noted)
     built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs]
     files = _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
     return files | {_sbom.NAME: _sbom.bill(project, plan.jobs, plan.toolkit)}
@@ -41,7 +44,7 @@ def make_plan(project: Project) -> Plan:
     return Plan(toolkit, tuple(_jobs.make_jobs(project, sources, toolkit)))
 
 
-def bake(project: Project, plan: Plan) -> _compile.Results:
+def bake(project: Project, plan: Plan, *, noted: bool = True) -> _compile.Results:
     """Return the result of every unit; an error that names all that fail, once the others are stored."""
     start = time.monotonic()
     with open_cache(project) as cache:
@@ -50,10 +53,11 @@ def bake(project: Project, plan: Plan) -> _compile.Results:
                 project.warn(doubt)
         results = _compile.obtain(project, plan.jobs, cache, plan.toolkit)
     report(project, results, time.monotonic() - start)
-    keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
-    hits = len(keys) - len(results.seconds)
-    counts = {"hits": hits, "misses": len(plan.jobs) - hits}
-    _history.note(project.cache_folder, project.root, counts, keys)
+    if noted:
+        keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
+        hits = len(keys) - len(results.seconds)
+        counts = {"hits": hits, "misses": len(plan.jobs) - hits}
+        _history.note(project.cache_folder, project.root, counts, keys)
     _compile.require(results, plan.toolkit)
     return results
 

@@ -37,7 +37,7 @@ def rebuild(project: Project, bundle: Bundle) -> Comparison:
     environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
     with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
         config = replace(project.config, cache_dir=folder, cache_size=None)
-        built = _pipeline.build(replace(project, config=config, environ=environ))
+        built = _pipeline.build(replace(project, config=config, environ=environ), noted=False)
     try:
         return compare(shipped, built)
     except ValueError as exc:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _bundle, _cache, _cli, _manifest, _pipeline, _sbom
+from hatch_cubin import __version__, _bundle, _cache, _cli, _home, _manifest, _pipeline, _sbom
 from hatch_cubin._elf import read_resources
 from hatch_cubin._project import Project
 from tests.helpers import COPY_PTX, SAXPY, bundle, made, make_project, sha256, write_tree
@@ -371,17 +371,22 @@ def rebuilt(capsys: pytest.CaptureFixture[str], what: Path, project: Path, *more
     return Answer(capsys, what, "--rebuild", "--project", project, *more)
 
 
+def _notes() -> set[str]:
+    return {path.name for path in _home.own_folder().glob("builds/*")}
+
+
 @pytest.mark.nvrtc
 def test_a_rebuild_that_gives_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
-    report = tmp_path / "report.json"
+    report, before = tmp_path / "report.json", _notes()
     for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "REPORT": str(report)}.items():
         monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
     answer = rebuilt(capsys, bundle_folder, tmp_path)
     assert answer.out.splitlines()[1] == "2 units compiled again: 2 are the same to the byte"
     assert (answer.code, report.exists()) == (0, False)
+    assert _notes() == before  # of the builds with caches that are kept
 
 
 @pytest.mark.nvrtc
