@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from . import _diagnostics, _elf, _executor, _headers, _names, runtime
+from . import _cores, _diagnostics, _elf, _executor, _headers, _names, runtime
 from ._advice import advise
 from ._arch import Arch
 from ._cache import Cache, Compiled
@@ -91,7 +90,7 @@ class _Bake:
         self._misses = sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch))
         # Named for all jobs, so that no name depends on what is cached already.
         self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
-        self._workers = min(project.config.jobs or _cores(), len(self._misses))
+        self._workers = min(project.config.jobs or _cores.count(), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
         keys = [job.keys.key for job in self._misses]
@@ -161,11 +160,6 @@ def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
         Problem(each.text, each.where, each.hint, each.context) for each in own if each.kind == "warning"
     )
     return tuple(dict.fromkeys(map(str, problems)))
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _outcome(

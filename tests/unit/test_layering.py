@@ -58,10 +58,11 @@ ALLOWED: dict[str, str] = {
     "_paths": "_digest _includes",
     "_diagnostics": "_plan _sources errors",
     "_advice": "_diagnostics errors",
+    "_cores": "",
     "_executor": "_worker errors",
     "_prelude": "_jobs _plan",
     "_compile": (
-        "_advice _arch _cache _cuda _diagnostics _elf _executor _headers _jobs _names _paths _plan"
+        "_advice _arch _cache _cores _cuda _diagnostics _elf _executor _headers _jobs _names _paths _plan"
         " _project _sources _tasks _turns errors runtime"
     ),
     "_tasks": "_arch _cuda _executor _home _jobs _paths _prelude _project",

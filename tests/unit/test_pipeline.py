@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _cuda, _elf, _executor, _includes, _jobs, _pipeline, _tasks, _worker
+from hatch_cubin import _cores, _cuda, _elf, _executor, _includes, _jobs, _pipeline, _tasks, _worker
 from hatch_cubin._cache import Cache
 from hatch_cubin._cuda import Toolkit, compiler_options
 from hatch_cubin._executor import Result
@@ -434,6 +434,7 @@ def test_no_more_units_are_compiled_at_once_than_wanted(
         raise ToolchainError
 
     monkeypatch.setattr(_executor, "run", run)
+    monkeypatch.setattr(_cores, "_groups", lambda _system: [])
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     if cores is None:
         monkeypatch.delattr(os, "sched_getaffinity", raising=False)
