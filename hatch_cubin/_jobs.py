@@ -53,17 +53,21 @@ def needed_files(project: Project, sources: Sequence[Source], *, by_name: bool =
     With *by_name* only headers that some include names, not all that a computed one could mean.
     """
     finder = _HeaderFinder(project, None)
-    files = {source.path for source in sources}
+    files, perhaps = {source.path for source in sources}, set[str]()
     for module in _modules(project, sources, lambda _specs: ()):
         closure, _search = finder.find(module)
-        files.update(_own_files(closure, closure.widened if by_name else set()))
+        files.update(_own_files(closure, closure.widened))
+        perhaps.update(_own_files(closure))
     root = os.path.realpath(project.root)
+
+    def real(path: str) -> str:
+        return os.path.relpath(os.path.realpath(project.root / path), root)
+
     # A `..` is left in a path only where it crosses a link.
-    real = (
-        os.path.relpath(os.path.realpath(project.root / path), root) if ".." in path else path
-        for path in files
-    )
-    return sorted({path for path in real if not path.startswith("..")})
+    needed = {real(path) if ".." in path else path for path in files}
+    if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
+        needed |= {path for path in perhaps - files if not real(path).startswith("..")}
+    return sorted(path for path in needed if not path.startswith(".."))
 
 
 def files_of(jobs: Iterable[Job]) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hatch_cubin import _home
 
 from .capabilities import CAPABILITIES
-from .figures import Figures
+from .figures import KEY, Figures
 
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "gpu")
@@ -64,13 +64,16 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Figures:
     """Return what a test of faults takes its numbers from and tells its counts to."""
-    return Figures(request.node.name, long=request.config.getoption("--long"))
+    node = request.node
+    return Figures(node.name, node.user_properties, long=request.config.getoption("--long"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if Figures.told:
+    reports = (report for each in terminalreporter.stats.values() for report in each)
+    calls = (report for report in reports if getattr(report, "when", None) == "call")
+    if told := [text for report in calls for key, text in report.user_properties if key == KEY]:
         terminalreporter.section("figures")
-        terminalreporter.write_line("\n".join(Figures.told))
+        terminalreporter.write_line("\n".join(map(str, told)))
 
 
 @pytest.fixture(autouse=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+KEY = "figures"  # of a test's report, which reaches whoever sums up
 
 
 class Figures:
     """How many faults a test makes, and what it counted: told at the end of the run."""
 
-    told: ClassVar[list[str]] = []
-
-    def __init__(self, name: str, *, long: bool) -> None:
+    def __init__(self, name: str, properties: list[tuple[str, object]], *, long: bool) -> None:
         self.long = long
-        self._name = name
+        self._name, self._properties = name, properties
 
     def pick(self, short: int, long: int) -> int:
         """Return a number: the first for each day, the second with --long."""
@@ -21,4 +19,4 @@ class Figures:
     def tell(self, **counts: float) -> None:
         """Have what was counted told at the end."""
         listed = ", ".join(f"{name.replace('_', ' ')} {count:g}" for name, count in counts.items())
-        self.told.append(f"{self._name}: {listed}")
+        self._properties.append((KEY, f"{self._name}: {listed}"))

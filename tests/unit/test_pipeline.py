@@ -547,6 +547,17 @@ def test_only_headers_that_are_named_are_kept_out_of_wheels(tmp_path: Path) -> N
     assert set(_pipeline.needed_files(project)) >= {"demo/a.h", "demo/b.h", "demo/k.cu"}
 
 
+@pytest.mark.linux
+def test_a_computed_include_takes_nothing_into_sdists_that_a_link_leads_to(tmp_path: Path) -> None:
+    write_tree(tmp_path / "elsewhere", {"secret.h": "", "named.h": ""})
+    text = f'#include "links/named.h"\n#include WHICH\n{SAXPY}'
+    project = make_project(tmp_path / "project", {"k.cu": text, "own.h": ""})
+    (tmp_path / "project/demo/links").symlink_to(tmp_path / "elsewhere")
+    assert _pipeline.needed_files(project) == [
+        *("demo/__init__.py", "demo/k.cu", "demo/links/named.h", "demo/own.h")
+    ]
+
+
 def test_a_path_across_a_link_is_the_file_that_is_read(tmp_path: Path) -> None:
     project = project_of(tmp_path, {"k.cu": '#include "link/../x.h"\n' + SAXPY, "x.h": "#error not this one"})
     write_tree(tmp_path, {"real/deep/y.h": "", "real/x.h": ""})
