@@ -104,22 +104,36 @@ class _Header:
         if self.number is None:
             nvrtc.nvrtcSetPCHHeapSize(_HEAP_BYTES)
         self.number = number
-        path = os.path.join(self.folder, f"{os.getpid()}.pch")
-        options = [*task["options"], b"--create-pch=" + os.fsencode(path), b"--pch-messages=false"]
+        place = os.fsencode(self._place)
+        options = [*task["options"], b"--create-pch=" + place, b"--pch-messages=false"]
         try:
             ok, _output, self.log, _symbols = _compile({**task, "options": options}, precompiles=True)
             if ok:
-                self._descriptor = os.open(path, os.O_RDONLY)
+                self._descriptor = os.open(place, os.O_RDONLY)
                 self.path = b"/proc/self/fd/%d" % self._descriptor
         finally:
-            with contextlib.suppress(OSError):  # without a name it ends with this process, however that ends
-                os.unlink(path)
+            self._remove()  # without a name it ends with this process, however that ends
+
+    @property
+    def _place(self) -> str:
+        return os.path.join(self.folder, f"{os.getpid()}.pch")
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._place)
 
     def forget(self) -> None:
         """Give the file's space back."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.path = self._descriptor = None
+
+    def leave(self) -> None:
+        """Remove what is being made, and with the last process the folder, where the front end was killed."""
+        if self.folder:
+            self._remove()
+            with contextlib.suppress(OSError):
+                os.rmdir(self.folder)
 
 
 _header = _Header()
@@ -250,6 +264,7 @@ def main() -> None:
     send(results, {"ready": True})
     while (task := receive(requests)) is not None:
         tasks.put(task)
+    _header.leave()
     os._exit(0)  # the front end is gone or done: a running compile must not hold the process
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from hatch_cubin import _worker
 from hatch_cubin._executor import Result, Setup, Task, run
-from tests.helpers import COPY_PTX, SAXPY, SCALE
+from tests.helpers import COPY_PTX, SAXPY, SCALE, write_tree
 
 
 def test_messages_keep_their_bounds() -> None:
@@ -187,6 +187,21 @@ def test_a_worker_needs_no_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "chdir", lambda _folder: None)
     setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "scratch": ""}
     assert serve(monkeypatch, setup) == [{"ready": True}]
+
+
+def test_where_the_front_end_was_killed_a_worker_leaves_no_half_of_a_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = write_tree(tmp_path / "scratch", {f"{os.getpid()}.pch": "half", "another.pch": "half"})
+    monkeypatch.setattr(_worker, "_header", _worker._Header())
+    monkeypatch.setattr(os, "dup2", lambda *_numbers: None)
+    monkeypatch.setattr(os, "chdir", lambda _folder: None)
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "scratch": str(scratch)}
+    assert serve(monkeypatch, setup) == [{"ready": True}]
+    assert [path.name for path in scratch.iterdir()] == ["another.pch"]
+    (scratch / "another.pch").unlink()
+    assert serve(monkeypatch, setup) == [{"ready": True}]
+    assert not scratch.exists()
 
 
 def test_a_worker_that_is_told_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
