@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -137,9 +139,22 @@ class _Files:
         """Write all of it, now that nothing can be wrong any more but the disk."""
         for name, text in self._texts.items():
             try:
-                (self.root / name).write_bytes(text.encode())
+                _replace(Path(os.path.realpath(self.root / name)), text.encode())
             except OSError as exc:
                 raise ConfigError(Problem(f"cannot be written: {exc.strerror}", Location(name))) from exc
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put a whole file in the place of what is there: a full disk costs nobody theirs."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -229,6 +229,30 @@ def test_what_cannot_be_added_is_the_users_to_add_and_nothing_is_written(
     assert said.endswith("\n  hint: add this by hand\n")
 
 
+@pytest.mark.linux
+def test_a_full_disk_costs_nobody_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(HATCH), limits[1]))
+    try:
+        said = refusal(tmp_path, capsys)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert said == "hatch-cubin: error: pyproject.toml: cannot be written: File too large\n"
+
+
+@pytest.mark.linux
+def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
+    write_tree(tmp_path, {**PACKAGE, "shared/project.toml": HATCH})
+    (tmp_path / "shared/project.toml").chmod(0o640)
+    (tmp_path / "pyproject.toml").symlink_to("shared/project.toml")
+    files = add(tmp_path, {})
+    assert "[tool.hatch.build.hooks.cubin]" in files["pyproject.toml"]
+    assert (tmp_path / "pyproject.toml").is_symlink()
+    assert (tmp_path / "shared/project.toml").stat().st_mode & 0o777 == 0o640
+
+
 def test_a_file_that_cannot_be_read_or_written_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
