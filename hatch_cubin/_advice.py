@@ -9,11 +9,15 @@ from dataclasses import replace
 from ._diagnostics import Diagnostic
 from .errors import Location
 
+_FIXED_WIDTH = re.compile(r'identifier "u?int(?:8|16|32|64|ptr)_t" is undefined')
+_OWN_FEATURE = re.compile(r"not supported on \.target 'sm_([0-9]+)'")
 _MISSING = re.compile(r'cannot open source file "([^"]+)"')
 _INSTANTIATION = re.compile(r"\s*#pragma nv_mangled_name (.*)")
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _HOST = re.compile(
     r"explicitly marked as a __host__ function|kernel launch could not be processed"
+    r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'
+    r'|thread|unordered_map|vector)"'
     r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
 )
 
@@ -26,6 +30,7 @@ _HOST_LIBRARIES = {
     "nanobind/": "nanobind's",
     "Python.h": "Python's",
     "tensorflow/": "TensorFlow's",
+    "tvm/": "TVM's",
     "jax": "JAX's",
     "xla/": "XLA's",
     "mpi.h": "MPI's",
@@ -76,13 +81,19 @@ def advise(
     ]
     if missing:  # compilation ends there: whatever else was said follows from it
         return missing
-    for pattern, advice in ((_UNANNOTATED, _about_unannotated), (_HOST, _about_host_code)):
-        of_host = [each for each in found if pattern.search(each.text)]
-        if of_host:
-            first, rest = of_host[0], len(found) - 1
+    for pattern, advice in _CAUSES:
+        like_it = [each for each in found if pattern.search(each.text)]
+        if like_it:
+            first, rest = like_it[0], len(found) - 1
             more = (f"and {rest} more error{'s' * (rest > 1)} after it",) if rest else ()
             return [replace(first, context=(*first.context, *more), hint=advice(first.where))]
     return _first_of_each_instantiation(found)
+
+
+def about_target(text: str) -> str | None:
+    """Return what to do about an instruction that a GPU may have, but no code for later ones too."""
+    match = _OWN_FEATURE.search(text)
+    return f'if it is one of that GPU alone: archs = ["sm_{match[1]}a"]' if match else None
 
 
 def _first_of_each_instantiation(found: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -134,3 +145,14 @@ def _about_unannotated(where: Location | None) -> str:
 
 def _about_host_code(_where: Location | None) -> str:
     return f"NVRTC compiles device code only: {_APART}"
+
+
+def _about_fixed_width(_where: Location | None) -> str:
+    return 'nvcc includes <cstdint> by itself, NVRTC does not: options = { pre-include = ["cstdint"] }'
+
+
+_CAUSES = (
+    (_FIXED_WIDTH, _about_fixed_width),
+    (_UNANNOTATED, _about_unannotated),
+    (_HOST, _about_host_code),
+)

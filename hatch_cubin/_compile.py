@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from . import _cores, _diagnostics, _elf, _executor, _headers, _names, runtime
-from ._advice import advise
+from ._advice import about_target, advise
 from ._arch import Arch
 from ._cache import Cache, Compiled
 from ._cuda import Toolkit
 from ._diagnostics import Diagnostic
 from ._jobs import Job, changed_header
 from ._paths import CompilePaths
-from ._plan import Unit
+from ._plan import Module, Unit
 from ._project import Project
 from ._sources import ptx_entries
 from ._tasks import folders_for, make_scratch, make_tasks
@@ -26,6 +27,7 @@ from .errors import CompileError, Location, MissError, Problem
 
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
+_OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 _NO_KERNEL_HINT = (
     "a template is compiled only where 'instantiate' names it; device functions alone are no kernel"
 )
@@ -168,7 +170,8 @@ def _outcome(
     """Return a result that can be loaded, its kernels named, or what is wrong with it."""
     source = unit.module.source
     if not result.ok:
-        return [each for each in found if each.kind == "error"] or [_unreadable(result.log, source.path)]
+        errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
+        return errors or [_unreadable(result.log, source.path)]
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     wrong, hint = None, None
     if unit.arch.is_ptx and not source.is_ptx:
@@ -190,6 +193,13 @@ def _outcome(
     return Compiled(data, _names.spelled_names(kernels, symbols))
 
 
+def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
+    """Point at the option that a compiler does not take: it stands in the table and in no source."""
+    option = _OPTION.search(error.text)
+    where = module.written.get(option[1].replace("-", "_")) if option else None
+    return error if where is None else replace(error, where=where)
+
+
 def _unreadable(log: str, path: str) -> Diagnostic:
     lines = log.strip().splitlines() or ["the compiler failed and said nothing"]
     return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
@@ -203,12 +213,13 @@ def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
         failing[unit.module.source.path].add(unit.arch)
     for unit in results.done:
         working[unit.module.source.path].add(unit.arch)
+    tables = {unit.module.source.path: unit.module.tables for unit, _found in results.failed}
     pairs = [(each, unit) for unit, found in results.failed for each in found]
     for problem, units in _diagnostics.merge(pairs, toolkit.compiler_of):
         path = units[0].module.source.path
         good = [str(arch) for arch in sorted(working[path] - failing[path])]
         if good and problem.hint is None:
             archs = ", ".join(f'"{arch}"' for arch in good)
-            yield replace(problem, hint=f'it compiles with [[source]] path = "{path}", archs = [{archs}]')
+            yield replace(problem, hint=f'it compiles with {tables[path]} path = "{path}", archs = [{archs}]')
         else:
-            yield problem
+            yield replace(problem, hint=problem.hint or about_target(problem.what))

@@ -71,6 +71,7 @@ class Config:
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()
     timeout_s: float = 1800.0
+    replaced: frozenset[str] = field(default=frozenset(), compare=False)  # by variables
     place: Place = field(repr=False, compare=False)
 
 
@@ -163,7 +164,7 @@ def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, s
     reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
     if reader.problems:
         raise ConfigError(*reader.problems)
-    return Config(**values, place=place)
+    return Config(**values, replaced=frozenset(replaced), place=place)
 
 
 def _arch_list(text: str) -> tuple[str, ...]:

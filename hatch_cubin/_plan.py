@@ -7,13 +7,13 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import _arch
 from ._arch import Arch, Target
-from ._config import Config, Macros, SourceRule, merge_macros
+from ._config import Config, Macros, Place, SourceRule, merge_macros
 from ._digest import digest
 from ._options import OptionValue
 from ._sources import Source, glob_regex
@@ -40,6 +40,8 @@ class Module:
     instantiate: tuple[str, ...]
     targets: tuple[Target, ...]
     undefined: tuple[str, ...] = ()  # the variant's macros that are named 0 and not defined
+    written: Mapping[str, Location] = field(default_factory=dict)  # where its archs and options are
+    tables: str = ""  # how a table for its source begins
 
     @property
     def name(self) -> str:
@@ -104,6 +106,12 @@ class Toolchain:
 def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targets) -> list[Module]:
     """Return every module; ConfigError for rules that fit no source, SourceError for one name twice."""
     rules = [(rule, glob_regex(rule.path)) for rule in config.source]
+    own_archs = () if "archs" in config.replaced else config.archs
+    written = dict(_written(config.place, (), own_archs, config.options))
+    written_in = [
+        dict(_written(config.place, ("source", index), rule.archs or (), rule.options))
+        for index, rule in enumerate(config.source)
+    ]
     paths = [source.path for source in sources]
     problems = [
         Problem(
@@ -128,10 +136,29 @@ def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targ
         raise ConfigError(*problems)
     modules = []
     for source in sources:
-        own = [rule for rule, regex in rules if regex.fullmatch(source.path)]
-        modules += _modules_of(config, source, own, expand_targets)
-    _refuse_shared_names(modules)
+        own = [index for index, (_rule, regex) in enumerate(rules) if regex.fullmatch(source.path)]
+        places = {
+            name: place
+            for each in (written, *map(written_in.__getitem__, own))
+            for name, place in each.items()
+        }
+        made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
+        modules += [replace(module, written=places, tables=config.place.source_tables) for module in made]
+    _refuse_shared_names(modules, config.place)
     return sorted(modules, key=lambda module: module.name)
+
+
+def _written(
+    place: Place, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
+) -> Iterator[tuple[str, Location]]:
+    """Yield where each arch and each option that a table names stands."""
+    for index, spec in enumerate(specs):
+        archs = _arch.parse_spec(spec)
+        for arch in () if isinstance(archs, str) else archs:
+            yield str(arch), place.of(*table, "archs", index)
+    for name in options:
+        spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
+        yield name, place.of(*table, "options", spelled)
 
 
 def _guess(path: str, paths: Sequence[str]) -> str | None:
@@ -174,7 +201,7 @@ def _modules_of(
     return modules
 
 
-def _refuse_shared_names(modules: Sequence[Module]) -> None:
+def _refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
     by_name: dict[str, dict[str, Module]] = defaultdict(dict)
     for module in modules:
         by_name[module.base.casefold()].setdefault(module.source.path, module)
@@ -182,7 +209,7 @@ def _refuse_shared_names(modules: Sequence[Module]) -> None:
         Problem(
             f"{first.base!r} is already the name of {other.source.path}",
             Location(first.source.path),
-            f'[[source]] path = {first.source.path!r}, name = "…" gives it another',
+            f'{place.source_tables} path = "{first.source.path}", name = "…" gives it another',
         )
         for other, *rest in ([*same.values()] for same in by_name.values())
         for first in rest
@@ -206,19 +233,24 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
         own = []
         for target in module.targets:
             try:
-                own.append(arch_for(module.source, target, toolchain, notes))
+                own.append(arch_for(module.source, target, toolchain, notes, module.tables))
             except HatchCubinError as exc:
-                problems += exc.problems
+                asked = module.written.get(str(target.arch))
+                problems += [replace(each, where=each.where or asked) for each in exc.problems]
         archs = [arch for arch in own if arch is not None]
         if own and not archs:
-            problems.append(_cannot_serve(module.source, "none of the archs asked for can run it"))
+            problems.append(
+                _cannot_serve(module.source, "none of the archs asked for can run it", module.tables)
+            )
         units += [Unit(module, arch) for arch in dict.fromkeys(archs)]
     if problems:
         raise ConfigError(*problems)
     return Plan(tuple(units), tuple(dict.fromkeys(notes)))
 
 
-def arch_for(source: Source, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
+def arch_for(
+    source: Source, target: Target, toolchain: Toolchain, notes: list[str], tables: str = ""
+) -> Arch | None:
     """Return what to build of *source* for a target; None where a group asked for what it cannot serve."""
     arch = target.arch
     if source.is_ptx:
@@ -228,7 +260,7 @@ def arch_for(source: Source, target: Target, toolchain: Toolchain, notes: list[s
             return Arch(own.number, own.suffix, "compute")
         if not _arch.can_assemble(own, arch):
             if target.named:
-                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}"))
+                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}", tables))
             notes.append(f"{source.path}: left out {arch}, its .target {header.target} cannot serve it")
             return None
     if not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
@@ -236,12 +268,12 @@ def arch_for(source: Source, target: Target, toolchain: Toolchain, notes: list[s
     return arch
 
 
-def _cannot_serve(source: Source, what: str) -> Problem:
+def _cannot_serve(source: Source, what: str, tables: str) -> Problem:
     header = source.ptx
     return Problem(
         what,
         Location(source.path, header.target_line),
-        f'[[source]] path = {source.path!r}, archs = ["{header.target}"]',
+        f'{tables} path = "{source.path}", archs = ["{header.target}"]',
         (f"because of: {header.target_text}",),
     )
 

@@ -50,6 +50,7 @@ def hints(found: list[Diagnostic]) -> list[str | None]:
         ("cutlass/gemm/gemm.h", 'header-packages = ["nvidia-cutlass"]'),
         ("curand_kernel.h", 'header-packages = ["nvidia-curand"]'),
         ("cub/block/block_reduce.cuh", 'toolkit = "13.4" brings the toolkit\'s headers with the compiler'),
+        ("tvm/ffi/tensor.h", f"that is TVM's, for host code, which NVRTC does not compile: {APART}"),
         ("mine.cuh", "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"),
     ],
 )
@@ -111,6 +112,7 @@ def test_a_header_wheel_written_for_hosts_too_asks_for_the_option() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        'namespace "std" has no member "vector"',
         "A function explicitly marked as a __host__ function is not allowed",
         'identifier "cudaMalloc" is undefined',
     ],
@@ -119,6 +121,27 @@ def test_calls_of_the_host_are_named_as_host_code(text: str) -> None:
     (found,) = advise([error(text)], nowhere)
     assert found.hint == f"NVRTC compiles device code only: {APART}"
     assert found.context == ()
+
+
+def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here() -> None:
+    (found,) = advise([error("expected a declaration"), error('identifier "uint8_t" is undefined')], nowhere)
+    assert found.text == 'identifier "uint8_t" is undefined'
+    assert found.context == ("and 1 more error after it",)
+    assert found.hint == (
+        'nvcc includes <cstdint> by itself, NVRTC does not: options = { pre-include = ["cstdint"] }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("'x' not supported on .target 'sm_90'", 'if it is one of that GPU alone: archs = ["sm_90a"]'),
+        ("'x' not supported on .target 'sm_90a'", None),
+        ("Feature 'x' requires .target sm_100 or higher", None),
+    ],
+)
+def test_an_instruction_of_one_gpu_names_the_arch_that_may_have_it(text: str, hint: str | None) -> None:
+    assert _advice.about_target(text) == hint
 
 
 def test_other_errors_stay_as_they_are() -> None:

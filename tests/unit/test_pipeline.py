@@ -142,7 +142,30 @@ def test_an_error_on_some_archs_says_which_archs_work(tmp_path: Path, compiler: 
         "    #error needs sm_90\n"
         "     ^\n"
         f"  while compiling k for sm_80, sm_89 ({compiler})\n"
-        '  hint: it compiles with [[source]] path = "demo/k.cu", archs = ["sm_90", "compute_100"]'
+        '  hint: it compiles with [[tool.hatch.build.hooks.cubin.source]] path = "demo/k.cu", '
+        'archs = ["sm_90", "compute_100"]'
+    )
+
+
+def test_an_instruction_of_one_gpu_says_which_arch_has_it(tmp_path: Path, compiler: str) -> None:
+    files = {"k.cu": 'extern "C" __global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n'}
+    assert failure(tmp_path, files, 'archs = ["sm_90"]') == (
+        "demo/k.cu: Instruction 'wgmma.fence' not supported on .target 'sm_90' (in the generated PTX)\n"
+        f"  while compiling k for sm_90 ({compiler})\n"
+        '  hint: if it is one of that GPU alone: archs = ["sm_90a"]'
+    )
+
+
+@pytest.mark.parametrize("spelled", ["optimization-info", "optimization_info"])
+def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
+    tmp_path: Path, compiler: str, spelled: str
+) -> None:
+    found = failure(tmp_path, {"k.cu": SAXPY}, f'archs = ["sm_90"]\noptions.{spelled} = "nothing"')
+    line = (tmp_path / "pyproject.toml").read_text().splitlines().index(f'options.{spelled} = "nothing"') + 1
+    assert found == (
+        f"pyproject.toml:{line}: invalid optimization tag for option "
+        "--optimization-info (-opt-info): nothing\n"
+        f"  while compiling k for sm_90 ({compiler})"
     )
 
 

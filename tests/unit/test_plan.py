@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import pytest
@@ -66,6 +67,12 @@ def test_a_source_is_one_module_with_the_tables_settings() -> None:
         "instantiate": (),
         "targets": (Target(Arch(90)), Target(Arch(90, kind="compute"))),
         "undefined": (),
+        "written": {
+            "sm_90": Location("pyproject.toml", FIRST),
+            "compute_90": Location("pyproject.toml", FIRST),
+            "fma": Location("pyproject.toml", FIRST + 2),
+        },
+        "tables": RULE,
     }
     assert (module.name, module.file_stem, module.macros) == ("red", "red", (("N", "4"),))
 
@@ -197,7 +204,7 @@ def test_two_sources_with_one_name_are_refused_with_the_way_out(first: str, seco
         Problem(
             f"{shown!r} is already the name of {first}",
             Location(second),
-            f'[[source]] path = {second!r}, name = "…" gives it another',
+            f'{RULE} path = "{second}", name = "…" gives it another',
         )
     ]
 
@@ -282,9 +289,33 @@ def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
 ) -> None:
     known = " ".join(map(str, toolchain.supported))
     problem = Problem(f"{toolchain.label} {what}", hint=f"it can target {known}")
+    assert unsupported(_arch.parse_arch(arch), toolchain) == problem
     with pytest.raises(ConfigError) as caught:
-        plan([arch, "sm_75"], *cu("a.cu", "b.cu"), toolchain=toolchain)
-    assert caught.value.problems == (problem,) == (unsupported(_arch.parse_arch(arch), toolchain),)
+        plan(["sm_75", arch], *cu("a.cu", "b.cu"), toolchain=toolchain)
+    assert caught.value.problems == (dataclasses.replace(problem, where=Location("pyproject.toml", FIRST)),)
+
+
+def test_an_arch_is_shown_where_it_was_asked_for() -> None:
+    options = f"""\
+        archs = [
+            "sm_70",
+            "9.0", "all"]
+        {RULE}
+        path = "**/b.cu"
+        archs = ["sm_80", "6.0+PTX"]
+        """
+    assert [(problem.what, problem.where) for problem in refused(options, *cu("a.cu", "b.cu"))] == [
+        ("NVRTC 13.5.37 cannot target sm_70", Location("pyproject.toml", FIRST + 1)),
+        ("NVRTC 13.5.37 cannot target sm_60", Location("pyproject.toml", FIRST + 5)),
+        ("NVRTC 13.5.37 cannot target compute_60", Location("pyproject.toml", FIRST + 5)),
+    ]
+
+
+def test_an_arch_that_a_variable_asked_for_is_shown_nowhere_in_the_table() -> None:
+    config = read_config("archs = ['sm_90', 'sm_70']", {"HATCH_CUBIN_ARCHS": "sm_70"})
+    with pytest.raises(ConfigError) as caught:
+        plan_units(plan_modules(config, cu("a.cu"), expanded(config)), TOOLCHAIN)
+    assert [problem.where for problem in caught.value.problems] == [None]
 
 
 def test_every_arch_that_cannot_be_built_is_refused_at_once() -> None:
@@ -304,7 +335,7 @@ def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids
         Problem(
             "cannot be assembled for sm_90",
             Location("demo/k.ptx", 3),
-            "[[source]] path = 'demo/k.ptx', archs = [\"sm_90a\"]",
+            f'{RULE} path = "demo/k.ptx", archs = ["sm_90a"]',
             ("because of: .target sm_90a, debug",),
         )
     ]
