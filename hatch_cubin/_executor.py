@@ -194,23 +194,8 @@ class _Worker:
         self.ready = False
         self.complaints: deque[str] = deque(maxlen=20)
         self._events = events
-        self._process = subprocess.Popen(  # noqa: S603 - our own script
-            [sys.executable, "-I", setup.script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # an interrupt at the terminal is the front end's to answer
-        )
-        self._readers: list[threading.Thread] = []
-        for target in (self._read_results, self._read_errors):
-            reader = threading.Thread(target=target, daemon=True)
-            try:
-                reader.start()
-            except RuntimeError as exc:
-                self.close()
-                raise OSError(errno.EAGAIN, str(exc)) from exc
-            self._readers.append(reader)
-        self._send(
+        self._requests: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
+        self._requests.put(
             {
                 "sys_path": [os.path.abspath(entry) for entry in sys.path],
                 "libraries": setup.libraries,
@@ -218,6 +203,23 @@ class _Worker:
                 "scratch": setup.scratch,
             }
         )
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-I", setup.script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # an interrupt at the terminal is the front end's to answer
+        )
+        self._threads: list[threading.Thread] = []
+        # One for each pipe: who writes to one that is full waits until the process has started.
+        for target in (self._write_requests, self._read_results, self._read_errors):
+            thread = threading.Thread(target=target, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as exc:
+                self.close()
+                raise OSError(errno.EAGAIN, str(exc)) from exc
+            self._threads.append(thread)
 
     @property
     def ending(self) -> str:
@@ -228,7 +230,7 @@ class _Worker:
     def give(self, task: Task) -> None:
         """Start one task."""
         shared = task.prelude
-        self._send(
+        self._requests.put(
             {
                 "id": task.id,
                 "kind": task.kind,
@@ -247,15 +249,17 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for reader in self._readers:
-            reader.join()
+        self._requests.put(None)
+        for thread in self._threads:
+            thread.join()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             with contextlib.suppress(OSError):
                 _open(stream).close()
 
-    def _send(self, message: dict[str, object]) -> None:
-        with contextlib.suppress(OSError):  # that a worker is dead is noticed by its reader
-            send(_open(self._process.stdin), message)
+    def _write_requests(self) -> None:
+        with contextlib.suppress(OSError):  # that a worker is dead is noticed by who reads its results
+            while (message := self._requests.get()) is not None:
+                send(_open(self._process.stdin), message)
 
     def _read_results(self) -> None:
         stream = _open(self._process.stdout)

@@ -288,6 +288,25 @@ def test_large_results_and_chatter_do_not_block(tmp_path: Path) -> None:
     assert {number: len(text) for number, text in found.items()} == {0: 50_000_000, 1: 7, 2: 50_000_000, 3: 7}
 
 
+IN_COMPANY = """\
+import os, time
+here, until = os.path.dirname(__file__), time.monotonic() + 20
+open(f"{here}/started.{os.getpid()}", "w").close()
+while sum(name.startswith("started.") for name in os.listdir(here)) < 3:
+    if time.monotonic() > until:
+        open(f"{here}/alone", "w").close()
+        break
+    time.sleep(0.01)
+"""
+
+
+def test_large_sources_do_not_keep_workers_from_starting_together(tmp_path: Path) -> None:
+    """A worker that has not read what its pipe cannot hold is not waited for."""
+    codes = [letter * 1_000_000 for letter in "abc"]
+    assert outcomes(run(tasks(*codes), setup_for(tmp_path, IN_COMPANY + STUB))) == dict(enumerate(codes))
+    assert not (tmp_path / "alone").exists()
+
+
 def test_hundreds_of_tasks_are_answered_once_each(tmp_path: Path) -> None:
     codes = [f"task {number}" for number in range(500)]
     assert outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=8))) == dict(enumerate(codes))
