@@ -11,7 +11,7 @@ from typing import Any
 
 from ._digest import file_digest
 
-_FORMAT = 1
+_FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
 
 
 @dataclass(frozen=True, slots=True)

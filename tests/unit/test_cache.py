@@ -65,7 +65,7 @@ def test_an_entry_is_the_raw_bytes_beside_a_record_that_says_what_went_in(tmp_pa
     digest, text = record.decode().splitlines()
     assert digest == sha256(text.encode())
     assert json.loads(text) == {
-        "format": 1,
+        "format": 2,
         "inputs": INPUTS,
         "kernels": RESULT.kernels,
         "key": KEY.hex(),
@@ -85,7 +85,7 @@ def test_the_inputs_of_every_entry_can_be_read_back(tmp_path: Path) -> None:
             tmp_path / "entries/aa",
             {
                 "a" * 62: b"",
-                "b" * 62: signed({**PROVEN, "format": 2}),
+                "b" * 62: signed({**PROVEN, "format": 1}),
                 "c" * 62: signed(PROVEN)[:-2],
                 "other.txt": signed(PROVEN),
             },
@@ -135,7 +135,7 @@ PROVEN = {
     "kernels": {},
     "warnings": [],
     "inputs": {},
-    "format": 1,
+    "format": 2,
 }
 
 
@@ -143,7 +143,7 @@ PROVEN = {
     "record",
     [
         signed([]),
-        signed({**PROVEN, "format": 2}),
+        signed({**PROVEN, "format": 1}),
         signed({**PROVEN, "more": 1}),
         signed({name: value for name, value in PROVEN.items() if name != "warnings"}),
         signed({**PROVEN, "kernels": []}),
