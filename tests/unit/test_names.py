@@ -27,7 +27,7 @@ def test_a_mangled_name_reads_as_in_the_source(symbol: str, name: str) -> None:
     assert plain_name(symbol) == name
 
 
-# What cu++filt and c++filt say of the same symbols, `const` put first.
+# What c++filt says of the same symbols, `const` put first.
 @pytest.mark.parametrize(
     ("symbol", "name"),
     [
