@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import subprocess
@@ -45,6 +46,12 @@ def test_names_that_others_chose_cannot_steer_a_terminal(
     _answers(monkeypatch, Answer({}, ["a\x1b[2J"]))
     assert _cli.main(["plan"]) == 0
     assert capsys.readouterr().out == "a\\x1b[2J\n"
+
+
+def test_a_stream_of_somebody_elses_making_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    _answers(monkeypatch, Answer({}, ["one"]))
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert (_cli.main(["plan"]), sys.stdout.getvalue()) == (0, "one\n")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"\\xe4"), ("cp1252", b"\xe4")])
