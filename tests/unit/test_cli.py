@@ -50,8 +50,8 @@ def test_names_that_others_chose_cannot_steer_a_terminal(
 
 def test_a_stream_of_somebody_elses_making_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     _answers(monkeypatch, Answer({}, ["one"]))
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
-    assert (_cli.main(["plan"]), sys.stdout.getvalue()) == (0, "one\n")  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
+    assert (_cli.main(["plan"]), stream.getvalue()) == (0, "one\n")
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"\\xe4"), ("cp1252", b"\xe4")])
