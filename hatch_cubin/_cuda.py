@@ -40,7 +40,6 @@ _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry pr
 _FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
 # What has no linkage is named after the first thing that has, and at random where there is none.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
-_ISOLATION_HINT = "build with isolation, which installs the one asked for, or install it here"
 _INSTALL_HINT = 'toolkit = "13" brings the compiler as a build dependency'
 _SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
 
@@ -57,14 +56,15 @@ class Keys:
 class Toolkit:
     """The NVRTC and nvJitLink of this environment, identified to the exact build."""
 
-    def __init__(self, wanted: str | None) -> None:
+    def __init__(self, wanted: str | None, install: str = "install it here") -> None:
         self._wanted = wanted
+        self._install = install
         try:
             import cuda.bindings
             import cuda.core
         except ImportError as exc:
             raise ToolchainError(
-                Problem(f"cannot import cuda.core and cuda.bindings: {exc}", hint=_INSTALL_HINT)
+                Problem(f"cannot import cuda.core and cuda.bindings: {exc}", hint=self._hint)
             ) from exc
         self.core: str = cuda.core.__version__
         self.major = int(cuda.bindings.__version__.split(".")[0])
@@ -154,8 +154,15 @@ class Toolkit:
             return str(load_nvidia_dynamic_lib(name).abs_path)
         except (OSError, RuntimeError) as exc:
             reason = str(exc).splitlines()[0]
-            hint = _SYSTEM_HINT if self._wanted == "system" else _INSTALL_HINT
+            hint = _SYSTEM_HINT if self._wanted == "system" else self._hint
             raise ToolchainError(Problem(f"cannot load {name}: {reason}", hint=hint)) from exc
+
+    @property
+    def _hint(self) -> str:
+        """What brings the compiler that is not here."""
+        if self._wanted is None:
+            return _INSTALL_HINT
+        return f"build with isolation, which installs the one asked for, or {self._install}"
 
     def _candidates(self, name: str) -> Iterator[Path]:
         lower = name.lower()
@@ -184,7 +191,7 @@ class Toolkit:
             raise ToolchainError(
                 Problem(
                     f"toolkit = {self._wanted!r} is asked for, but the {name} here is {build}",
-                    hint=_ISOLATION_HINT,
+                    hint=self._hint,
                 )
             )
         return build
@@ -202,7 +209,7 @@ class Toolkit:
         if release == self._wanted:
             return None
         what = f"toolkit = {self._wanted!r} is asked for, but the cuda-toolkit here is {release}"
-        raise ToolchainError(Problem(what, hint=_ISOLATION_HINT))
+        raise ToolchainError(Problem(what, hint=self._hint))
 
 
 def system_home() -> Path:

@@ -39,14 +39,13 @@ def open_project(root: Path, environ: Mapping[str, str], console: Console, *, ve
 
 def require_compiler(project: Project) -> None:
     """Refuse, with the line that would help, to plan where the table's compiler is not installed."""
-    import shlex
-
     from . import _requirements
 
     wanted = _requirements.build_requirements(project.config, project.environ)
-    if missing := [each for each in wanted if not _is_installed(each)]:
+    if not all(map(_is_installed, wanted)):
         what = "the compiler that the table asks for is not installed here"
-        hint = f"pip install {shlex.join(missing)}"
+        # All of it, for what is installed may be of another version.
+        hint = _requirements.install_command(project.config, project.environ)
         raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from . import _bundle, _compile, _history, _home, _jobs, _sbom
+from . import _bundle, _compile, _history, _home, _jobs, _requirements, _sbom
 from ._cache import Cache
 from ._cuda import DATA_MODEL, Toolkit
 from ._jobs import Job
@@ -40,7 +40,8 @@ def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
 def make_plan(project: Project) -> Plan:
     """Return what a build consists of: every unit, with its headers and its keys."""
     sources = read_sources(project)
-    toolkit = Toolkit(project.config.toolkit)
+    install = _requirements.install_command(project.config, project.environ)
+    toolkit = Toolkit(project.config.toolkit, install)
     return Plan(toolkit, tuple(_jobs.make_jobs(project, sources, toolkit)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shlex
 from collections.abc import Mapping
 
 from ._config import Config
@@ -20,6 +21,11 @@ def build_requirements(config: Config, environ: Mapping[str, str]) -> list[str]:
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
     return [*_toolkit_requirements(config.toolkit), *config.header_packages]
+
+
+def install_command(config: Config, environ: Mapping[str, str]) -> str:
+    """Return the command that brings the same where no front end does."""
+    return f"pip install {shlex.join(build_requirements(config, environ))}"
 
 
 def _toolkit_requirements(toolkit: str | None) -> list[str]:

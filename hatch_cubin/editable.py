@@ -55,8 +55,9 @@ def _rebuild(
 ) -> None:
     missing = [name for name in built["needs"] if importlib.util.find_spec(name) is None]
     if missing:
-        names = " and no ".join(name.replace("_", "-") for name in missing)
-        raise error(say(f"HATCH_CUBIN_REBUILD is set, but there is no {names} beside the package"))
+        names = [name.replace("_", "-") for name in missing]
+        what = f"HATCH_CUBIN_REBUILD is set, but there is no {' and no '.join(names)} beside the package"
+        raise error(say(f"{what}: pip install {' '.join(names)}"))
     command = [sys.executable, *built["rebuild"]]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:

@@ -82,16 +82,19 @@ def test_a_build_that_fails_is_an_error_with_its_words(root: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("gone", "said"),
-    [(("hatch_cubin",), "no hatch-cubin"), (("hatchling", "hatch_cubin"), "no hatchling and no hatch-cubin")],
+    ("gone", "said", "install"),
+    [
+        (("hatch_cubin",), "no hatch-cubin", "hatch-cubin"),
+        (("hatchling", "hatch_cubin"), "no hatchling and no hatch-cubin", "hatchling hatch-cubin"),
+    ],
 )
 def test_what_a_build_needs_is_named(
-    root: Path, monkeypatch: pytest.MonkeyPatch, gone: tuple[str, ...], said: str
+    root: Path, monkeypatch: pytest.MonkeyPatch, gone: tuple[str, ...], said: str, install: str
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
     (root / "src/k.cu").write_text("edited")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in gone else name)
-    with pytest.raises(BuildError, match=f"is set, but there is {said} beside the package$"):
+    with pytest.raises(BuildError, match=f"but there is {said} beside the package: pip install {install}$"):
         look()
 
 

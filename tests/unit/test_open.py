@@ -102,7 +102,8 @@ def test_a_compiler_that_is_not_installed_is_an_error_with_the_command_that_inst
     extras = "nvrtc,nvjitlink,cudart,cccl,crt"
     assert str(caught.value) == (
         "pyproject.toml:4: the compiler that the table asks for is not installed here\n"
-        f"  hint: pip install 'cuda-toolkit[{extras}]==13.0.*' 'nvidia-nvjitlink==13.0.*'"
+        "  hint: pip install 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' "
+        f"'cuda-toolkit[{extras}]==13.0.*' 'nvidia-nvjitlink==13.0.*'"
     )
 
 

@@ -136,6 +136,16 @@ def test_missing_packages_are_named_with_the_way_to_get_them(
     assert said.endswith(HINT)
 
 
+def test_missing_packages_that_the_table_asks_for_are_named_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    with pytest.raises(ToolchainError) as caught:
+        Toolkit("13.0", "pip install it")
+    hint = "build with isolation, which installs the one asked for, or pip install it"
+    assert [each.hint for each in caught.value.problems] == [hint]
+
+
 @pytest.mark.nvrtc
 def test_a_library_that_nobody_finds_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import cuda.pathfinder
