@@ -12,7 +12,7 @@ from . import _home
 from ._config import DEFAULT_SOURCES, Config
 from ._console import Progress
 from ._environment import is_on
-from ._sources import BUNDLE, Source, find_sources, read_source
+from ._sources import BUNDLE, Source, find_sources, read_source, walk
 from .errors import ConfigError, Problem, SourceError
 
 
@@ -106,7 +106,7 @@ def read_sources(project: Project) -> list[Source]:
     if not paths and not problems:
         where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
         what = f"there are no .cu or .ptx sources in {where}"
-        problems.append(Problem(what, config.place.of(), 'sources = ["…"]'))
+        problems.append(Problem(what, config.place.of(), f'sources = ["{_elsewhere(project)}"]'))
     problems += _missing_folders(project)
     sources = []
     for path in paths:
@@ -117,6 +117,15 @@ def read_sources(project: Project) -> list[Source]:
     if problems:
         raise SourceError(*problems)
     return sources
+
+
+def _elsewhere(project: Project) -> str:
+    """Return a glob for the sources that lie beside the packages, where there are any."""
+    packages = tuple(f"{folder}/" for folder in project.packages.values())
+    for path in map(PurePosixPath, walk(project.root, ".")):
+        if path.suffix in {".cu", ".ptx"} and not str(path).startswith(packages):
+            return str(path.parent / "**" / f"*{path.suffix}")
+    return "…"
 
 
 def _missing_folders(project: Project) -> list[Problem]:

@@ -18,10 +18,15 @@ _START_HINT = "'hatch-cubin init' adds one"
 
 
 class NoTableError(ConfigError):
-    """A project has no table; *place* is where it would stand."""
+    """A project has no table; *place* is where it would stand, *unread* one that nothing reads."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(Problem(f"there is no table {place}", Location(place.file), _START_HINT))
+    def __init__(self, place: Place, unread: Place | None = None) -> None:
+        hint = (
+            _START_HINT
+            if unread is None
+            else f"rename {unread}, which the project's build backend does not read"
+        )
+        super().__init__(Problem(f"there is no table {place}", Location(place.file), hint))
         self.place = place
 
 
@@ -46,7 +51,8 @@ def hatch_table(root: Path, build: Mapping[str, Any], target: str) -> tuple[Mapp
     """Return the hook's table that wheels are built with, also while another *target* is."""
     path = _hook_path(build, target)
     if path is None:
-        raise NoTableError(_hatch_place(root, ("hooks", HOOK)))
+        unread = _own_place(root) if has_own_table(root) else None
+        raise NoTableError(_hatch_place(root, ("hooks", HOOK)), unread)
     place = _hatch_place(root, path)
     if has_own_table(root):
         raise _unread(_own_place(root), place)
@@ -58,11 +64,12 @@ def own_table(root: Path) -> tuple[Mapping[str, Any], Place]:
     pyproject = _read(root / "pyproject.toml")
     place = _own_place(root)
     tool = inside(pyproject, "tool")
-    if OWN_TABLE[1] not in tool:
-        raise NoTableError(place)
     path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
-    if path is not None:
-        raise _unread(_hatch_place(root, path), place)
+    unread = None if path is None else _hatch_place(root, path)
+    if OWN_TABLE[1] not in tool:
+        raise NoTableError(place, unread)
+    if unread is not None:
+        raise _unread(unread, place)
     return _checked(tool[OWN_TABLE[1]], place)
 
 

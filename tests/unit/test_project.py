@@ -135,6 +135,24 @@ def test_without_any_source_it_is_said_where_they_were_looked_for(
     assert caught.value.problems == (Problem(what, TABLE_PLACE, 'sources = ["…"]'),)
 
 
+@pytest.mark.parametrize(
+    ("files", "pattern"),
+    [
+        (["csrc/deep/k.cu", "src/demo/_cubins/saxpy.compute_90.ptx"], "csrc/deep/**/*.cu"),
+        (["k.ptx"], "**/*.ptx"),
+        (["src/demo/k.cu", ".venv/k.cu"], "…"),
+    ],
+    ids=["in a folder", "in the project's", "only where none is meant"],
+)
+def test_without_any_source_those_beside_the_packages_are_named(
+    tmp_path: Path, files: list[str], pattern: str
+) -> None:
+    write_tree(tmp_path, dict.fromkeys(files, ""))
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'exclude = ["src/demo/**"]'))
+    assert [each.hint for each in caught.value.problems] == [f'sources = ["{pattern}"]']
+
+
 def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/a.cu": b"\0", "src/demo/b.cu": "", "src/demo/inc/x.h": ""})
     (tmp_path / "src/demo/c.cu").symlink_to("gone.cu")

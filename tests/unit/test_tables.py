@@ -15,6 +15,8 @@ HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
 INIT = "  hint: 'hatch-cubin init' adds one"
+NO_TABLE = "pyproject.toml: there is no table {}\n"
+RENAME = "  hint: rename {}, which the project's build backend does not read"
 BOTH = (
     "there is a table {} too, and the project's build backend reads that one alone\n"
     "  hint: keep one of the two"
@@ -62,15 +64,19 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         ),
         (
             {"pyproject.toml": HATCHLING + OWN},
-            f"pyproject.toml: there is no table [tool.hatch.build.hooks.cubin]\n{INIT}",
+            f"{NO_TABLE.format('[tool.hatch.build.hooks.cubin]')}{RENAME.format('[tool.hatch-cubin]')}",
         ),
         (
             {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[build]\n"},
             f"hatch.toml: there is no table [build.hooks.cubin]\n{INIT}",
         ),
         (
-            {"pyproject.toml": FLIT + HOOK},
+            {"pyproject.toml": FLIT},
             f"pyproject.toml: there is no table [tool.hatch-cubin]\n{INIT}",
+        ),
+        (
+            {"pyproject.toml": FLIT + HOOK},
+            f"{NO_TABLE.format('[tool.hatch-cubin]')}{RENAME.format('[tool.hatch.build.hooks.cubin]')}",
         ),
         (
             {"pyproject.toml": "[tool]\nhatch-cubin = 3\n"},
