@@ -29,7 +29,8 @@ _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
 _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 _NO_KERNEL_HINT = (
-    "a template is compiled only where 'instantiate' names it; device functions alone are no kernel"
+    "a template is compiled only where 'instantiate' names it, as in [[source]] path = {!r}, "
+    "instantiate = [\"…<float>\"]; device functions alone are no kernel: 'exclude' leaves them out"
 )
 
 
@@ -69,14 +70,17 @@ def _repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
 def require(results: Results, toolkit: Toolkit) -> None:
     """Raise an error that names all that failed, or all that is missing."""
     if results.missing:
-        raise MissError(*map(_unwanted, results.missing))
+        archs: dict[Module, list[str]] = {}
+        for unit in results.missing:
+            archs.setdefault(unit.module, []).append(str(unit.arch))
+        raise MissError(*(_unwanted(module, ", ".join(each)) for module, each in archs.items()))
     if results.failed:
         raise CompileError(*_problems(results, toolkit))
 
 
-def _unwanted(unit: Unit) -> Problem:
-    path = unit.module.source.path
-    what = f"{unit.name} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+def _unwanted(module: Module, archs: str) -> Problem:
+    path = module.source.path
+    what = f"{module.name} for {archs} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
     return Problem(what, Location(path), f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
 
 
@@ -186,7 +190,7 @@ def _outcome(
             wrong, hint = "the result is relocatable and cannot be loaded", None
     if not kernels and wrong is None:
         wrong = "compiled to nothing: there is no kernel in it"
-        hint = None if source.is_ptx else _NO_KERNEL_HINT
+        hint = None if source.is_ptx else _NO_KERNEL_HINT.format(source.path)
     if wrong is not None:
         return [Diagnostic("error", Location(source.path), wrong, hint=hint)]
     data = source.text.encode() if source.is_ptx and unit.arch.is_ptx else result.output

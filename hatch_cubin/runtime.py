@@ -638,6 +638,8 @@ def _no_such_name(name: str, manifest: _Manifest) -> "NoReturn":
     guess = f"there are: {', '.join(map(repr, known[:20]))}"
     if close := difflib.get_close_matches(name, known, n=3):
         guess = f"did you mean {' or '.join(map(repr, close))}?"
+    if "<" in name:
+        guess = f"of a template, only what 'instantiate' names is built; {guess}"
     raise CubinNotFoundError(_say(f"no kernel or module {name!r}; {guess}"))
 
 

@@ -27,9 +27,13 @@ class Asked(NamedTuple):
     gives: tuple[Arch, ...]
     left_out: tuple[tuple[Arch, str], ...]  # with the reason
 
+    @property
+    def place(self) -> str:
+        """Where it stands, as people read it."""
+        return f"{self.where}{', in place of the global archs' if self.own else ''}"
+
     def __str__(self) -> str:
-        instead = ", in place of the global archs" if self.own else ""
-        return f"{self.spec!r} ({self.where}{instead})"
+        return f"{self.spec!r} ({self.place})"
 
 
 class Loads(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
 import os
 import posixpath
 import re
@@ -40,10 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     project_arguments(parser)
     json_argument(parser)
+    parser.set_defaults(refuse=parser.error)
 
 
 def run(args: argparse.Namespace) -> Answer:
     """Look up the units of one source, and compare those that are a miss."""
+    if args.driver is not None and args.gpu is None:
+        args.refuse("--driver needs --gpu")
     project = open_project(args)
     require_compiler(project)
     from .. import _jobs, _pipeline
@@ -89,13 +93,15 @@ def run(args: argparse.Namespace) -> Answer:
         *_arch_lines(arch, source.path),
         *_gpu_lines(gpu, verbose=args.verbose),
         *_unit_lines(units, verbose=args.verbose),
-        *(_asked(each) for each in specs if gpu is None),
+        *(_asked_lines(specs) if gpu is None else ()),
     ]
     return Answer(facts, lines)
 
 
 def _chosen(jobs: Sequence[Job], asked: str, root: Path) -> list[Job]:
     """Return the units of the source or the module that is asked for."""
+    if os.path.isabs(asked):
+        asked = os.path.relpath(asked, root)
     asked = posixpath.normpath(asked.replace(os.sep, "/"))
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
@@ -157,10 +163,16 @@ def _needs(unit: Found, major: int) -> int | None:
     return None if data is None and arch.is_ptx else _bundle.min_driver(arch, data or b"", major)
 
 
-def _asked(each: Asked) -> str:
+def _asked_lines(specs: Iterable[Asked]) -> Iterator[str]:
+    """Say what each spec gives: in one line those of one place that give what they name."""
+    for (place, gives), each in itertools.groupby(specs, lambda spec: (spec.place, _gives(spec))):
+        yield f"archs  {', '.join(repr(one.spec) for one in each)} ({place}){gives}"
+
+
+def _gives(each: Asked) -> str:
     gives = "" if [str(arch) for arch in each.gives] == [each.spec] else f" gives {_archs(each.gives)}"
     left_out = [arch for arch, _why in each.left_out]
-    return f"archs  {each}{gives}" + (f", not {_archs(left_out)}" if left_out else "")
+    return gives + (f", not {_archs(left_out)}" if left_out else "")
 
 
 def _archs(archs: Iterable[Arch]) -> str:

@@ -38,7 +38,7 @@ path = "demo/red.cu"
 archs = ["sm_90"]
 variants = { BLOCK = [64, 128] }
 """
-ARCHS = ["archs  'sm_80' (pyproject.toml:10)", "archs  'sm_90' (pyproject.toml:10)"]
+ARCHS = ["archs  'sm_80', 'sm_90' (pyproject.toml:10)"]
 MISS = "miss  k for sm_80, sm_90"
 
 Explain = Callable[..., list[str]]
@@ -350,6 +350,17 @@ def test_what_ptx_needs_is_known_once_it_is_compiled(explain: Explain, root: Pat
     assert explain("copy", "--gpu", "8.9")[0] == f"copy on 8.9: {rule}; needs driver 11.0"
     assert _cli.main(["bake", "--project", str(root), "--only", "k"]) == 0
     assert explain("k", "--gpu", "8.9")[0] == f"k on 8.9: {rule}; needs driver {newest}"
+
+
+def test_a_source_may_be_named_by_its_whole_path(explain: Explain, root: Path) -> None:
+    assert explain(str(root / "demo" / "k.cu")) == explain("demo/k.cu")
+
+
+def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _cli.main(["explain", "--project", str(root), "k", "--driver", "13.0"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("hatch-cubin explain: error: --driver needs --gpu\n")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,9 @@ ALLOWED: dict[str, str] = {
     "verbs/_record": "verbs/_installed errors",
     "verbs/_verify": "_digest _elf verbs/_installed _manifest _sources _stub verbs/_survey errors runtime",
     # The whole, and the doors to it
-    "_pipeline": "_bundle _cache _compile _cuda _history _home _jobs _project _report _requirements _sbom errors",
+    "_pipeline": (
+        "_bundle _cache _compile _cuda _history _home _jobs _project _report _requirements _sbom errors"
+    ),
     "verbs/_rebuild": "verbs/_installed _manifest _pipeline _project errors",
     "hooks": "_bundle _config _console _home _pipeline _project _requirements _sbom _sources _tables errors",
     "_setuptools": "_commands errors",

@@ -111,6 +111,13 @@ def test_asking_twice_gives_the_same_entry(cubins: Any) -> None:
             "no kernel or module 'zzzzzz'; there are: 'a', 'b', 'f<unsigned int>'",
             id="unlike all",
         ),
+        pytest.param(
+            "f<int>",
+            {},
+            "no kernel or module 'f<int>'; of a template, only what 'instantiate' names is built; "
+            "there are: 'a'",
+            id="an instantiation",
+        ),
         pytest.param("", {}, "no kernel or module ''; there are: 'a'", id="empty"),
         pytest.param("\ud800", {}, "no kernel or module '\\ud800'; there are: ", id="a lone surrogate"),
         pytest.param("saxpy\n", {"module": "z"}, "no kernel or module", id="a line break"),
