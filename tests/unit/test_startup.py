@@ -29,4 +29,4 @@ def test_a_wrong_table_is_told_before_anything_slow_is_imported(tmp_path: Path) 
     write_tree(tmp_path, {"pyproject.toml": pyproject("arch = 1\n")})
     names = imported(tmp_path, "plan")
     assert "hatch_cubin._config" in names
-    assert names & SLOW == {"dataclasses"}
+    assert names & SLOW <= {"dataclasses"}  # which a measured Python may have from the start

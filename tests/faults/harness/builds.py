@@ -107,9 +107,9 @@ class Builds:
 
 
 @functools.cache
-def toolkit(wanted: str | None) -> Toolkit:
+def toolkit(wanted: str | None, install: str) -> Toolkit:
     """Return the one toolkit of all these builds: to ask NVRTC what it is takes longer than the rest."""
-    return Toolkit(wanted)
+    return Toolkit(wanted, install)
 
 
 class Stub:
