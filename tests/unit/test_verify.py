@@ -379,6 +379,7 @@ def _notes() -> set[str]:
 def test_a_rebuild_that_gives_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))  # where nobody else notes anything
     bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
     report, before = tmp_path / "report.json", _notes()
     for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "REPORT": str(report)}.items():
