@@ -40,8 +40,8 @@ def json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
 
 
-def project_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every verb takes that works on a project."""
+def folder_argument(parser: argparse.ArgumentParser) -> None:
+    """Add where the project is."""
     parser.add_argument(
         "--project",
         metavar="DIR",
@@ -49,6 +49,11 @@ def project_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path(),
         help="the project's folder, by default this one",
     )
+
+
+def project_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every verb takes that works on a project."""
+    folder_argument(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="say more on the way")
 
 

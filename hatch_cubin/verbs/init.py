@@ -21,7 +21,7 @@ from .. import _tables
 from .._config import Place
 from .._sources import BUNDLE
 from ..errors import ConfigError, Location, Problem
-from . import Answer, _edit, json_argument
+from . import Answer, _edit, folder_argument, json_argument
 from ._edit import Setting
 
 # What all-major means for every toolkit of CUDA 13 so far.
@@ -46,13 +46,7 @@ _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "--project",
-        metavar="DIR",
-        type=Path,
-        default=Path(),
-        help="the project's folder, by default this one",
-    )
+    folder_argument(parser)
     json_argument(parser)
 
 
