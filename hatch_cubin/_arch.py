@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 GROUPS = ("all", "all-major", "native")
 
 _FIRST_A, _FIRST_F = 90, 100  # the first capabilities with arch-specific and family-specific code
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
 _SPELLINGS = (
-    (re.compile(r"(sm|compute)_([0-9]{2,3})([af]?)"), "plain"),
-    (re.compile(r"()([0-9]{2,3})([af]?)(-real|-virtual)?"), "cmake"),
-    (re.compile(r"()([0-9]{1,2}\.[0-9])([af]?)(\+PTX)?"), "pytorch"),
+    (r"(sm|compute)_([0-9]{2,3})([af]?)", "plain"),
+    (r"()([0-9]{2,3})([af]?)(-real|-virtual)?", "cmake"),
+    (r"()([0-9]{1,2}\.[0-9])([af]?)(\+PTX)?", "pytorch"),
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Arch:
+class Arch(NamedTuple):
     """One target: `sm_` gives a cubin, `compute_` gives PTX."""
 
     number: int
@@ -34,8 +32,7 @@ class Arch:
         return self.kind == "compute"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """An arch to build for, and whether it was named or came with a group."""
 
     arch: Arch
@@ -47,7 +44,7 @@ def parse_spec(text: str) -> tuple[Arch, ...] | str:
     if text in GROUPS:
         return text
     for pattern, style in _SPELLINGS:
-        if match := pattern.fullmatch(text):
+        if match := re.fullmatch(pattern, text):
             return _archs(style, *match.groups(""))
     raise ValueError(f"{text!r} is not an arch")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import io
 import os
@@ -12,7 +14,7 @@ from . import __version__
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import Any
 
 VERBS = {
@@ -37,6 +39,7 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
+    atexit.register(gc.freeze)  # to free all of it piece by piece at the end takes as long as a short verb
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(
             errors="backslashreplace"
@@ -53,8 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    chosen = next((each for each in arguments if not each.startswith("-")), None)
-    args = make_parser([chosen] if chosen in VERBS else []).parse_args(arguments)
+    chosen = [each for each in arguments if each in VERBS][:1]
+    shown = chosen if arguments and arguments[0] in chosen else VERBS
+    args = make_parser(chosen, shown).parse_args(arguments)
     from .errors import CheckError, reported  # whoever asks for help need not wait for it
 
     with reported(_complain):
@@ -64,13 +68,13 @@ def _run(arguments: Sequence[str]) -> None:
             raise CheckError(*answer.problems)
 
 
-def make_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command line, with the arguments of *verbs*: only those are imported."""
+def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
+    """Return the parser of what is *shown*; only *verbs* have their arguments, for that imports them."""
     parser = argparse.ArgumentParser(
         prog="hatch-cubin",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_help_formatter,
     )
     parser.add_argument("--version", action="version", version=f"hatch-cubin {__version__}")
     parser.add_argument(
@@ -80,14 +84,23 @@ def make_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
         help="print a script that lets the shell complete all of this",
     )
     choices = parser.add_subparsers(metavar="VERB", required=True)
-    for verb, summary in VERBS.items():
-        own = choices.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for verb in shown:
+        own = choices.add_parser(verb, help=VERBS[verb], formatter_class=_help_formatter)
         if verb in verbs:
             module = importlib.import_module(f"{__package__}.verbs.{verb}")
             own.description = module.__doc__
             module.arguments(own)
             own.set_defaults(verb=verb, run=module.run)
     return parser
+
+
+def _help_formatter(prog: str) -> argparse.HelpFormatter:
+    """Return what lays out help; argparse wants one for every argument, and would import shutil to do so."""
+    try:
+        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
+    except (OSError, ValueError):
+        width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
 
 
 class _PrintCompletion(argparse.Action):
@@ -104,7 +117,7 @@ class _PrintCompletion(argparse.Action):
         from .errors import reported
 
         with reported(_complain):
-            sys.stdout.write(completion(make_parser([*VERBS]), values))
+            sys.stdout.write(completion(make_parser(VERBS), values))
         parser.exit()
 
 

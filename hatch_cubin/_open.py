@@ -1,34 +1,45 @@
-"""Open a project as its own build would see it, for the doors that no build front end opens."""
+"""Open a project as its own build would see it, for the doors that no build front end opens.
+
+A wrong table is told at once: all that is slow to import waits until the table is right.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TextIO
 
-from . import _setuptools, _tables
-from ._config import Place, parse_config
-from ._sources import BUNDLE
-from .errors import ConfigError, Problem, ToolchainError
+from . import _reader, _tables
+from .errors import PREFIX, ConfigError, Problem, ToolchainError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ._project import Project
+    from ._toml import Place
+
+_NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
+
+
+def open_project(folder: str, environ: Mapping[str, str], stream: TextIO, *, verbose: bool) -> Project:
+    """Return the project in *folder*, which speaks on *stream*."""
+    table, place, backend = _tables.find_table(folder)
+    values = _reader.read_table(table, place, environ)
+    from pathlib import Path
+
+    from ._config import make_config
     from ._console import Console
     from ._project import Project
 
-_NOT_SHIPPED = {BUNDLE, "benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
+    def tell(kind: str) -> Callable[[str], object]:
+        return lambda message: print(f"{PREFIX}{kind}{message}", file=stream, flush=True)
 
-
-def open_project(root: Path, environ: Mapping[str, str], console: Console, *, verbose: bool) -> Project:
-    """Return the project at *root*; its table is checked before anything slow is imported."""
-    table, place, backend = _tables.find_table(root)
-    config = parse_config(table, place, environ)
-    from ._project import Project
-
+    root = Path(folder).absolute()
+    console = Console(stream, say=tell(""), warn=tell("warning: "))
     return Project(
         root=root,
         packages=packages(root, backend, place),
-        config=config,
+        config=make_config(values),
         environ=environ,
         say=console.say,
         warn=console.warn,
@@ -62,6 +73,8 @@ def _is_installed(requirement: str) -> bool:
 def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     """Return the wheel's top-level packages and their folders, as the build backend would."""
     if backend.startswith("setuptools."):
+        from . import _setuptools
+
         return _setuptools.packages_of(root)
     if not backend.startswith("hatchling."):
         return found_packages(root)
@@ -75,7 +88,9 @@ def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
 
 def found_packages(root: Path) -> dict[str, str]:
     """Return the packages that stand in `src/` or, without one, in the project's folder itself."""
+    from ._sources import BUNDLE
+
     home = root / "src" if (root / "src").is_dir() else root
     folders = sorted(path.parent for path in home.glob("*/__init__.py"))
-    shipped = (folder for folder in folders if home != root or folder.name not in _NOT_SHIPPED)
+    shipped = (folder for folder in folders if home != root or folder.name not in {BUNDLE, *_NOT_SHIPPED})
     return {folder.name: folder.relative_to(root).as_posix() for folder in shipped}

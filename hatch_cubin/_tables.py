@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from . import _toml
-from ._config import Place
+from ._toml import Place
 from .errors import ConfigError, Location, Problem
 
 HOOK = "cubin"
@@ -15,6 +15,8 @@ OWN_TABLE = ("tool", "hatch-cubin")
 HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
 _ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
 _START_HINT = "'hatch-cubin init' adds one"
+
+Folder = str | os.PathLike[str]
 
 
 class NoTableError(ConfigError):
@@ -30,7 +32,7 @@ class NoTableError(ConfigError):
         self.place = place
 
 
-def find_table(root: Path) -> tuple[Mapping[str, Any], Place, str]:
+def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
     """Return the table of the project at *root*, its place, and the project's build backend."""
     pyproject, backend = read_project(root)
     if backend in HATCH_BACKENDS:
@@ -41,13 +43,13 @@ def find_table(root: Path) -> tuple[Mapping[str, Any], Place, str]:
     return table, place, backend
 
 
-def read_project(root: Path) -> tuple[Mapping[str, Any], str]:
+def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
     """Return what stands in the pyproject.toml at *root*, and the project's build backend."""
-    pyproject = _read(root / "pyproject.toml")
+    pyproject = _read(root, "pyproject.toml")
     return pyproject, str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
 
 
-def hatch_table(root: Path, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
+def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
     """Return the hook's table that wheels are built with, also while another *target* is."""
     path = _hook_path(build, target)
     if path is None:
@@ -59,9 +61,9 @@ def hatch_table(root: Path, build: Mapping[str, Any], target: str) -> tuple[Mapp
     return _checked(inside(build, *path[:-1])[HOOK], place)
 
 
-def own_table(root: Path) -> tuple[Mapping[str, Any], Place]:
+def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
     """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
-    pyproject = _read(root / "pyproject.toml")
+    pyproject = _read(root, "pyproject.toml")
     place = _own_place(root)
     tool = inside(pyproject, "tool")
     path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
@@ -73,24 +75,24 @@ def own_table(root: Path) -> tuple[Mapping[str, Any], Place]:
     return _checked(tool[OWN_TABLE[1]], place)
 
 
-def has_own_table(root: Path) -> bool:
+def has_own_table(root: Folder) -> bool:
     """Say whether there is a `[tool.hatch-cubin]`; a file that cannot be read has none."""
     try:
-        return OWN_TABLE[1] in inside(_read(root / "pyproject.toml"), "tool")
+        return OWN_TABLE[1] in inside(_read(root, "pyproject.toml"), "tool")
     except ConfigError:
         return False
 
 
-def unread_table(root: Path, backend: str) -> Place | None:
+def unread_table(root: Folder, backend: str) -> Place | None:
     """Return the place of a table that stands where the project's build backend does not look."""
     if backend in HATCH_BACKENDS:
         return _own_place(root) if has_own_table(root) else None
-    path = _hook_path(inside(_hatch_settings(root, _read(root / "pyproject.toml")), "build"), "sdist")
+    path = _hook_path(inside(_hatch_settings(root, _read(root, "pyproject.toml")), "build"), "sdist")
     return None if path is None else _hatch_place(root, path)
 
 
-def _own_place(root: Path) -> Place:
-    return Place("pyproject.toml", (root / "pyproject.toml").read_text("utf-8"), OWN_TABLE)
+def _own_place(root: Folder) -> Place:
+    return Place("pyproject.toml", _text(root, "pyproject.toml"), OWN_TABLE)
 
 
 def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
@@ -99,32 +101,38 @@ def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
     return next(((*path, "hooks", HOOK) for path in places if HOOK in inside(build, *path, "hooks")), None)
 
 
-def _hatch_settings(root: Path, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
+def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return Hatch's settings: those of hatch.toml stand before those of pyproject.toml."""
-    own = root / "hatch.toml"
     settings = inside(pyproject, "tool", "hatch")
-    return {**settings, **_read(own)} if own.is_file() else settings
+    return {**settings, **_read(root, "hatch.toml")} if _has_hatch_toml(root) else settings
 
 
-def _hatch_place(root: Path, path: tuple[str, ...]) -> Place:
+def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
     """Return the place of a table in Hatch's: a `build` table in hatch.toml replaces pyproject.toml's."""
-    own = root / "hatch.toml"
-    if own.is_file() and "build" in _toml.loads(text := own.read_text("utf-8")):
-        return Place(own.name, text, ("build", *path))
-    text = (root / "pyproject.toml").read_text("utf-8")
-    return Place("pyproject.toml", text, ("tool", "hatch", "build", *path))
+    if _has_hatch_toml(root) and "build" in _toml.loads(text := _text(root, "hatch.toml")):
+        return Place("hatch.toml", text, ("build", *path))
+    return Place("pyproject.toml", _text(root, "pyproject.toml"), ("tool", "hatch", "build", *path))
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _has_hatch_toml(root: Folder) -> bool:
+    return os.path.isfile(os.path.join(root, "hatch.toml"))
+
+
+def _read(root: Folder, name: str) -> Mapping[str, Any]:
     try:
-        return _toml.loads(path.read_text("utf-8"))
+        return _toml.loads(_text(root, name))
     except FileNotFoundError:
-        what = f"there is no {path.name} in {path.parent}"
+        what = f"there is no {name} in {os.path.abspath(root)}"
         raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
     except OSError as exc:
-        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(path.name))) from exc
+        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(name))) from exc
     except (ValueError, RecursionError) as exc:
-        raise ConfigError(Problem(f"is not TOML: {exc}", Location(path.name))) from exc
+        raise ConfigError(Problem(f"is not TOML: {exc}", Location(name))) from exc
+
+
+def _text(root: Folder, name: str) -> str:
+    with open(os.path.join(root, name), encoding="utf-8") as file:
+        return file.read()
 
 
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:

@@ -12,7 +12,9 @@ if sys.version_info >= (3, 11):
 else:
     from tomli import loads
 
-__all__ = ["Path", "Scanner", "key_lines", "line_of", "loads"]
+from .errors import Location
+
+__all__ = ["Path", "Place", "Scanner", "key_lines", "line_of", "loads"]
 
 Path = tuple[str | int, ...]
 
@@ -38,6 +40,36 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
             return lines[path]
         path = path[:-1]
     return None
+
+
+class Place:
+    """Where a table stands, so that a message can name the line of a key."""
+
+    def __init__(self, file: str, text: str, table: tuple[str, ...]) -> None:
+        self.file, self.text, self.table = file, text, table
+
+    def of(self, *path: str | int) -> Location:
+        """Return the place of one key of the table, or of the table itself."""
+        return Location(self.file, line_of(self._lines, (*self.table, *path)))
+
+    def has(self, *path: str | int) -> bool:
+        """Say whether a key is written there."""
+        return (*self.table, *path) in self._lines
+
+    @property
+    def _lines(self) -> Mapping[Path, int]:
+        try:
+            return key_lines(self.text)
+        except (ValueError, LookupError, RecursionError):
+            return {}  # a place is a courtesy and must not hide the problem
+
+    def __str__(self) -> str:
+        return f"[{'.'.join(self.table)}]"
+
+    @property
+    def source_tables(self) -> str:
+        """How a source table of this table is written."""
+        return f"[[{'.'.join((*self.table, 'source'))}]]"
 
 
 class Scanner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._environment import is_on
 
@@ -23,8 +23,7 @@ def plain(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Location:
+class Location(NamedTuple):
     """A place in a file of the project, written the way compilers write it."""
 
     path: str

@@ -6,10 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import PREFIX, Problem
+from ..errors import Problem
 from ._sizes import size
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ def folder_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project",
         metavar="DIR",
-        type=Path,
-        default=Path(),
+        default=os.curdir,
         help="the project's folder, by default this one",
     )
 
@@ -67,13 +65,11 @@ def archs_argument(parser: argparse.ArgumentParser) -> None:
 def open_project(args: argparse.Namespace, **environ: str) -> Project:
     """Return the project that the arguments name; they and *environ* stand before the environment."""
     from .. import _open
-    from .._console import Console
 
     if archs := getattr(args, "archs", None):
         environ["HATCH_CUBIN_ARCHS"] = archs
     environ = {**os.environ, **environ}
-    console = Console(sys.stderr, say=_tell(""), warn=_tell("warning: "))
-    return _open.open_project(args.project.absolute(), environ, console, verbose=args.verbose)
+    return _open.open_project(args.project, environ, sys.stderr, verbose=args.verbose)
 
 
 def require_compiler(project: Project) -> None:
@@ -94,10 +90,6 @@ def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list
         ).rstrip()
         for line, row in zip(cells, rows, strict=True)
     ]
-
-
-def _tell(kind: str) -> Any:
-    return lambda message: print(f"{PREFIX}{kind}{message}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _archs(text: str) -> str:

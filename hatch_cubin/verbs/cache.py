@@ -13,8 +13,8 @@ import os
 import re
 from pathlib import Path
 
-from .. import _history, _home, _housekeeping, _tables
-from .._config import parse_config, parse_size
+from .. import _checks, _history, _home, _housekeeping, _tables
+from .._config import parse_config
 from .._digest import digest
 from ..errors import CheckError, Problem
 from . import (
@@ -131,7 +131,7 @@ _ACTIONS = {
 
 def _folder(args: argparse.Namespace) -> Path:
     """Return the folder that a build here would use; no project need be here, but one that is has a say."""
-    root = args.project.absolute()
+    root = Path(args.project).absolute()
     configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
     if not configured and (root / "pyproject.toml").exists():
         with contextlib.suppress(_tables.NoTableError):
@@ -156,7 +156,7 @@ def _entries(count: int) -> str:
 
 def _size(text: str) -> int:
     try:
-        return parse_size(text)
+        return _checks.size(text)
     except ValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from None
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import _tables
-from .._config import Place
 from .._sources import BUNDLE
+from .._toml import Place
 from ..errors import ConfigError, Location, Problem
 from . import Answer, _edit, folder_argument, json_argument
 from ._edit import Setting
@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Add what is missing."""
-    root = args.project.absolute()
+    root = Path(args.project).absolute()
     files = _Files(root)
     if not (root / _PYPROJECT).is_file():
         what = f"there is no {_PYPROJECT} in {root}"

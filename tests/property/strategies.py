@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hatch_cubin import _config, _options
+from hatch_cubin import _options, _reader
 from hatch_cubin._arch import Arch
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -52,8 +52,8 @@ _plausible: st.SearchStrategy[Any] = (
     | st.dictionaries(_macros | _options_keys, _values, max_size=4)
     | st.dictionaries(_macros, st.lists(_scalars, max_size=3), max_size=2)
 )
-_source_tables = st.dictionaries(st.sampled_from([*_config._SOURCE_CHECKS]) | text, _plausible, max_size=5)
-_keys = st.sampled_from([*_config._CHECKS, *_config.HATCHLING_KEYS]) | text
+_source_tables = st.dictionaries(st.sampled_from([*_reader._SOURCE_CHECKS]) | text, _plausible, max_size=5)
+_keys = st.sampled_from([*_reader._CHECKS, *_reader.HATCHLING_KEYS]) | text
 tables = st.dictionaries(_keys, _plausible | st.lists(_source_tables, max_size=3), max_size=6)
 environs = st.dictionaries(
     st.sampled_from([f"HATCH_CUBIN_{name}" for name in ("ARCHS", "TOOLKIT", "JOBS", "CACHE_DIR", "SKIP")]),

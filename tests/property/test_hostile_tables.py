@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin import _arch, _config, _cuda, _options, _plan
+from hatch_cubin import _arch, _cuda, _options, _plan, _reader
 from hatch_cubin._config import Config, Place, parse_config
 from hatch_cubin._plan import Unit
 from hatch_cubin._sources import Source
@@ -24,7 +24,7 @@ PLACE = Place("pyproject.toml", "", TABLE)
 SUPPORTED = (80, 90, 100, 120)
 SOURCES = (Source("demo/k.cu", ""), Source("demo/copy.ptx", COPY_PTX))
 TOOLKIT: Any = SimpleNamespace(version=(13, 0), supported=SUPPORTED)
-KNOWN = {*_config._CHECKS, *_config._SOURCE_CHECKS}
+KNOWN = {*_reader._CHECKS, *_reader._SOURCE_CHECKS}
 
 _injected = st.sampled_from(
     [
@@ -76,8 +76,8 @@ def _tables(draw: st.DrawFn, keys: list[str], base: Mapping[str, Any]) -> dict[s
     return {**base, **{key: draw(value) for key, value in each.items()}}
 
 
-_rules = st.lists(_tables([*_config._SOURCE_CHECKS], {"path": "**/*.cu"}), min_size=1, max_size=2)
-tables = _tables([*_config._CHECKS], {}) | st.fixed_dictionaries({"source": _rules})
+_rules = st.lists(_tables([*_reader._SOURCE_CHECKS], {"path": "**/*.cu"}), min_size=1, max_size=2)
+tables = _tables([*_reader._CHECKS], {}) | st.fixed_dictionaries({"source": _rules})
 
 
 def units_of(config: Config) -> list[Unit]:

@@ -139,6 +139,23 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert [verb for verb, summary in _cli.VERBS.items() if f"{verb} {summary}" in said] == list(_cli.VERBS)
 
 
+@pytest.mark.parametrize("columns", ["", "60", "120"])
+def test_help_is_as_wide_as_argparse_would_have_it(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    parser = _cli.make_parser([])
+    said = parser.format_help()
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    assert said == parser.format_help()
+
+
+def test_a_verb_behind_the_question_for_help_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["--help", "plan"]):
+        with pytest.raises(SystemExit):
+            _cli.main(arguments)
+    said = capsys.readouterr().out
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
 def test_a_verbs_help_is_what_its_module_says(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

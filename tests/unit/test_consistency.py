@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hatch_cubin
-from hatch_cubin import _bundle, _config, _proof, _report, _toml, runtime
+from hatch_cubin import _bundle, _config, _proof, _reader, _report, _toml, runtime
 from tests.helpers import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text("utf-8")
@@ -59,8 +59,8 @@ def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> No
         return {name.replace("_", "-") for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
 
     from_elsewhere = {"place", "replaced", "timeout-s"}  # where the table stands, and the environment
-    assert fields(_config.Config) - from_elsewhere == set(_config._CHECKS)
-    assert fields(_config.SourceRule) - {"undefined"} == set(_config._SOURCE_CHECKS)
+    assert fields(_config.Config) - from_elsewhere == set(_reader._CHECKS)
+    assert fields(_config.SourceRule) - {"undefined"} == set(_reader._SOURCE_CHECKS)
 
 
 # Examples

@@ -31,13 +31,15 @@ ALLOWED: dict[str, str] = {
     "_arch": "",
     "_options": "",
     "_reserved": "",
-    "_toml": "",
-    "_config": "_arch _environment _options _reserved _toml errors",
+    "_toml": "errors",
+    "_checks": "_arch _reserved",
+    "_reader": "_checks _environment _options _toml errors",
+    "_config": "_checks _options _reader _toml",
     "_requirements": "_config _cuda _environment",
     # The project and its plan
     "_sources": "_arch _files errors",
     "_console": "",
-    "_tables": "_config _toml errors",
+    "_tables": "_toml errors",
     "verbs/_edit": "_toml",
     "_project": "_config _console _environment _home _sources errors",
     "_plan": "_arch _config _digest _options _sources errors",
@@ -91,13 +93,17 @@ ALLOWED: dict[str, str] = {
     "hooks": "_bundle _config _console _home _pipeline _project _requirements _sbom _sources _tables errors",
     "_setuptools": "_commands errors",
     "_commands": "_bundle _config _console _pipeline _project _requirements _sbom _sources _tables errors",
-    "_open": "_config _console _project _requirements _setuptools _sources _tables errors hooks",
-    "verbs/__init__": "_arch _console _open _project verbs/_sizes errors",
+    "_open": (
+        "_config _console _project _reader _requirements _setuptools _sources _tables _toml errors hooks"
+    ),
+    "verbs/__init__": "_arch _open _project verbs/_sizes errors",
     "verbs/bake": "_jobs _pipeline _report _sources errors verbs/__init__",
     "verbs/bundle": "_bundle _pipeline _project _sbom _sources errors verbs/__init__",
-    "verbs/cache": ("_config _digest _history _home _housekeeping _pipeline _tables errors verbs/__init__"),
+    "verbs/cache": (
+        "_checks _config _digest _history _home _housekeeping _pipeline _tables errors verbs/__init__"
+    ),
     "verbs/explain": "_arch _bundle verbs/_explain _jobs verbs/_lookup _pipeline errors verbs/__init__",
-    "verbs/init": "_config _open _sources _tables verbs/_edit errors verbs/__init__",
+    "verbs/init": "_open _sources _tables _toml verbs/_edit errors verbs/__init__",
     "verbs/inspect": (
         "errors verbs/__init__ verbs/_cuobjdump verbs/_installed verbs/_page verbs/_sizes verbs/_survey"
     ),

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin import _open
-from hatch_cubin._console import Console
 from hatch_cubin._project import Project
 from hatch_cubin.errors import ConfigError, ToolchainError
 from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
@@ -19,8 +18,7 @@ FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]
 
 
 def _opened(root: Path, **environ: str) -> Project:
-    console = Console(io.StringIO(), print, print)
-    return _open.open_project(root, environ, console, verbose=True)
+    return _open.open_project(str(root), environ, io.StringIO(), verbose=True)
 
 
 def test_hatchling_says_which_packages_its_wheel_has(tmp_path: Path) -> None:

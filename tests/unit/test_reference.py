@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _arch, _cli, _config, _options, _reserved, _toml, runtime
+from hatch_cubin import _arch, _cli, _config, _options, _reader, _reserved, _toml, runtime
 from hatch_cubin.errors import ConfigError
 from tests.helpers import REPOSITORY, read_config
 from tests.pages import code, page, rows, section
@@ -51,7 +51,7 @@ def with_key(key: str, value: str) -> _config.Config:
 
 
 def test_every_key_is_documented_and_no_other() -> None:
-    assert [*KEYS] == [*_config._CHECKS, *(f"source.{key}" for key in _config._SOURCE_CHECKS)]
+    assert [*KEYS] == [*_reader._CHECKS, *(f"source.{key}" for key in _reader._SOURCE_CHECKS)]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -90,7 +90,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
 
 def test_hatchs_own_keys_are_named() -> None:
     named = set(code(section(CONFIGURATION, "## Keys").rpartition("| ")[2]))
-    assert named == _config.HATCHLING_KEYS
+    assert named == _reader.HATCHLING_KEYS
 
 
 # What their values mean
@@ -164,7 +164,7 @@ def test_a_variable_that_replaces_a_key_says_which() -> None:
     replaced = {
         code(row[0])[0]: code(row[1])[0] for row in rows(ENVIRONMENT) if row[1].startswith("replaces")
     }
-    keys = {variable: name.replace("_", "-") for variable, (name, _read) in _config._VARIABLES.items()}
+    keys = {variable: name.replace("_", "-") for variable, (name, _read) in _reader._VARIABLES.items()}
     assert keys.pop("HATCH_CUBIN_TIMEOUT") == "timeout-s"  # no key of the table
     assert replaced == keys
     (timeout,) = (row for row in rows(ENVIRONMENT) if "HATCH_CUBIN_TIMEOUT" in row[0])
