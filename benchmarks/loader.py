@@ -181,17 +181,23 @@ def bench_pyptx(folder: Path) -> dict[str, float | None]:
     return {"first": first, "repeated": timed(lambda: cache.get(key))}
 
 
+def measure_one(folder: Path, count: int) -> dict[str, dict[str, float | None]]:
+    """Return every row of one count."""
+    rows = bench_loader(folder / "loader", count)
+    return {
+        **rows,
+        CORE: bench_core(folder, count),
+        PYPTX: bench_pyptx(folder),
+        BARE: bench_bare(folder),
+    }
+
+
 def measure() -> dict[str, Any]:
     """Return every row of every count."""
     results: dict[str, Any] = {}
     for count in COUNTS:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            rows = bench_loader(folder / "loader", count)
-            rows[CORE] = bench_core(folder, count)
-            rows[PYPTX] = bench_pyptx(folder)
-            rows[BARE] = bench_bare(folder)
-            results[str(count)] = rows
+            results[str(count)] = measure_one(Path(name), count)
     return results
 
 

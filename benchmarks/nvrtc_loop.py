@@ -3,17 +3,22 @@
     python nvrtc_loop.py threads 2
     python nvrtc_loop.py processes 2
 
-The units and their options are those of hatch-cubin's plan, which is made before the clock starts.
+The units and their options are those of hatch-cubin's plan. The plan is made, each process is started and has
+loaded NVRTC before the clock starts. The digests of the results are printed too.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import hashlib
+import json
 import multiprocessing
 import os
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Protocol
 
 from cuda.bindings import nvrtc
 
@@ -22,6 +27,12 @@ from hatch_cubin._console import Console
 from hatch_cubin._cuda import compiler_options
 
 Unit = tuple[bytes, bytes, list[bytes]]
+
+
+class Barrier(Protocol):
+    """What threads and what processes meet at."""
+
+    def wait(self) -> object: ...
 
 
 def units() -> list[Unit]:
@@ -39,36 +50,52 @@ def units() -> list[Unit]:
     ]
 
 
-def compile_one(unit: Unit) -> int:
-    """Compile a unit and return its size."""
+def compile_one(unit: Unit) -> str:
+    """Compile a unit and return its digest."""
     text, name, options = unit
     _status, program = nvrtc.nvrtcCreateProgram(text, name, 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     if int(status):
         _status, size = nvrtc.nvrtcGetProgramLogSize(program)
-        log = bytes(size + 1)
+        log = bytes(size)
         nvrtc.nvrtcGetProgramLog(program, log)
         raise RuntimeError(log.decode())
     _status, size = nvrtc.nvrtcGetCUBINSize(program)
-    code = bytes(size + 1)
+    code = bytes(size)
     nvrtc.nvrtcGetCUBIN(program, code)
     nvrtc.nvrtcDestroyProgram(program)
-    return len(code)
+    return hashlib.sha256(code).hexdigest()
+
+
+def _start(everyone: Barrier) -> None:
+    nvrtc.nvrtcVersion()
+    everyone.wait()
+
+
+def pool_of(kind: str, count: int) -> concurrent.futures.Executor:
+    """Return so many threads or processes, all of them ready."""
+    pool: concurrent.futures.Executor
+    if kind == "threads":
+        pool = concurrent.futures.ThreadPoolExecutor(
+            count, initializer=_start, initargs=(threading.Barrier(count),)
+        )
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        pool = concurrent.futures.ProcessPoolExecutor(
+            count, spawn, initializer=_start, initargs=(spawn.Barrier(count),)
+        )
+    list(pool.map(len, [b""] * count))  # nobody is free before all are there, so each of these starts one
+    return pool
 
 
 def main() -> None:
     """Compile them all."""
-    kind, count = sys.argv[1], int(sys.argv[2])
     todo = units()
-    if kind == "threads":
-        pool: concurrent.futures.Executor = concurrent.futures.ThreadPoolExecutor(count)
-    else:
-        pool = concurrent.futures.ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
-    with pool:
-        list(pool.map(len, [b""] * count))  # what a pool needs to start is not the compiler's
+    with pool_of(sys.argv[1], int(sys.argv[2])) as pool:
         start = time.perf_counter()
-        sizes = list(pool.map(compile_one, todo))
-        print(time.perf_counter() - start, len(sizes))
+        digests = list(pool.map(compile_one, todo))
+        seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "digests": digests}))
 
 
 if __name__ == "__main__":

@@ -78,9 +78,32 @@ def small_project(root: Path, count: int, archs: tuple[str, ...] = ARCHS) -> Pat
     return write_project(root, {**files, "bench/common.cuh": header}, archs)
 
 
-def variants_project(root: Path, kernel: str) -> Path:
-    """Write a project of one kernel with heavy headers, in 24 variants."""
-    blocks = ", ".join(str(32 * number) for number in range(1, VARIANTS + 1))
+def headers_project(root: Path, sources: int, headers: int) -> Path:
+    """Write a project of small kernels, each of which includes so many headers of the project."""
+    names = [f"part_{number}.cuh" for number in range(headers)]
+    start = "".join(f'#include "{name}"\n' for name in names)
+    text = "#pragma once\n__device__ inline float part_{}(float x) {{ return x + {}.0f; }}\n"
+    return write_project(
+        small_project(root, sources),
+        {
+            **{f"bench/{name}": text.format(number, number) for number, name in enumerate(names)},
+            **{f"bench/small_{number}.cu": start + _SMALL.format(number=number) for number in range(sources)},
+        },
+        ARCHS,
+    )
+
+
+def toolkit_project(root: Path, sources: int, header: str) -> Path:
+    """Write a project of small kernels, each of which includes a header of the toolkit."""
+    files = {
+        f"bench/small_{n}.cu": f"#include <{header}>\n" + _SMALL.format(number=n) for n in range(sources)
+    }
+    return write_project(small_project(root, sources), files, ARCHS)
+
+
+def variants_project(root: Path, kernel: str, count: int) -> Path:
+    """Write a project of one kernel with heavy headers, in so many variants."""
+    blocks = ", ".join(str(32 * number) for number in range(1, count + 1))
     rule = f"""
 [[tool.hatch.build.hooks.cubin.source]]
 path = "bench/{kernel}.cu"
@@ -104,9 +127,10 @@ def plain_project(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
-def tool(name: str) -> str | None:
-    """Return where a program is: beside this interpreter, among NVIDIA's wheels, or on the path."""
+def tools(name: str) -> list[str]:
+    """Return where a program is: beside this interpreter, among NVIDIA's wheels, and on the path."""
     folders = [str(Path(sys.executable).parent)]
     spec = importlib.util.find_spec("nvidia.cu13")
     folders += [f"{entry}/bin" for entry in (spec and spec.submodule_search_locations) or []]
-    return shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
+    found = [shutil.which(name, path=folder) for folder in (*folders, os.environ.get("PATH", ""))]
+    return list(dict.fromkeys(path for path in found if path))
