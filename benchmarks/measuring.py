@@ -77,7 +77,7 @@ class Row:
         return (
             self.what,
             self.against,
-            *("" if value is None else f"{value:.3g} {self.unit}" for value in (self.ours, self.theirs)),
+            *(_number(value, self.unit) for value in (self.ours, self.theirs)),
             "" if self.ratio is None else f"{self.ratio:.2f}",
             self.goal.text(self.unit) if self.goal else "",
             {True: "yes", False: "no", None: ""}[self.reached],
@@ -131,6 +131,12 @@ def line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     """Return the least-squares line through the points: where it starts, its slope, how far one is off."""
     slope, fixed = statistics.linear_regression(*zip(*points, strict=True))
     return fixed, slope, max(abs(y - fixed - slope * x) for x, y in points)
+
+
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -23,7 +23,6 @@ from typing import Protocol
 from cuda.bindings import nvrtc
 
 from hatch_cubin import _open, _pipeline
-from hatch_cubin._console import Console
 from hatch_cubin._cuda import compiler_options
 
 Unit = tuple[bytes, bytes, list[bytes]]
@@ -38,7 +37,7 @@ class Barrier(Protocol):
 def units() -> list[Unit]:
     """Return each unit's text, name and options."""
     root = Path.cwd()
-    project = _open.open_project(root, os.environ, Console(sys.stderr, print, print), verbose=False)
+    project = _open.open_project(str(root), os.environ, sys.stderr, verbose=False)
     plan = _pipeline.make_plan(project)
     return [
         (

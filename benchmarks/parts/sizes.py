@@ -49,6 +49,11 @@ def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     yield row(f"identical results once ({len(distinct)} of {len(cubins)})", _kib(map(_deflated, distinct)))
     stripped = [_deflated(_stripped(data)) for data in cubins.values()]
     yield row("without what no driver should need", _kib(stripped))
+    modules: dict[str, list[bytes]] = {}
+    for name in sorted(cubins):
+        modules.setdefault(name.split(".")[0], []).append(cubins[name])
+    together = (_deflated(b"".join(archs)) for archs in modules.values())
+    yield row("one deflate stream for each module", _kib(together))
     by_module, by_arch = (
         b"".join(cubins[name] for name in sorted(cubins, key=lambda name: name.split(".")[::step]))
         for step in (1, -1)
