@@ -39,6 +39,7 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
+    gc.set_threshold(20_000)  # what is imported is no garbage: look for some less often
     atexit.register(gc.freeze)  # to free all of it piece by piece at the end takes as long as a short verb
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(

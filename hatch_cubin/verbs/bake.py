@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .._sources import glob_regex
 from ..errors import ConfigError, Problem
 from . import Answer, archs_argument, json_argument, open_project, project_arguments, require_compiler
 
@@ -50,6 +49,8 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
     """Return the part of a plan that at least one glob matches, by a source's path or a module's name."""
+    from .._sources import glob_regex
+
     rules = [glob_regex(glob) for glob in globs]
     jobs = tuple(job for job in plan.jobs if _is_meant(job, rules))
     if not jobs:

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._sources import BUNDLE
 from ..errors import ConfigError, Location, Problem
 from . import Answer, archs_argument, json_argument, open_project, project_arguments, require_compiler, size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .._project import Project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "--into", metavar="DIR", type=Path, required=True, help="the folder of the package that receives it"
+        "--into", metavar="DIR", required=True, help="the folder of the package that receives it"
     )
     project_arguments(parser)
     archs_argument(parser)
@@ -35,6 +34,7 @@ def run(args: argparse.Namespace) -> Answer:
     project = _aimed(open_project(args), args.into)
     require_compiler(project)
     from .. import _bundle, _pipeline, _sbom
+    from .._sources import BUNDLE
 
     files = _pipeline.build(project)
     files.pop(_sbom.NAME, None)  # a wheel has it beside its metadata, which is the backend's
@@ -46,20 +46,23 @@ def run(args: argparse.Namespace) -> Answer:
         "bytes": total,
         "files": [{"file": name, "bytes": len(files[name])} for name in sorted(files)],
     }
-    return Answer(facts, [f"{len(files)} files, {size(total)}, are in {args.into / BUNDLE}"])
+    return Answer(facts, [f"{len(files)} files, {size(total)}, are in {os.path.join(args.into, BUNDLE)}"])
 
 
-def _aimed(project: Project, into: Path) -> Project:
+def _aimed(project: Project, into: str) -> Project:
     """Return the project with the package that is meant, whatever the table says of it."""
+    from dataclasses import replace
+    from pathlib import Path
+
     root, folder = Path(os.path.realpath(project.root)), Path(os.path.realpath(into))
     if not _is_package(folder):
         what = "is no package, it has no __init__.py"
         hint = "name the folder of the package whose code imports _cubins"
-        raise ConfigError(Problem(what, Location(str(into)), hint))
+        raise ConfigError(Problem(what, Location(into), hint))
     if root not in folder.parents:
         what = f"is outside the project, which is {root}"
         hint = "--project DIR names another one; elsewhere a copy of _cubins does as well"
-        raise ConfigError(Problem(what, Location(str(into)), hint))
+        raise ConfigError(Problem(what, Location(into), hint))
     top = folder
     while top.parent != root and _is_package(top.parent):
         top = top.parent

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers import pyproject, run, write_tree
 
 SLOW = {"cuda", "dataclasses", "hatchling", "importlib.metadata", "json", "pathlib", "platformdirs", "shutil"}
@@ -31,8 +33,13 @@ def test_help_needs_the_frame_alone(tmp_path: Path) -> None:
     assert names & SLOW == set()
 
 
-def test_a_wrong_table_is_told_before_anything_slow_is_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [["plan"], ["bake", "--jobs", "1"], ["bundle", "--into", "demo"], ["explain", "k.cu"]],
+    ids=" ".join,
+)
+def test_a_wrong_table_is_told_before_anything_slow_is_imported(tmp_path: Path, arguments: list[str]) -> None:
     write_tree(tmp_path, {"pyproject.toml": pyproject("arch = 1\n")})
-    names = imported(tmp_path, "plan")
+    names = imported(tmp_path, *arguments)
     assert "hatch_cubin._reader" in names
     assert names & SLOW <= {"dataclasses"}  # which a measured Python may have from the start
