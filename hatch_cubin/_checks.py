@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from . import _arch, _reserved
+from . import _arch
 
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None is not defined
@@ -74,7 +74,8 @@ def arch(text: str) -> str:
     except ValueError as exc:
         if "is not an arch" not in str(exc):
             raise
-        question = guess(text.lower(), _arch.GROUPS)
+        is_number = any(map(str.isdigit, text))  # and not meant for a group
+        question = None if is_number else guess(text.lower(), _arch.GROUPS)
         advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
         raise ValueError(f"{exc}{advice}") from None
     return text
@@ -149,6 +150,8 @@ def macro_name(text: str) -> None:
     match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w ,.]*\))?", text, re.ASCII)
     if not match:
         raise ValueError("is not a macro's name")
+    from . import _reserved  # long, and for macros alone
+
     if match[1] in (_reserved.CALLED if match[2] else _reserved.NAMES):
         raise ValueError(
             "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
