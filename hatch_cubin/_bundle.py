@@ -17,7 +17,6 @@ from ._arch import Arch
 from ._cache import Compiled
 from ._cuda import Keys
 from ._digest import file_digest
-from ._elf import read_resources
 from ._locks import wait_for_lock
 from ._manifest import canonical, write_keys, write_manifest
 from ._plan import Module, Unit
@@ -55,9 +54,8 @@ def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> di
     stored: dict[str, str] = {}  # identical results are stored once
     modules: dict[str, list[tuple[Built, str]]] = defaultdict(list)
     for item in built:
-        data = item.compiled.data
-        name = stored.setdefault(file_digest(data), names[item.unit])
-        files[name] = data
+        name = stored.setdefault(item.compiled.sha256, names[item.unit])
+        files[name] = item.compiled.data
         modules[item.unit.module.name].append((item, name))
     kernels: dict[str, list[str]] = defaultdict(list)
     lines = {}
@@ -116,18 +114,15 @@ def _options(module: Module) -> dict[str, Any]:
 
 
 def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
-    data, arch = item.compiled.data, item.unit.arch
-    resources: dict[str, Any] = {}
-    if not arch.is_ptx:
-        with contextlib.suppress(ValueError):  # they are for people to read: nothing depends on them
-            resources["resources"] = read_resources(data)
-    return resources | {
+    compiled, arch = item.compiled, item.unit.arch
+    resources = None if arch.is_ptx else compiled.resources
+    return ({"resources": resources} if resources else {}) | {
         "arch": str(arch),
         "kind": "ptx" if arch.is_ptx else "cubin",
         "file": name,
-        "size": len(data),
-        "sha256": file_digest(data),
-        "min_driver": min_driver(arch, data, major),
+        "size": len(compiled.data),
+        "sha256": compiled.sha256,
+        "min_driver": min_driver(arch, compiled.data, major),
     }
 
 

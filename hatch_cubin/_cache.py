@@ -16,14 +16,16 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _housekeeping
 from ._digest import file_digest
+from ._elf import read_resources
 from ._locks import Lock, try_lock
-from ._proof import Record, decode, place, record_key
+from ._proof import Known, Record, decode, place, record_key
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
@@ -32,13 +34,34 @@ _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compiled:
     """What a compile gave: the bytes, the kernels by spelled name, the compiler's warnings."""
 
     data: bytes
     kernels: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def proven(cls, data: bytes, proof: Record | Known) -> Compiled:
+        """Return what *proof* proves and describes; that is not found out once more."""
+        found = cls(data, proof.kernels, tuple(proof.warnings))
+        vars(found)["sha256"] = proof.sha256
+        if isinstance(proof, Known):
+            vars(found)["resources"] = proof.resources
+        return found
+
+    @cached_property
+    def sha256(self) -> str:
+        return file_digest(self.data)
+
+    @cached_property
+    def resources(self) -> Mapping[str, Any]:
+        """What each kernel of a cubin needs of a GPU: for people, so that nothing depends on it."""
+        try:
+            return read_resources(self.data)
+        except ValueError:
+            return {}
 
 
 class Cache:
@@ -67,15 +90,15 @@ class Cache:
             self.release(key)
         self._guarded(lambda: _housekeeping.trim(self.folder, size=self._cap), None)
 
-    def get(self, key: bytes) -> Compiled | None:
-        """Return what is stored under *key* and proven by its record."""
-        return self._guarded(lambda: self._get(key), None)
+    def get(self, key: bytes, known: Known | None = None) -> Compiled | None:
+        """Return what is stored under *key* and proven: by what is *known* of it, or by its record."""
+        return self._guarded(lambda: self._get(key, known), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
         """Store one result: the entry first, so that a record never stands alone for long."""
         record = Record(
             key.hex(),
-            file_digest(compiled.data),
+            compiled.sha256,
             len(compiled.data),
             compiled.kernels,
             compiled.warnings,
@@ -116,9 +139,13 @@ class Cache:
         if folder is not None and folder not in self._claims.values():
             self._locks.pop(folder).close()
 
-    def _get(self, key: bytes) -> Compiled | None:
+    def _get(self, key: bytes, known: Known | None) -> Compiled | None:
+        entry, beside = place(self.folder, key), place(self.folder, record_key(key))
         try:
-            data, proof = (_read(place(self.folder, each)) for each in (key, record_key(key)))
+            data = _read(entry)
+            if data is not None and known is not None and known.proves(data) and os.path.isfile(beside):
+                return Compiled.proven(data, known)
+            proof = _read(beside)
         except _NoFileError:
             self.damaged += 1
             return None
@@ -128,7 +155,7 @@ class Cache:
         if record is None or not record.proves(key, data):
             self.damaged += 1
             return None
-        return Compiled(data, record.kernels, tuple(record.warnings))
+        return Compiled.proven(data, record)
 
     def _put(self, key: bytes, values: Mapping[bytes, bytes]) -> None:
         self._make_way(key)

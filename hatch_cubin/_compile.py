@@ -46,7 +46,7 @@ class Results:
 
 def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit) -> Results:
     """Return what came of every unit: its result, from the cache or compiled, or why there is none."""
-    found = {job.unit: cache.get(job.keys.key) for job in jobs}
+    found = {job.unit: cache.get(job.keys.key, job.known) for job in jobs}
     results = Results({unit: hit for unit, hit in found.items() if hit is not None})
     misses = [job for job in jobs if job.unit not in results.done]
     _repeat_warnings(project, results.done.values())
@@ -154,7 +154,7 @@ class _Bake:
                 self._said.add(warning)
                 self._project.warn(warning)
         # Stored at once, so that an interrupted build goes on from here.
-        self._cache.put(job.keys.key, compiled, job.keys.inputs)
+        self._cache.put(job.keys.key, compiled, job.inputs)
         self._results.done[job.unit] = compiled
         self._results.seconds[job.unit] = seconds
 

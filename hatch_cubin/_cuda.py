@@ -8,16 +8,17 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _worker
 from ._digest import digest
 from ._includes import Closure
-from ._plan import Toolchain, Unit
+from ._libraries import absent_from_home, candidates, with_builtins
+from ._plan import Module, Toolchain, Unit
+from ._proof import Known
 from ._sources import Source
 from .errors import ConfigError, Problem, ToolchainError
 
@@ -46,19 +47,52 @@ _SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requi
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a unit is stored under, what Program.compile would ask for, and what went into it."""
+    """What a unit is stored under, and what Program.compile would ask for."""
 
     key: bytes
     program_key: bytes | None
-    inputs: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, known: Known) -> Keys:
+        """Return those that an earlier build was given."""
+        program_key = None if known.program_key is None else bytes.fromhex(known.program_key)
+        return cls(bytes.fromhex(known.key), program_key)
+
+
+class Facts(NamedTuple):
+    """What a build asks of cuda.core and of the toolkit before it compiles anything."""
+
+    core: str
+    major: int
+    nvrtc: str
+    supported: tuple[int, ...]
+    nvjitlink: str | None = None  # where a source has asked for it
 
 
 class Toolkit:
-    """The NVRTC and nvJitLink of this environment, identified to the exact build."""
+    """The NVRTC and nvJitLink of this environment, identified to the exact build.
 
-    def __init__(self, wanted: str | None, install: str = "install it here") -> None:
+    Where the *facts* are known they are not asked: then nothing is imported or loaded until it is needed.
+    """
+
+    def __init__(
+        self, wanted: str | None, install: str = "install it here", facts: Facts | None = None
+    ) -> None:
         self._wanted = wanted
         self._install = install
+        if facts is None:
+            facts = self._ask()
+        self.core, self.major, self.nvrtc, self.supported, self._nvjitlink = facts
+        self._wanted_build("NVRTC", self.nvrtc)
+        self.doubt = self._check_release()
+
+    @property
+    def facts(self) -> Facts:
+        """What is known by now."""
+        known = self.nvjitlink_if_loaded or self._nvjitlink
+        return Facts(self.core, self.major, self.nvrtc, self.supported, known)
+
+    def _ask(self) -> Facts:
         try:
             import cuda.bindings
             import cuda.core
@@ -66,11 +100,23 @@ class Toolkit:
             raise ToolchainError(
                 Problem(f"cannot import cuda.core and cuda.bindings: {exc}", hint=self._hint)
             ) from exc
-        self.core: str = cuda.core.__version__
         self.major = int(cuda.bindings.__version__.split(".")[0])
-        self._nvrtc_path = self._load("nvrtc")
-        self.nvrtc = self._wanted_build("NVRTC", self._probe_nvrtc())
-        self.doubt = self._check_release()
+        self.load()
+        from cuda.bindings import nvrtc
+
+        supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
+        # nvrtcVersion() has no patch level; the header of any PTX it writes has.
+        arch = f"-arch=compute_{supported[0]}"
+        build = _exact_build("NVRTC", self._nvrtc_path, "c++ to ptx", b"", arch)
+        return Facts(cuda.core.__version__, self.major, build, supported)
+
+    def load(self) -> None:
+        """Load NVRTC, which cuda.core would otherwise look for itself, and elsewhere."""
+        _ = self._nvrtc_path
+
+    @cached_property
+    def _nvrtc_path(self) -> str:
+        return self._load("nvrtc")
 
     @property
     def version(self) -> tuple[int, int]:
@@ -80,18 +126,12 @@ class Toolkit:
 
     @cached_property
     def nvjitlink(self) -> str:
-        """The exact build of nvJitLink, which assembles PTX; loaded when first asked for."""
-        path = self._load("nvJitLink")
-        arch = f"-arch=sm_{max(75, self.supported[0])}"
-        return self._wanted_build("nvJitLink", _exact_build("nvJitLink", path, "ptx", _PROBE_PTX, arch))
-
-    @cached_property
-    def supported(self) -> tuple[int, ...]:
-        """The capabilities that NVRTC says it can target."""
-        from cuda.bindings import nvrtc
-
-        _status, numbers = nvrtc.nvrtcGetSupportedArchs()
-        return tuple(sorted(numbers))
+        """The exact build of nvJitLink, which assembles PTX."""
+        build = self._nvjitlink
+        if build is None:
+            arch = f"-arch=sm_{max(75, self.supported[0])}"
+            build = _exact_build("nvJitLink", self._load("nvJitLink"), "ptx", _PROBE_PTX, arch)
+        return self._wanted_build("nvJitLink", build)
 
     @property
     def families(self) -> bool:
@@ -109,11 +149,11 @@ class Toolkit:
     def libraries(self) -> tuple[str, ...]:
         """The libraries that a worker has to load before `cuda.bindings` looks for them itself."""
         linker = [self._load("nvJitLink")] if self.nvjitlink_if_loaded else []
-        return (*_with_builtins(Path(self._nvrtc_path)), *linker)
+        return (*with_builtins(Path(self._nvrtc_path)), *linker)
 
     @property
     def nvjitlink_if_loaded(self) -> str | None:
-        """The build of nvJitLink where a source has asked for it."""
+        """The build of nvJitLink where a source of this build has asked for it."""
         return self.__dict__.get("nvjitlink")
 
     def install_headers(self, folder: Path) -> bool:
@@ -121,6 +161,7 @@ class Toolkit:
 
         OSError where it has, and could not write them: NVRTC does not say why.
         """
+        self.load()
         from cuda.bindings import nvrtc
 
         install = getattr(nvrtc, "nvrtcInstallBundledHeaders", None)
@@ -142,13 +183,13 @@ class Toolkit:
         the one that stands beside this build's packages is loaded first.
         """
         try:
-            for candidate in self._candidates(name):
+            for candidate in candidates(name, self.major, self._wanted):
                 if candidate.is_file():
-                    for library in _with_builtins(candidate):
+                    for library in with_builtins(candidate):
                         ctypes.CDLL(library)
                     return str(candidate)
             if self._wanted == "system":
-                raise OSError(_absent_from_home(self.major))
+                raise OSError(absent_from_home(self.major))
             from cuda.pathfinder import load_nvidia_dynamic_lib
 
             return str(load_nvidia_dynamic_lib(name).abs_path)
@@ -163,26 +204,6 @@ class Toolkit:
         if self._wanted is None:
             return _INSTALL_HINT
         return f"build with isolation, which installs the one asked for, or {self._install}"
-
-    def _candidates(self, name: str) -> Iterator[Path]:
-        lower = name.lower()
-        if sys.platform == "win32":
-            pattern, inner = f"{lower}64_{self.major}*.dll", ["bin/x86_64", "bin"]
-        else:
-            pattern, inner = f"lib{name}.so.{self.major}", ["lib"]
-        if self._wanted == "system":
-            yield from _in_home(pattern)
-            return
-        trees = ("cu13",) if self.major >= 13 else (f"cuda_{lower}", lower)
-        for entry in map(Path, sys.path):
-            for tree in trees:
-                for part in inner:
-                    yield from sorted((entry / "nvidia" / tree / part).glob(pattern))
-
-    def _probe_nvrtc(self) -> str:
-        # nvrtcVersion() has no patch level; the header of any PTX it writes has.
-        arch = f"-arch=compute_{self.supported[0]}"
-        return _exact_build("NVRTC", self._nvrtc_path, "c++ to ptx", b"", arch)
 
     def _wanted_build(self, name: str, build: str) -> str:
         """Return the build of a library unless another version was asked for."""
@@ -212,36 +233,6 @@ class Toolkit:
         raise ToolchainError(Problem(what, hint=self._hint))
 
 
-def system_home() -> Path:
-    """Return the folder of the toolkit that `toolkit = "system"` means."""
-    return Path(os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda")
-
-
-def system_major() -> int | None:
-    """Return which CUDA the toolkit is of that `toolkit = "system"` means."""
-    pattern, number = (
-        ("nvrtc64_*.dll", r"_(\d+)\d_") if sys.platform == "win32" else ("libnvrtc.so.*", r"so\.(\d+)")
-    )
-    found = (re.search(number, path.name) for path in _in_home(pattern))
-    return max((int(match[1]) for match in found if match), default=None)
-
-
-def _in_home(pattern: str) -> Iterator[Path]:
-    for folder in ("lib64", "lib", "bin"):
-        yield from (system_home() / folder).glob(pattern)
-
-
-def _absent_from_home(major: int) -> str:
-    reason = f"there is none of CUDA {major} in CUDA_HOME={system_home()}"
-    other = system_major()
-    return reason if other in {None, major} else f"{reason}, but one that needs cuda-bindings=={other}.*"
-
-
-def _with_builtins(library: Path) -> list[str]:
-    """Return NVRTC behind its second half, which the wheel of 13.0 does not find by itself."""
-    return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
-
-
 def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str:
     """Compile a trifle and return which build of a compiler signed it."""
     task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": []}
@@ -255,14 +246,36 @@ def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str
     return match[1].decode()
 
 
+def inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, Any]:
+    """Return what the keys of a module's units are made of, by the names that people know it by."""
+    source, headers = module.source, closure.summary()
+    return {
+        "schema": _KEY_SCHEMA,
+        "source": digest([source.text]),
+        "path": source.path,
+        "compiler": _build_of(source, toolkit),
+        "data_model": DATA_MODEL,
+        "define": [f"{name}={value}" for name, value in module.macros],
+        "options": module.plain_options,
+        "instantiate": list(module.instantiate),
+        "implicit": _implicit(module, toolkit),
+        "headers": headers,
+        "search": list(closure.search) if closure.includes else [],
+        "trees": sorted(closure.trees),
+        # No part of the key, but what people know its parts by.
+        "builds": {tree: build for tree, build in closure.builds.items() if tree in headers},
+        "cuda_core": toolkit.core,
+    }
+
+
 def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
     """Return the keys of a unit that can read the headers of *closure*."""
     module, source = unit.module, unit.module.source
     kind, target = ("ptx", "cubin") if source.is_ptx else ("c++", "ptx" if unit.arch.is_ptx else "cubin")
-    build = toolkit.nvjitlink if source.is_ptx else toolkit.nvrtc
-    implicit = tuple(filter(None, (*_implicit(unit, toolkit), preamble(unit, toolkit))))
+    build, implicit = _build_of(source, toolkit), _implicit(module, toolkit)
     extra = digest([_KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit])
     compiled = {"code": source.text, "code_type": kind, "target_type": target}
+    toolkit.load()
     try:
         key = _make_key(
             **compiled,
@@ -272,31 +285,16 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
         )
     except (TypeError, ValueError) as exc:
         raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
-    headers = closure.summary()
-    inputs = {
-        "schema": _KEY_SCHEMA,
-        "source": digest([source.text]),
-        "path": source.path,
-        "arch": str(unit.arch),
-        "compiler": build,
-        "data_model": DATA_MODEL,
-        "define": [f"{name}={value}" for name, value in module.macros],
-        "options": module.plain_options,
-        "instantiate": list(module.instantiate),
-        "implicit": list(implicit),
-        "headers": headers,
-        "search": list(closure.search) if closure.includes else [],
-        "trees": sorted(closure.trees),
-        # No part of the key, but what people know its parts by.
-        "builds": {tree: build for tree, build in closure.builds.items() if tree in headers},
-        "cuda_core": toolkit.core,
-    }
     if closure.includes or module.instantiate or (source.is_ptx and unit.arch.is_ptx):
-        return Keys(key, None, inputs)
+        return Keys(key, None)
     try:
-        return Keys(key, _make_key(**compiled, options=_program_options(unit)), inputs)
+        return Keys(key, _make_key(**compiled, options=_program_options(unit)))
     except (TypeError, ValueError):  # cuda.core refuses what its key cannot see
-        return Keys(key, None, inputs)
+        return Keys(key, None)
+
+
+def _build_of(source: Source, toolkit: Toolkit) -> str:
+    return toolkit.nvjitlink if source.is_ptx else toolkit.nvrtc
 
 
 def _make_key(**parts: Any) -> bytes:
@@ -314,27 +312,32 @@ def _program_options(unit: Unit, **names: str) -> Any:
     return ProgramOptions(arch=str(unit.arch), **options, **names)
 
 
-def _implicit(unit: Unit, toolkit: Toolkit) -> tuple[str, ...]:
-    """Options that every compile gets: templates in anonymous namespaces are named at random without."""
-    module = unit.module
+def _implicit(module: Module, toolkit: Toolkit) -> list[str]:
+    """Return what every compile gets beside its options and its text."""
+    return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
+
+
+def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
+    """Name templates in anonymous namespaces: they are named at random without."""
     if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
         return ()
     return ("--frandom-seed=hatch-cubin",)
 
 
-def preamble(unit: Unit, toolkit: Toolkit) -> str:
+def preamble(module: Module, toolkit: Toolkit) -> str:
     """Return what stands before a source where the compiler takes no seed for random names."""
-    seeded = unit.module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
+    seeded = module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 
 
 def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the options of a unit's real compile, the search path included."""
+    toolkit.load()
     if not unit.module.source.is_ptx:
         target = "ptx" if unit.arch.is_ptx else "cubin"
         options = _program_options(unit).as_bytes("nvrtc", target)
         paths = (f"--include-path={folder}".encode() for folder in search)
-        return (*options, *(option.encode() for option in _implicit(unit, toolkit)), *paths)
+        return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
     from cuda.core import LinkerOptions
 
     fields = {name: value for name, value in unit.module.options.items() if name in _LINKER_FIELDS}

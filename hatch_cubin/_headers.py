@@ -11,9 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from . import __version__, _home
 from ._config import Config
-from ._cuda import Toolkit, system_home
+from ._cuda import Toolkit
 from ._digest import digest
 from ._includes import Root
+from ._libraries import system_home
 from ._sources import walk
 from .errors import ConfigError, Problem, ToolchainError
 

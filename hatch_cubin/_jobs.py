@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from . import _arch, _cuda, _files, _headers, _includes, _plan
 from ._cuda import Keys, Toolkit
-from ._digest import file_digest
+from ._digest import digest, file_digest
 from ._plan import Module, Unit
 from ._project import Project
+from ._proof import Known
+from ._recall import Recall
 from ._sources import Source, without_comments
 from .errors import Location, Problem
 
@@ -29,17 +34,32 @@ class Job:
     keys: Keys
     search: tuple[_includes.Root, ...]
     closure: _includes.Closure
+    module_inputs: Mapping[str, Any]
+    asked: str  # a digest of all that the results of the module depend on
+    known: Known | None  # from an earlier build that asked the same
     warnings: tuple[str, ...] = ()
 
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the unit's key is made of, by the names that people know it by."""
+        return {**self.module_inputs, "arch": str(self.unit.arch)}
 
-def make_jobs(project: Project, sources: Sequence[Source], toolkit: Toolkit) -> list[Job]:
-    """Return one job per unit of the plan."""
+
+def make_jobs(
+    project: Project, sources: Sequence[Source], toolkit: Toolkit, recall: Recall | None = None
+) -> list[Job]:
+    """Return one job per unit of the plan, with what is known of it from an earlier build."""
     modules = _modules(project, sources, lambda specs: expand(specs, toolkit))
     plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in plan.notes:
         project.say(note)
     finder = _HeaderFinder(project, toolkit)
-    return [_job(unit, finder, toolkit) for unit in plan.units]
+    by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
+    return [
+        job
+        for module, units in by_module
+        for job in _jobs_of(module, units, finder, toolkit, recall or Recall(None))
+    ]
 
 
 def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
@@ -105,10 +125,17 @@ def _modules(
     return _plan.plan_modules(config, sources, {each: expand(each) for each in specs})
 
 
-def _job(unit: Unit, finder: _HeaderFinder, toolkit: Toolkit) -> Job:
-    closure, search = finder.find(unit.module)
-    keys = _cuda.unit_keys(unit, toolkit, closure)
-    return Job(unit, keys, search, closure, finder.stamps(unit.module))
+def _jobs_of(
+    module: Module, units: Iterable[Unit], finder: _HeaderFinder, toolkit: Toolkit, recall: Recall
+) -> Iterator[Job]:
+    closure, search = finder.find(module)
+    inputs = _cuda.inputs(module, toolkit, closure)
+    asked = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
+    recalled, stamps = recall.units(asked), finder.stamps(module)
+    for unit in units:
+        known = recalled.get(str(unit.arch))
+        keys = Keys.of(known) if known else _cuda.unit_keys(unit, toolkit, closure)
+        yield Job(unit, keys, search, closure, inputs, asked, known, stamps)
 
 
 def _stamps(texts: Iterable[tuple[str, str]]) -> Iterator[str]:

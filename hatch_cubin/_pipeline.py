@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from . import _bundle, _compile, _history, _home, _jobs, _requirements, _sbom
-from ._cache import Cache
+from . import _bundle, _compile, _history, _home, _jobs, _recall, _requirements, _sbom
+from ._cache import Cache, Compiled
 from ._cuda import DATA_MODEL, Toolkit
 from ._jobs import Job
 from ._project import Project, read_sources
+from ._proof import Known
+from ._recall import Recall
 from ._report import report
 from .errors import HatchCubinError
 
@@ -19,6 +23,7 @@ class Plan(NamedTuple):
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
+    recall: Recall
 
 
 def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
@@ -41,8 +46,9 @@ def make_plan(project: Project) -> Plan:
     """Return what a build consists of: every unit, with its headers and its keys."""
     sources = read_sources(project)
     install = _requirements.install_command(project.config, project.environ)
-    toolkit = Toolkit(project.config.toolkit, install)
-    return Plan(toolkit, tuple(_jobs.make_jobs(project, sources, toolkit)))
+    recall = _recall.of_project(project)
+    toolkit = Toolkit(project.config.toolkit, install, recall.facts)
+    return Plan(toolkit, tuple(_jobs.make_jobs(project, sources, toolkit, recall)), recall)
 
 
 def bake(project: Project, plan: Plan, *, noted: bool = True) -> _compile.Results:
@@ -55,12 +61,30 @@ def bake(project: Project, plan: Plan, *, noted: bool = True) -> _compile.Result
         results = _compile.obtain(project, plan.jobs, cache, plan.toolkit)
     report(project, results, time.monotonic() - start)
     if noted:
+        plan.recall.keep(plan.toolkit.facts, _found(plan.jobs, results))
         keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
         hits = len(keys) - len(results.seconds)
         counts = {"hits": hits, "misses": len(plan.jobs) - hits}
         _history.note(project.cache_folder, project.root, counts, keys)
     _compile.require(results, plan.toolkit)
     return results
+
+
+def _found(jobs: Iterable[Job], results: _compile.Results) -> dict[str, dict[str, Known]]:
+    """Return what this build found out of modules that were not all known as they are."""
+    found: dict[str, dict[str, Known]] = {}
+    for asked, units in itertools.groupby(jobs, key=lambda job: job.asked):
+        pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
+        if not all(job.known and job.known.sha256 == compiled.sha256 for job, compiled in pairs):
+            found[asked] = {str(job.unit.arch): _known(job, compiled) for job, compiled in pairs}
+    return found
+
+
+def _known(job: Job, compiled: Compiled) -> Known:
+    keys, data = job.keys, compiled.data
+    program_key = None if keys.program_key is None else keys.program_key.hex()
+    facts = (compiled.sha256, len(data), compiled.kernels, compiled.warnings, compiled.resources)
+    return Known(keys.key.hex(), program_key, *facts)
 
 
 def open_cache(project: Project) -> Cache:

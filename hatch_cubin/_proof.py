@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._digest import file_digest
 
@@ -33,6 +33,22 @@ class Record:
     def proves(self, key: bytes, data: bytes) -> bool:
         """Say whether *data* is what was stored under *key*."""
         return (self.key, self.size, self.sha256) == (key.hex(), len(data), file_digest(data))
+
+
+class Known(NamedTuple):
+    """What an earlier build knew of a unit: its keys, and what proves and describes its result."""
+
+    key: str
+    program_key: str | None
+    sha256: str
+    size: int
+    kernels: Mapping[str, str]
+    warnings: Sequence[str]
+    resources: Mapping[str, Any]
+
+    def proves(self, data: bytes) -> bool:
+        """Say whether *data* is that result."""
+        return self.size == len(data) and self.sha256 == file_digest(data)
 
 
 def decode(data: bytes) -> Record | None:

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping
 
 from ._config import Config
-from ._cuda import system_major
 from ._environment import is_on
+from ._libraries import system_major
 
 _NEWEST_LINE = "13"
 # On CUDA 12 the folder crt/, which mma.h includes, comes in the compiler's wheel alone.

@@ -49,7 +49,7 @@ def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
         return Task(number, "ptx", text, source.path.encode(), options)
     # Quoted includes are searched in the folder of the name; the line directive makes diagnostics,
     # __FILE__ and debug information say the project-relative path all the same.
-    code = f'{preamble(unit, toolkit)}#line 1 "{source.path}"\n'.encode() + text
+    code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + text
     kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     return Task(number, kind, code, paths.of_source(source.path).encode(), options, instantiate)

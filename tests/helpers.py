@@ -148,7 +148,7 @@ def made(
         else (".version 8.0\n// " if parsed.is_ptx else "").encode() + unit.name.encode()
     )
     compiled = Compiled(data, {base: base} if kernels is None else kernels)
-    return _bundle.Built(unit, compiled, Keys(hashlib.sha256(unit.name.encode()).digest(), program_key, {}))
+    return _bundle.Built(unit, compiled, Keys(hashlib.sha256(unit.name.encode()).digest(), program_key))
 
 
 def bundle(*built: _bundle.Built, major: int = 13, **header: Any) -> dict[str, bytes]:

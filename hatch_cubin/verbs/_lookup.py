@@ -53,7 +53,7 @@ class Found(NamedTuple):
         if self.reason is None:
             return []
         if self.reason == "differs" and self.nearest is not None:
-            found, now = self.nearest.differences, self.job.keys.inputs
+            found, now = self.nearest.differences, self.job.inputs
             return (
                 [_differences.say_one(each, now) for each in found]
                 if verbose
@@ -81,7 +81,7 @@ def _explained(job: Job, records: Mapping[str, Mapping[str, Any]]) -> Found:
     if job.keys.key.hex() in records:
         return Found(job, reason="removed")
     variant = [f"{name}={value}" for name, value in job.unit.module.variant]
-    nearest = _differences.nearest(job.keys.inputs, variant, records)
+    nearest = _differences.nearest(job.inputs, variant, records)
     if nearest is None:
         return Found(job, reason="new")
     return Found(job, reason="differs" if nearest.differences else "unknown", nearest=nearest)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hatch_cubin import _cuda
-from hatch_cubin._cuda import Toolkit
+from hatch_cubin import _cuda, _libraries
 from tests.helpers import COPY_PTX, SAXPY
 
 from .projects import build, demo
@@ -57,8 +57,13 @@ def another_data_model(_root: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def another_patch(_root: Path, patch: pytest.MonkeyPatch) -> None:
-    real = Toolkit._probe_nvrtc
-    patch.setattr(Toolkit, "_probe_nvrtc", lambda toolkit: f"{real(toolkit)}9")
+    real = _cuda._exact_build
+
+    def other(name: str, *asked: Any) -> str:
+        return f"{real(name, *asked)}{'9' * (name == 'NVRTC')}"
+
+    patch.setattr(_cuda, "_exact_build", other)
+    patch.setattr(_libraries, "identity", lambda _wanted: "installed in another patch")
 
 
 @pytest.mark.parametrize(

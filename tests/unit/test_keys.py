@@ -124,7 +124,7 @@ def test_the_data_model_is_an_input(
 
 def test_the_inputs_of_a_key_are_told(tmp_path: Path, toolkit: Toolkit) -> None:
     rule = RULE + 'instantiate = ["f<1>"]\noptions = { diag-suppress = [1] }'
-    inputs = jobs(tmp_path, toolkit, FILES, OPTIONS + rule)["k for sm_90"].keys.inputs
+    inputs = jobs(tmp_path, toolkit, FILES, OPTIONS + rule)["k for sm_90"].inputs
     assert {
         name: value for name, value in inputs.items() if name not in {"source", "headers", "implicit"}
     } == {
@@ -154,7 +154,7 @@ def test_headers_are_told_one_by_one_and_those_of_a_toolkit_together(
         "a.h": "",
     }
     (job,) = jobs(tmp_path / "project", toolkit, files).values()
-    inputs = job.keys.inputs
+    inputs = job.inputs
     trees = {name for name in inputs["headers"] if "/" not in name}
     assert inputs["headers"].keys() - trees == {"project/demo/a.h", far.as_posix().removeprefix(far.drive)}
     assert trees
@@ -342,7 +342,7 @@ def test_toolkit_headers_are_searched_only_where_the_projects_do_not_do(
     half_job = found["half for sm_90"]
     headers = half_job.closure.files
     assert next(name.rpartition("/")[2] for name in headers) == "cuda_fp16.h"
-    assert half_job.keys.inputs["headers"].keys() <= {"nvrtc", "cuda", "shims"}  # a digest for each tree
+    assert half_job.inputs["headers"].keys() <= {"nvrtc", "cuda", "shims"}  # a digest for each tree
 
 
 def test_notes_of_the_plan_are_said(tmp_path: Path, toolkit: Toolkit) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _cuda, _worker
+from hatch_cubin import _cuda, _libraries, _worker
 from hatch_cubin._cuda import Toolkit, native_archs
 from hatch_cubin.errors import ToolchainError
 from tests.helpers import write_tree
@@ -64,7 +64,7 @@ def test_a_system_toolkit_is_of_the_major_that_its_compiler_says(
 ) -> None:
     monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, dict.fromkeys(files, ""))))
     monkeypatch.setattr(sys, "platform", platform)
-    assert _cuda.system_major() == major
+    assert _libraries.system_major() == major
 
 
 @pytest.mark.nvrtc
@@ -154,14 +154,14 @@ def test_a_library_that_nobody_finds_is_named(monkeypatch: pytest.MonkeyPatch) -
         raise RuntimeError(f"no lib{name}\nat great length")
 
     monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", find_nothing)
-    monkeypatch.setattr(Toolkit, "_candidates", lambda *_args: iter([Path("/no/such/library")]))
+    monkeypatch.setattr(_cuda, "candidates", lambda *_args: iter([Path("/no/such/library")]))
     assert refusal() == f"cannot load nvrtc: no libnvrtc\n  hint: {HINT}"
 
 
 @pytest.mark.nvrtc
 def test_where_no_wheel_has_a_library_cuda_pathfinder_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Toolkit(None)
-    monkeypatch.setattr(Toolkit, "_candidates", lambda *_args: iter([]))
+    monkeypatch.setattr(_cuda, "candidates", lambda *_args: iter([]))
     assert Toolkit(None).nvrtc == found.nvrtc
 
 
@@ -203,7 +203,6 @@ def test_a_system_toolkit_is_taken_from_its_folder(tmp_path: Path, monkeypatch: 
     assert Path(Toolkit("system").libraries[-1]) == tmp_path / "lib64" / real.name
 
 
-@pytest.mark.nvrtc
 @pytest.mark.parametrize(
     ("platform", "major", "library"),
     [
@@ -217,11 +216,9 @@ def test_the_library_beside_this_builds_packages_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, major: int, library: str
 ) -> None:
     write_tree(tmp_path, {library: "", "nvidia/cu13/lib/libnvrtc.so.99": ""})
-    toolkit = Toolkit(None)
-    toolkit.major = major
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(sys, "path", ["/nowhere", str(tmp_path)])
-    assert list(toolkit._candidates("nvrtc")) == [tmp_path / library]
+    assert list(_libraries.candidates("nvrtc", major, None)) == [tmp_path / library]
 
 
 @pytest.mark.nvrtc

@@ -1,0 +1,90 @@
+"""What the last build found out, so that the next one asks neither cuda.core nor NVRTC for it.
+
+A module's line begins with a digest of all that its results depend on, and has what is known of its units.
+It is kept for one project, one cache and one installation of the toolkit, in the user's own folder. What
+cannot be read or written there is not recalled, and is no fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import _home, _libraries
+from ._cuda import Facts
+from ._digest import digest, file_digest
+from ._project import Project
+from ._proof import Known
+
+_FORMAT = 1
+_FILES = 20  # that are kept, those written last
+
+
+class Recall:
+    """What is known of the modules of a project; nothing, and for good, without a *path*."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.facts: Facts | None = None
+        self._path = path
+        self._lines: dict[str, str] = {}
+        self._asked: set[str] = set()
+        if path is not None:
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                self.facts, self._lines = _decode(path.read_bytes())
+
+    def units(self, module: str) -> Mapping[str, Known]:
+        """Return what is known of a module's units, by arch."""
+        self._asked.add(module)
+        line = self._lines.get(module)
+        return {} if line is None else {arch: Known(*values) for arch, values in json.loads(line).items()}
+
+    def keep(self, facts: Facts, found: Mapping[str, Mapping[str, Known]]) -> None:
+        """Remember what was asked for in this build, and what was *found* out in it."""
+        lines = {module: self._lines[module] for module in self._asked & self._lines.keys()}
+        lines |= {module: json.dumps(units, separators=(",", ":")) for module, units in found.items()}
+        if self._path is None or (facts, lines) == (self.facts, self._lines):
+            return
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            beside = self._path.with_suffix(f".{os.getpid()}")
+            beside.write_bytes(_encode(facts, lines))
+            beside.replace(self._path)
+            _forget(self._path.parent)
+
+
+def of_project(project: Project) -> Recall:
+    """Return what is known of *project* with its cache and the toolkit that is installed here."""
+    installed = _libraries.identity(project.config.toolkit)
+    try:
+        folder = _home.own_folder() / "recall"
+    except RuntimeError:
+        return Recall(None)
+    places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
+    return Recall(None if installed is None else folder / f"{digest([installed, *places])[:32]}.txt")
+
+
+def _encode(facts: Facts, lines: Mapping[str, str]) -> bytes:
+    head = json.dumps([_FORMAT, *facts])
+    body = "\n".join([head, *(f"{module} {lines[module]}" for module in sorted(lines))]).encode()
+    return file_digest(body).encode() + b"\n" + body
+
+
+def _decode(data: bytes) -> tuple[Facts, dict[str, str]]:
+    """Return what was encoded; ValueError or TypeError where *data* is anything else."""
+    check, _, body = data.partition(b"\n")
+    if check != file_digest(body).encode():
+        raise ValueError("damaged")
+    head, *lines = body.decode().split("\n")
+    number, core, major, nvrtc, supported, nvjitlink = json.loads(head)
+    if number != _FORMAT:
+        raise ValueError("of another version")
+    return Facts(core, major, nvrtc, tuple(supported), nvjitlink), {line[:64]: line[65:] for line in lines}
+
+
+def _forget(folder: Path) -> None:
+    """Keep what was written last."""
+    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[_FILES:]:
+        path.unlink()
