@@ -47,15 +47,18 @@ class Rebuild(NamedTuple):
     needs: tuple[str, ...]  # what Python has to find
 
 
-def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> dict[str, bytes]:
-    """Return every file of the bundle by name; *header* and the toolkit's *major* say how it was built."""
+def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> dict[str, bytes | Path]:
+    """Return every file of the bundle by name, or where it is held ready.
+
+    The *header* and the toolkit's *major* say how it was built.
+    """
     names = _file_names(built)
-    files: dict[str, bytes] = {}
+    files: dict[str, bytes | Path] = {}
     stored: dict[str, str] = {}  # identical results are stored once
     modules: dict[str, list[tuple[Built, str]]] = defaultdict(list)
     for item in built:
         name = stored.setdefault(item.compiled.sha256, names[item.unit])
-        files[name] = item.compiled.data
+        files[name] = item.compiled.content
         modules[item.unit.module.name].append((item, name))
     kernels: dict[str, list[str]] = defaultdict(list)
     lines = {}
@@ -120,9 +123,9 @@ def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
         "arch": str(arch),
         "kind": "ptx" if arch.is_ptx else "cubin",
         "file": name,
-        "size": len(compiled.data),
+        "size": compiled.size,
         "sha256": compiled.sha256,
-        "min_driver": min_driver(arch, compiled.data, major),
+        "min_driver": min_driver(arch, compiled.data if arch.is_ptx else b"", major),
     }
 
 
@@ -178,13 +181,17 @@ def describe_editable(
     }
 
 
-def stage(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write *files* into *folder*, which is new and nobody else's."""
+def stage(files: Mapping[str, bytes | Path], folder: Path) -> dict[str, str]:
+    """Write *files* into *folder*, which is nobody else's, and return where each is: some are held ready."""
+    places = {}
     try:
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
+        for name, content in files.items():
+            places[name] = str(folder / name if isinstance(content, bytes) else content)
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
     except OSError as exc:
         raise _unwritable(exc, folder) from exc
+    return places
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> None:

@@ -42,14 +42,14 @@ class Compiled:
     kernels: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
-    @classmethod
-    def proven(cls, data: bytes, proof: Record | Known) -> Compiled:
-        """Return what *proof* proves and describes; that is not found out once more."""
-        found = cls(data, proof.kernels, tuple(proof.warnings))
-        vars(found)["sha256"] = proof.sha256
-        if isinstance(proof, Known):
-            vars(found)["resources"] = proof.resources
-        return found
+    @property
+    def content(self) -> bytes | Path:
+        """The bytes, or the file in which they wait to be packed."""
+        return self.data
+
+    @cached_property
+    def size(self) -> int:
+        return len(self.data)
 
     @cached_property
     def sha256(self) -> str:
@@ -64,11 +64,34 @@ class Compiled:
             return {}
 
 
-class Cache:
-    """The cache folder of one build."""
+class _Held(Compiled):
+    """The same, of which only a file has the bytes."""
 
-    def __init__(self, folder: Path, cap: int | None, warn: Callable[[str], object]) -> None:
+    def __init__(self, file: Path, proof: Record | Known) -> None:
+        vars(self).update(file=file, kernels=proof.kernels, warnings=tuple(proof.warnings))
+
+    @property
+    def data(self) -> bytes:
+        return self.content.read_bytes()
+
+    @property
+    def content(self) -> Path:
+        return vars(self)["file"]  # type: ignore[no-any-return]
+
+
+class Cache:
+    """The cache folder of one build.
+
+    Where there is a folder to *hold* what is found, hits are links in it: nothing is copied, no other
+    build can remove them, and the bytes need not stay in memory.
+    """
+
+    def __init__(
+        self, folder: Path, cap: int | None, warn: Callable[[str], object], hold: Path | None = None
+    ) -> None:
         self.folder = folder
+        self._hold = hold
+        self._held = 0
         self.damaged = 0
         self._cap = cap
         self._warn = warn
@@ -99,7 +122,7 @@ class Cache:
         record = Record(
             key.hex(),
             compiled.sha256,
-            len(compiled.data),
+            compiled.size,
             compiled.kernels,
             compiled.warnings,
             inputs,
@@ -141,10 +164,11 @@ class Cache:
 
     def _get(self, key: bytes, known: Known | None) -> Compiled | None:
         entry, beside = place(self.folder, key), place(self.folder, record_key(key))
+        held = self._linked(entry)
         try:
-            data = _read(entry)
+            data = _read(held or entry)
             if data is not None and known is not None and known.proves(data) and os.path.isfile(beside):
-                return Compiled.proven(data, known)
+                return _proven(data, held, known)
             proof = _read(beside)
         except _NoFileError:
             self.damaged += 1
@@ -155,7 +179,22 @@ class Cache:
         if record is None or not record.proves(key, data):
             self.damaged += 1
             return None
-        return Compiled.proven(data, record)
+        return _proven(data, held, record)
+
+    def _linked(self, entry: str) -> str | None:
+        """Return a link to an entry in the folder that holds them, where there can be one."""
+        if self._hold is None:
+            return None
+        self._held += 1
+        link = os.path.join(self._hold, f"{self._held}.held")
+        try:
+            os.link(entry, link)
+        except FileNotFoundError:
+            return None
+        except OSError:  # on another disk, of another user, more than the file system allows
+            self._hold = None
+            return None
+        return link
 
     def _put(self, key: bytes, values: Mapping[bytes, bytes]) -> None:
         self._make_way(key)
@@ -193,6 +232,15 @@ class Cache:
             self._warned = True
             reason = getattr(exc, "strerror", None) or exc
             self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
+
+
+def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
+    """Return what *proof* proves, and describes: that is not found out once more."""
+    found = Compiled(data, proof.kernels, tuple(proof.warnings)) if held is None else _Held(Path(held), proof)
+    vars(found).update(sha256=proof.sha256, size=proof.size)
+    if isinstance(proof, Known):
+        vars(found).update(resources=proof.resources)
+    return found
 
 
 class _NoFileError(Exception):

@@ -12,7 +12,7 @@ from .errors import Location, Problem, SourceError
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
-def is_file(path: Path, root: Path) -> bool:
+def is_file(path: str | Path, root: Path) -> bool:
     """Say whether a file stands at *path*; SourceError, relative to *root*, where nobody can tell."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -24,14 +24,15 @@ def is_file(path: Path, root: Path) -> bool:
         raise unreadable(exc, path, root) from exc
 
 
-def read(path: Path, root: Path) -> bytes:
+def read(path: str | Path, root: Path) -> bytes:
     """Return what stands in a file; SourceError, relative to *root*, where it cannot be read."""
     try:
-        return path.read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
     except OSError as exc:
         raise unreadable(exc, path, root) from exc
 
 
-def unreadable(exc: OSError, path: Path, root: Path) -> SourceError:
+def unreadable(exc: OSError, path: str | Path, root: Path) -> SourceError:
     """Return the error of what cannot be read."""
     return SourceError(Problem(f"cannot be read: {exc.strerror}", Location(os.path.relpath(path, root))))

@@ -6,6 +6,7 @@ and what a text cannot tell (`#include MACRO`) widens to all that it could be.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -13,9 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from . import _files
 from ._digest import digest, file_digest, stream_digest
+from ._sources import without_comments
 from .errors import SourceError
 
 _TRIGRAPH_BACKSLASH = "??/\n"
@@ -35,6 +38,7 @@ _HAS_INCLUDE = re.compile(r"""__has_(?:include|include_next|embed)\s*\(\s*("[^"\
 _HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # nothing else is written so in an #if
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
 _WORD = re.compile(r"[^\W\d]\w*")
+_STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 _UNKNOWABLE = "?"
 _FAR = "?../"  # unknowable, and perhaps the way out of a folder
 _BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
@@ -42,8 +46,7 @@ _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _SCANNED_BYTES = 8 << 20  # a larger file in a folder that is taken in whole is data
 
 
-@dataclass(frozen=True, slots=True)
-class Include:
+class Include(NamedTuple):
     """One include as written: a quoted or angled name, a macro's name, or what no text can tell."""
 
     name: str
@@ -51,12 +54,12 @@ class Include:
     every: bool = False  # include_next: any later place of that name may be meant
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """What one file asks for."""
 
     includes: tuple[Include, ...]
     defines: tuple[tuple[str, str], ...] = ()
+    stamps: tuple[tuple[int, str], ...] = ()  # lines whose meaning depends on when they are compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +111,24 @@ class Closure:
 def scan(text: str) -> Scan:
     """Return the includes and the macros of *text*."""
     text = text.replace("\r\n", "\n").translate(_BLANKS)
-    found = _scan(text.replace("\\\n", ""))
-    if _TRIGRAPH_BACKSLASH not in text:
-        return found
-    more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))  # what a strict `std` sees
-    return Scan(found.includes + more.includes, found.defines + more.defines)
+    stamps = tuple(_stamps(text)) if _STAMP.search(text) else ()
+    includes, defines = _scan(text.replace("\\\n", ""))
+    if _TRIGRAPH_BACKSLASH in text:  # what a strict `std` sees
+        more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))
+        includes, defines = includes + more[0], defines + more[1]
+    return Scan(tuple(includes), tuple(defines), stamps)
 
 
-def _scan(text: str) -> Scan:
+def _stamps(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(without_comments(text).split("\n"), start=1):
+        if match := _STAMP.search(line):
+            yield number, match[0]
+
+
+def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
     bare = _TOKEN.sub(_blank, text)
-    includes, defines = [], []
+    includes: list[Include] = []
+    defines: list[tuple[str, str]] = []
     for match in _DIRECTIVE.finditer(bare):
         kind, rest = match[1], match[2]
         if kind == "define":
@@ -131,7 +142,7 @@ def _scan(text: str) -> Scan:
         else:
             includes += map(parse_operand, _HAS_BY_MACRO.findall(rest))
         includes += (parse_operand(found[1] or "") for found in _HAS_INCLUDE.finditer(rest))
-    return Scan(tuple(includes), tuple(defines))
+    return includes, defines
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -158,14 +169,46 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
     return Include(match[match.lastindex or 0], form, every)
 
 
-class Resolver:
-    """Resolves closures over one search path; each file is read and scanned once."""
+class Scans:
+    """What files ask for: each is read once, and its text scanned unless that is *known* by its digest."""
 
-    def __init__(self, project: Path, search: Iterable[Root], scans: dict[Path, tuple[str, Scan]]) -> None:
+    def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:
+        self.used: dict[str, Scan] = {}  # by digest
+        self._known = known
+        self._files: dict[str, tuple[str, Scan]] = {}
+
+    def of_file(self, path: str, project: Path) -> tuple[str, Scan]:
+        """Return the digest and the scan of a header."""
+        if path not in self._files:
+            data = _files.read(path, project)
+            content = file_digest(data)
+            text = functools.partial(_decode, data)
+            self._files[path] = (content, self._scan(content, text))
+        return self._files[path]
+
+    def of_text(self, text: str) -> Scan:
+        """Return the scan of a source."""
+        return self._scan(digest([text]), lambda: text)
+
+    def _scan(self, content: str, text: Callable[[], str]) -> Scan:
+        if content not in self.used:
+            known = self._known(content)
+            self.used[content] = scan(text()) if known is None else known
+        return self.used[content]
+
+
+def _decode(data: bytes) -> str:
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
+class Resolver:
+    """Resolves closures over one search path."""
+
+    def __init__(self, project: Path, search: Iterable[Root], scans: Scans | None = None) -> None:
         self.project = Root(project, "project")
         self.search = tuple(search)
         self.absent: set[str] = set()  # what was looked for in the project's own folders, and is not there
-        self._scans = scans
+        self._scans = scans or Scans()
         self._places: dict[tuple[str, bool, Root | None, str | None], tuple[tuple[Root, str], ...]] = {}
 
     def resolve(
@@ -173,7 +216,7 @@ class Resolver:
     ) -> Closure:
         """Return the closure of the project's source *path*."""
         walk = _Walk(self, [_macro(*name.partition("(")[:2], value) for name, value in macros])
-        asked = scan(text)
+        asked = self._scans.of_text(text)
         first = (Include(_at_root(name), "angle") for name in pre_includes)
         walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
         walk.settle()
@@ -199,23 +242,20 @@ class Resolver:
             places, name = [(Root(Path(anchor), ""), "")], name[len(anchor) :]
         for place, folder in places:
             written = os.path.join(folder, name)
-            if _files.is_file(place.path / written, self.project.path):
+            path = os.path.join(place.path, written)
+            if _files.is_file(path, self.project.path):
                 yield place, _tidy(place.path, written)
             elif not place.tree:
-                self.absent.add(os.path.relpath(place.path / written, self.project.path))
+                self.absent.add(os.path.relpath(path, self.project.path))
 
-    def read(self, path: Path) -> tuple[str, Scan]:
+    def read(self, path: str) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
-        if path not in self._scans:
-            data = _files.read(path, self.project.path)
-            text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
-            self._scans[path] = (file_digest(data), scan(text))
-        return self._scans[path]
+        return self._scans.of_file(path, self.project.path)
 
-    def read_any(self, path: Path) -> tuple[str, Scan]:
+    def read_any(self, path: str) -> tuple[str, Scan]:
         """Return the same of a file that may be no header at all."""
         try:
-            if path.stat().st_size <= _SCANNED_BYTES:
+            if os.stat(path).st_size <= _SCANNED_BYTES:
                 return self.read(path)
         except (OSError, SourceError):
             pass
@@ -240,10 +280,10 @@ class Resolver:
                 seen.add(real)
 
 
-def content_digest(path: Path) -> str:
+def content_digest(path: str | Path) -> str:
     """Return the digest that a closure has for a file, read in pieces."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             return stream_digest(file)
     except OSError:
         return "unreadable"
@@ -335,7 +375,7 @@ class _Walk:
         return [new for place in others for new in self._new(*place, self._resolver.read, by_name=by_name)]
 
     def _new(
-        self, root: Root, relative: str, read: Callable[[Path], tuple[str, Scan]], *, by_name: bool
+        self, root: Root, relative: str, read: Callable[[str], tuple[str, Scan]], *, by_name: bool
     ) -> list[tuple[Root, str, Scan]]:
         """Add one file to the closure; return it unless it was there."""
         logical = f"{root.logical}/{relative}"
@@ -346,7 +386,7 @@ class _Walk:
         if (root, relative) in self._seen:
             return []
         self._seen.add((root, relative))
-        content, scanned = read(root.path / relative)
+        content, scanned = read(os.path.join(root.path, relative))
         self.closure.files[logical] = content
         return [(root, relative, scanned)]
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from . import _arch, _cuda, _files, _headers, _includes, _plan
@@ -19,11 +17,10 @@ from ._plan import Module, Unit
 from ._project import Project
 from ._proof import Known
 from ._recall import Recall
-from ._sources import Source, without_comments
+from ._sources import Source
 from .errors import Location, Problem
 
 _OWN = "project/"  # what the logical names of the project's own files begin with
-_STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +50,10 @@ def make_jobs(
     plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in plan.notes:
         project.say(note)
-    finder = _HeaderFinder(project, toolkit)
+    recall = recall or Recall(None)
+    finder = _HeaderFinder(project, toolkit, recall.scans)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
-    return [
-        job
-        for module, units in by_module
-        for job in _jobs_of(module, units, finder, toolkit, recall or Recall(None))
-    ]
+    return [job for module, units in by_module for job in _jobs_of(module, units, finder, toolkit, recall)]
 
 
 def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
@@ -73,9 +67,22 @@ def needed_files(project: Project, sources: Sequence[Source], *, by_name: bool =
     With *by_name* only headers that some include names, not all that a computed one could mean.
     """
     finder = _HeaderFinder(project, None)
-    files, perhaps = {source.path for source in sources}, set[str]()
-    for module in _modules(project, sources, lambda _specs: ()):
-        closure, _search = finder.find(module)
+    modules = _modules(project, sources, lambda _specs: ())
+    return _needed(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
+
+
+def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
+    """Return the sources of *jobs* and the headers of the project that some include of theirs names."""
+    closures = {job.unit.module: job.closure for job in jobs}
+    return _needed(project, closures.items(), by_name=True)
+
+
+def _needed(
+    project: Project, closures: Iterable[tuple[Module, _includes.Closure]], *, by_name: bool
+) -> list[str]:
+    files, perhaps = set[str](), set[str]()
+    for module, closure in closures:
+        files.add(module.source.path)
         files.update(_own_files(closure, closure.widened))
         perhaps.update(_own_files(closure))
     root = os.path.realpath(project.root)
@@ -138,12 +145,9 @@ def _jobs_of(
         yield Job(unit, keys, search, closure, inputs, asked, known, stamps)
 
 
-def _stamps(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for path, text in texts:
-        for number, line in enumerate(without_comments(text).splitlines(), start=1):
-            if match := _STAMP.search(line):
-                what = f"{match[0]} makes every compile differ; a cached unit keeps that of its first"
-                yield str(Problem(what, Location(path, number)))
+def _stamp(path: str, line: int, macro: str) -> Problem:
+    what = f"{macro} makes every compile differ; a cached unit keeps that of its first"
+    return Problem(what, Location(path, line))
 
 
 @dataclass(slots=True)
@@ -152,9 +156,8 @@ class _HeaderFinder:
 
     project: Project
     toolkit: Toolkit | None
+    scans: _includes.Scans = field(default_factory=_includes.Scans)
     _found: dict[Module, tuple[_includes.Closure, tuple[_includes.Root, ...]]] = field(default_factory=dict)
-    _scans: dict[Path, tuple[str, _includes.Scan]] = field(default_factory=dict)
-    _stamps: dict[Module, tuple[str, ...]] = field(default_factory=dict)
     _outside: dict[str, tuple[_includes.Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[_includes.Root, ...], _includes.Resolver] = field(default_factory=dict)
     _plain: dict[object, _includes.Closure] = field(default_factory=dict)
@@ -167,15 +170,14 @@ class _HeaderFinder:
 
     def stamps(self, module: Module) -> tuple[str, ...]:
         """Return a warning for each line whose result depends on when it is compiled."""
-        if module.source.is_ptx:
+        source, root = module.source, self.project.root
+        if source.is_ptx:
             return ()
-        if module not in self._stamps:
-            closure, _search = self.find(module)
-            own = sorted(_own_files(closure, closure.widened))
-            root = self.project.root
-            texts = [(path, _files.read(root / path, root).decode("latin-1")) for path in own]
-            self._stamps[module] = tuple(_stamps([(module.source.path, module.source.text), *texts]))
-        return self._stamps[module]
+        closure, _search = self.find(module)
+        scans = {source.path: self.scans.of_text(source.text)}
+        for path in sorted(_own_files(closure, closure.widened)):
+            scans[path] = self.scans.of_file(os.path.join(root, path), root)[1]
+        return tuple(str(_stamp(path, *each)) for path, scan in scans.items() for each in scan.stamps)
 
     def _find(self, module: Module) -> tuple[_includes.Closure, tuple[_includes.Root, ...]]:
         if module.source.is_ptx:
@@ -198,7 +200,7 @@ class _HeaderFinder:
         shared = (module.source.path, search, names)
         if shared not in self._plain:
             if search not in self._resolvers:
-                self._resolvers[search] = _includes.Resolver(self.project.root, search, self._scans)
+                self._resolvers[search] = _includes.Resolver(self.project.root, search, self.scans)
             source, resolver = module.source, self._resolvers[search]
             closure = resolver.resolve(source.path, source.text, module.macros, names)
             if closure.computed:  # the macros decide: no other variant can share it

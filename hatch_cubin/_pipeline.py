@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import _bundle, _compile, _history, _home, _jobs, _recall, _requirements, _sbom
@@ -31,15 +32,28 @@ def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
 
     A build with a cache that is not kept is not *noted*: it would take the place of those that are.
     """
+    files, _sources = build_held(project, None, noted=noted)
+    return {
+        name: content if isinstance(content, bytes) else content.read_bytes()
+        for name, content in files.items()
+    }
+
+
+def build_held(
+    project: Project, hold: Path | None, *, noted: bool = True
+) -> tuple[dict[str, bytes | Path], list[str]]:
+    """Return the same, what was found in the cache as files in *hold*, and what it was built from."""
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
-        return _bundle.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
+        empty = _bundle.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
+        return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
     plan = make_plan(project)
-    results = bake(project, plan, noted=noted)
+    results = bake(project, plan, noted=noted, hold=hold)
     built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs]
     files = _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
-    return files | {_sbom.NAME: _sbom.bill(project, plan.jobs, plan.toolkit)}
+    files[_sbom.NAME] = _sbom.bill(project, plan.jobs, plan.toolkit)
+    return files, _jobs.named_files(project, plan.jobs)
 
 
 def make_plan(project: Project) -> Plan:
@@ -51,10 +65,10 @@ def make_plan(project: Project) -> Plan:
     return Plan(toolkit, tuple(_jobs.make_jobs(project, sources, toolkit, recall)), recall)
 
 
-def bake(project: Project, plan: Plan, *, noted: bool = True) -> _compile.Results:
+def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> _compile.Results:
     """Return the result of every unit; an error that names all that fail, once the others are stored."""
     start = time.monotonic()
-    with open_cache(project) as cache:
+    with open_cache(project, hold) as cache:
         for doubt in (plan.toolkit.doubt, _home.trouble()):
             if doubt is not None:
                 project.warn(doubt)
@@ -81,15 +95,15 @@ def _found(jobs: Iterable[Job], results: _compile.Results) -> dict[str, dict[str
 
 
 def _known(job: Job, compiled: Compiled) -> Known:
-    keys, data = job.keys, compiled.data
+    keys = job.keys
     program_key = None if keys.program_key is None else keys.program_key.hex()
-    facts = (compiled.sha256, len(data), compiled.kernels, compiled.warnings, compiled.resources)
+    facts = (compiled.sha256, compiled.size, compiled.kernels, compiled.warnings, compiled.resources)
     return Known(keys.key.hex(), program_key, *facts)
 
 
-def open_cache(project: Project) -> Cache:
-    """Return the project's cache."""
-    return Cache(project.cache_folder, project.config.cache_size, project.warn)
+def open_cache(project: Project, hold: Path | None = None) -> Cache:
+    """Return the project's cache, which links what is found into *hold*."""
+    return Cache(project.cache_folder, project.config.cache_size, project.warn, hold)
 
 
 def build_in_place(project: Project, rebuild: _bundle.Rebuild, *, linked: bool = False) -> None:

@@ -1,8 +1,9 @@
 """What the last build found out, so that the next one asks neither cuda.core nor NVRTC for it.
 
-A module's line begins with a digest of all that its results depend on, and has what is known of its units.
-It is kept for one project, one cache and one installation of the toolkit, in the user's own folder. What
-cannot be read or written there is not recalled, and is no fault.
+A module's line begins with a digest of all that its results depend on, and has what is known of its units;
+a text's begins with a digest of the text, and has what it includes. It is kept for one project, one cache
+and one installation of the toolkit, in the user's own folder. What cannot be read or written there is not
+recalled, and is no fault.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from . import _home, _libraries
 from ._cuda import Facts
 from ._digest import digest, file_digest
+from ._includes import Include, Scan, Scans
 from ._project import Project
 from ._proof import Known
 
@@ -24,12 +27,13 @@ _FILES = 20  # that are kept, those written last
 
 
 class Recall:
-    """What is known of the modules of a project; nothing, and for good, without a *path*."""
+    """What is known of a project's modules and of the texts in them; nothing without a *path*."""
 
     def __init__(self, path: Path | None) -> None:
         self.facts: Facts | None = None
+        self.scans = Scans(self._scan)
         self._path = path
-        self._lines: dict[str, str] = {}
+        self._lines: dict[str, str] = {}  # by what was asked
         self._asked: set[str] = set()
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
@@ -37,14 +41,29 @@ class Recall:
 
     def units(self, module: str) -> Mapping[str, Known]:
         """Return what is known of a module's units, by arch."""
-        self._asked.add(module)
-        line = self._lines.get(module)
-        return {} if line is None else {arch: Known(*values) for arch, values in json.loads(line).items()}
+        return {arch: Known(*values) for arch, values in self._known(module, {}).items()}
 
-    def keep(self, facts: Facts, found: Mapping[str, Mapping[str, Known]]) -> None:
-        """Remember what was asked for in this build, and what was *found* out in it."""
-        lines = {module: self._lines[module] for module in self._asked & self._lines.keys()}
-        lines |= {module: json.dumps(units, separators=(",", ":")) for module, units in found.items()}
+    def _scan(self, text: str) -> Scan | None:
+        if (known := self._known(text, None)) is None:
+            return None
+        includes, defines, stamps = known
+        pairs = (tuple(map(tuple, each)) for each in (defines, stamps))
+        return Scan(tuple(Include(*each) for each in includes), *pairs)
+
+    def _known(self, asked: str, otherwise: Any) -> Any:
+        if asked not in self._lines:
+            return otherwise
+        self._asked.add(asked)
+        return json.loads(self._lines[asked])
+
+    def keep(self, facts: Facts, modules: Mapping[str, Mapping[str, Known]]) -> None:
+        """Remember what this build asked for, and what it found out about *modules* and their texts."""
+        found = {
+            **{text: scan for text, scan in self.scans.used.items() if text not in self._lines},
+            **modules,
+        }
+        lines = {asked: self._lines[asked] for asked in self._asked}
+        lines |= {asked: json.dumps(known, separators=(",", ":")) for asked, known in found.items()}
         if self._path is None or (facts, lines) == (self.facts, self._lines):
             return
         with contextlib.suppress(OSError):
@@ -68,7 +87,7 @@ def of_project(project: Project) -> Recall:
 
 def _encode(facts: Facts, lines: Mapping[str, str]) -> bytes:
     head = json.dumps([_FORMAT, *facts])
-    body = "\n".join([head, *(f"{module} {lines[module]}" for module in sorted(lines))]).encode()
+    body = "\n".join([head, *(f"{asked} {lines[asked]}" for asked in sorted(lines))]).encode()
     return file_digest(body).encode() + b"\n" + body
 
 

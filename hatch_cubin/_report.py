@@ -38,7 +38,7 @@ def facts(results: Results) -> dict[str, Any]:
             "state": state,
             "hit": state == "hit",
             "seconds": round(results.seconds.get(unit, 0.0), 3),
-            "bytes": len(results.done[unit].data) if unit in results.done else 0,
+            "bytes": results.done[unit].size if unit in results.done else 0,
         }
         for unit, state in sorted(states.items(), key=lambda item: item[0].name)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,12 +117,14 @@ def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
         return
     if _files.is_file(start, root):
         yield folder
+    above = "" if (inner := str(PurePosixPath(folder))) == "." else f"{inner}/"
+    start_ends = len(os.path.join(start, ""))
     for parent, folders, files in os.walk(start, onerror=failed) if os.path.isdir(start) else ():
         folders[:] = sorted(
             name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
         )
         for name in sorted(files):
-            yield Path(parent, name).relative_to(root).as_posix()
+            yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
 
 
 def _is_inside(root: Path, path: Path) -> bool:
@@ -163,13 +166,17 @@ def read_source(root: Path, path: str) -> Source:
         raise SourceError(
             Problem(f"{path!r} has characters that a compiler cannot be given", hint="rename the file")
         )
-    full = root / path
+    full = os.path.join(root, path)
     try:
-        if not full.resolve(strict=True).is_relative_to(root.resolve()):
-            raise SourceError(Problem("is a link to a place outside the project", here))
-        if not full.is_file():
+        status = os.lstat(full)  # no folder is a link out of the project: `walk` follows none
+        if stat.S_ISLNK(status.st_mode):
+            if not Path(full).resolve(strict=True).is_relative_to(root.resolve()):
+                raise SourceError(Problem("is a link to a place outside the project", here))
+            status = os.stat(full)
+        if not stat.S_ISREG(status.st_mode):
             raise SourceError(Problem("is not a regular file", here))
-        return Source(path, decode(full.read_bytes()))
+        with open(full, "rb", buffering=0) as file:
+            return Source(path, decode(file.read()))
     except ValueError as exc:
         raise SourceError(Problem(str(exc), here)) from exc
     except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13

@@ -8,7 +8,7 @@ import shutil
 import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,21 +62,22 @@ class CubinBuildHook(BuildHookInterface[Any]):
             _pipeline.build_in_place(project, _REBUILD)
             self._warn_of_leaks(project.bundle_folder, *cache_folders(project))
             return
-        files = _pipeline.build(project)
+        staging = self._staging()
+        # Links would show the cache's own times and modes in a wheel that is not reproducible.
+        hold = staging if self.build_config.reproducible else None
+        files, sources = _pipeline.build_held(project, hold)
+        folder = project.bundle_folder
         self._warn_of_leaks(*cache_folders(project))
         self._keep_out(
-            project.bundle_folder,
+            folder,
             *cache_entries(project),
-            *(() if project.config.ship_sources else _pipeline.needed_files(project, by_name=True)),
+            *(() if project.config.ship_sources else sources),
         )
-        staging = self._stage(files)
+        places = _bundle.stage(files, staging)
         if _sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 has a place for it
-            build_data["sbom_files"].append(str(staging / _sbom.NAME))
-            del files[_sbom.NAME]
+            build_data["sbom_files"].append(places.pop(_sbom.NAME))
         # Named by their places in the project: hatchling rewrites them as it does the package's own files.
-        build_data["force_include"] |= {
-            str(staging / name): str(Path(project.bundle_folder, name)) for name in files
-        }
+        build_data["force_include"] |= {place: os.path.join(folder, name) for name, place in places.items()}
         _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
 
     def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
@@ -85,12 +86,11 @@ class CubinBuildHook(BuildHookInterface[Any]):
             str(project.root / path): path for path in _pipeline.needed_files(project)
         }
 
-    def _stage(self, files: Mapping[str, bytes]) -> Path:
-        """Write the bundle outside the tree, so that nothing can leak into it."""
+    def _staging(self) -> Path:
+        """Return a folder for the bundle outside the tree, so that nothing can leak into it."""
         folder = _home.make_temporary()
         # At exit where finalize never runs: after --hooks-only, or a failure.
         self._unstage = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        _bundle.stage(files, folder)
         return folder
 
     def _keep_out(self, *paths: str) -> None:

@@ -153,7 +153,8 @@ def made(
 
 def bundle(*built: _bundle.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
     """Return the files of a bundle of *built*."""
-    return _bundle.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
+    files = _bundle.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
+    return {name: content for name, content in files.items() if isinstance(content, bytes)}
 
 
 _imported = itertools.count()

@@ -41,7 +41,7 @@ def test_a_folder_of_sources_that_cannot_be_read_hides_none(tmp_path: Path) -> N
 
 def computed(root: Path) -> set[str]:
     """Return the closure of a source whose include nobody can tell."""
-    return set(Resolver(root, (), {}).resolve("demo/a.cu", "#include CHOSEN\n", (), ()).files)
+    return set(Resolver(root, ()).resolve("demo/a.cu", "#include CHOSEN\n", (), ()).files)
 
 
 def test_a_folder_that_a_computed_include_may_mean_hides_nothing(tmp_path: Path) -> None:

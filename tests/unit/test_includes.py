@@ -110,7 +110,7 @@ def closure(
 ) -> Closure:
     """Resolve a source of the project with folders of the project, or other roots, to search."""
     roots = [Root(root / each, f"project/{each}") if isinstance(each, str) else each for each in search]
-    return Resolver(root, roots, {}).resolve(path, text, macros, pre)
+    return Resolver(root, roots).resolve(path, text, macros, pre)
 
 
 def names(found: Closure) -> list[str]:
@@ -216,10 +216,10 @@ def test_a_header_that_cannot_be_read_is_an_error_that_names_it(
 ) -> None:
     write_tree(tmp_path, {"pkg/a.h": ""})
 
-    def refuse(_path: Path) -> bytes:
+    def refuse(*_asked: object, **_how: object) -> IO[Any]:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(_files, "open", refuse, raising=False)
     with pytest.raises(SourceError) as caught:
         closure(tmp_path, '#include "a.h"')
     assert str(caught.value) == "pkg/a.h: cannot be read: Permission denied"
@@ -414,7 +414,7 @@ def test_a_longer_search_path_is_another_one_for_has_include(tmp_path: Path) -> 
 
 def test_a_computed_include_of_the_project_reaches_the_trees_outside_it(tmp_path: Path) -> None:
     write_tree(tmp_path, {"wheel/y.h": ""})
-    found = Resolver(tmp_path / "p", [Root(tmp_path / "wheel", "wheel", "wheel==1")], {}).resolve(
+    found = Resolver(tmp_path / "p", [Root(tmp_path / "wheel", "wheel", "wheel==1")]).resolve(
         "k.cu", "#include S(y.h)", (), ()
     )
     assert found.trees == {"wheel==1"}
@@ -447,14 +447,14 @@ def test_files_that_cannot_be_headers_are_digested_and_not_scanned(
     large = "#include <missing.h>\n" * 10
     write_tree(tmp_path, {"pkg/large.bin": large, "pkg/locked.h": ""})
     monkeypatch.setattr(_includes, "_SCANNED_BYTES", 100)
-    real = Path.open
 
-    def open_unless_locked(path: Path, *arguments: str, **named: str) -> IO[Any]:
-        if path.name == "locked.h":
+    def open_unless_locked(path: str, *arguments: Any, **named: Any) -> IO[Any]:
+        if path.endswith("locked.h"):
             raise PermissionError(13, "Permission denied")
-        return real(path, *arguments, **named)  # type: ignore[call-overload,no-any-return]
+        return open(path, *arguments, **named)
 
-    monkeypatch.setattr(Path, "open", open_unless_locked)
+    for module in (_files, _includes):
+        monkeypatch.setattr(module, "open", open_unless_locked, raising=False)
     found = closure(tmp_path, "#include S(x.h)")
     assert found.files == {
         "project/pkg/large.bin": sha256(large.encode()),

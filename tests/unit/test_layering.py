@@ -35,7 +35,7 @@ ALLOWED: dict[str, str] = {
     "_checks": "_arch _reserved",
     "_reader": "_checks _environment _options _toml errors",
     "_config": "_checks _options _reader _toml",
-    "_requirements": "_config _cuda _environment",
+    "_requirements": "_config _environment _libraries",
     # The project and its plan
     "_sources": "_arch _files errors",
     "_console": "",
@@ -45,15 +45,17 @@ ALLOWED: dict[str, str] = {
     "_plan": "_arch _config _digest _options _sources errors",
     # The compiler, the headers, the keys
     "_worker": "",
-    "_includes": "_digest _files errors",
-    "_cuda": "_digest _includes _plan _sources _worker errors",
-    "_headers": "__init__ _config _cuda _digest _home _includes _sources errors",
-    "_jobs": "_arch _cuda _digest _files _headers _includes _plan _project _sources errors",
+    "_libraries": "_digest",
+    "_proof": "_digest",
+    "_includes": "_digest _files _sources errors",
+    "_cuda": "_digest _includes _libraries _plan _proof _sources _worker errors",
+    "_headers": "__init__ _config _cuda _digest _home _includes _libraries _sources errors",
+    "_recall": "_cuda _digest _home _includes _libraries _project _proof",
+    "_jobs": "_arch _cuda _digest _files _headers _includes _plan _project _proof _recall _sources errors",
     # Results
     "_locks": "",
-    "_proof": "_digest",
     "_housekeeping": "_locks _proof",
-    "_cache": "_digest _housekeeping _locks _proof",
+    "_cache": "_digest _elf _housekeeping _locks _proof",
     "_turns": "_cache",
     "_elf": "",
     "_names": "",
@@ -74,9 +76,7 @@ ALLOWED: dict[str, str] = {
     "verbs/_explain": "_arch _config _plan _sources errors runtime",
     "_stub": "",
     "_manifest": "_digest runtime",
-    "_bundle": (
-        "_arch _cache _cuda _digest _elf _locks _manifest _plan _sources _stub editable errors runtime"
-    ),
+    "_bundle": ("_arch _cache _cuda _digest _locks _manifest _plan _sources _stub editable errors runtime"),
     "_sbom": "__init__ _cuda _headers _jobs _project",
     # What was built, looked at
     "verbs/_installed": "verbs/_sizes _sources errors",
@@ -87,7 +87,8 @@ ALLOWED: dict[str, str] = {
     "verbs/_verify": "_digest _elf verbs/_installed _manifest _sources _stub verbs/_survey errors runtime",
     # The whole, and the doors to it
     "_pipeline": (
-        "_bundle _cache _compile _cuda _history _home _jobs _project _report _requirements _sbom errors"
+        "_bundle _cache _compile _cuda _history _home _jobs _project _proof _recall _report _requirements"
+        " _sbom errors"
     ),
     "verbs/_rebuild": "verbs/_installed _manifest _pipeline _project errors",
     "hooks": "_bundle _config _console _home _pipeline _project _requirements _sbom _sources _tables errors",

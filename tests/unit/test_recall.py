@@ -1,0 +1,287 @@
+"""What a build recalls of the one before: all that it asked cuda.core and NVRTC, and never anything wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _home, _libraries, _pipeline, _recall
+from hatch_cubin._cuda import Facts
+from hatch_cubin._project import Project
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, SCALE, make_project, write_tree
+
+FILES = {
+    "saxpy.cu": '#include "near.cuh"\n' + SAXPY,
+    "near.cuh": "#pragma once\n#define NEAR __DATE__\n",
+    "scale.cu": SCALE,
+    "half.cu": '#include <cuda_fp16.h>\nextern "C" __global__ void half_(__half *x) { *x = *x + *x; }\n',
+    "copy.ptx": COPY_PTX,
+}
+OPTIONS = """\
+archs = ["sm_90", "compute_90"]
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/scale.cu"
+instantiate = ["scale<float, 2>"]
+variants = { WIDE = [1, 2] }
+"""
+UNITS = 10
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own folder."""
+    folder = tmp_path / "own"
+    monkeypatch.setattr(_home, "own_folder", lambda: folder)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path / "project", FILES, OPTIONS)
+
+
+def recollections(own: Path) -> list[Path]:
+    return sorted(own.glob("recall/*"))
+
+
+def known(project: Project) -> list[bool]:
+    """Say of each unit whether it is recalled."""
+    return [job.known is not None for job in _pipeline.make_plan(project).jobs]
+
+
+@pytest.mark.nvrtc
+def test_what_is_recalled_is_what_is_found_out_without(project: Project, own: Path) -> None:
+    first, planned = _pipeline.build(project), _pipeline.make_plan(project).jobs
+    assert [job.known is not None for job in planned] == [True] * UNITS
+    recalled = _pipeline.build(project)
+    shutil.rmtree(own)
+    plan = _pipeline.make_plan(project)
+    assert [(job.keys, job.inputs, job.closure, job.warnings) for job in plan.jobs] == [
+        (job.keys, job.inputs, job.closure, job.warnings) for job in planned
+    ]
+    assert [job.known for job in plan.jobs] == [None] * UNITS
+    assert first == recalled == _pipeline.build(project)
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from hatch_cubin import _pipeline
+from tests.helpers import make_project
+from tests.unit.test_recall import FILES, OPTIONS
+hold = Path(sys.argv[2])
+hold.mkdir()
+_pipeline.build_held(make_project(Path(sys.argv[1]), FILES, OPTIONS), hold)
+maps = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else ""
+print(len(list(hold.iterdir())), "cuda.core" in sys.modules, "numpy" in sys.modules, "nvrtc" in maps)
+"""
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_build_of_hits_needs_neither_cuda_core_nor_nvrtc(tmp_path: Path) -> None:
+    def build(number: int) -> str:
+        command = [sys.executable, "-c", LOADED, str(tmp_path / "project"), str(tmp_path / f"hold{number}")]
+        environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "home")}
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert [build(0), build(1)] == ["0 True True True", f"{UNITS} False False False"]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("damage", ["a bit", "the end", "a folder in its place", "another format", "nothing"])
+def test_what_was_damaged_is_not_recalled(
+    project: Project, own: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _pipeline.build(project)
+    (path,) = recollections(own)
+    data = path.read_bytes()
+    if damage == "a bit":
+        path.write_bytes(data[:2000] + bytes([data[2000] ^ 1]) + data[2001:])
+    elif damage == "the end":
+        path.write_bytes(data[:-1])
+    elif damage == "a folder in its place":
+        path.unlink()
+        path.mkdir()
+    elif damage == "another format":
+        monkeypatch.setattr(_recall, "_FORMAT", 99)
+    assert known(project) == [damage == "nothing"] * UNITS
+    assert _pipeline.build(project) == first
+
+
+@pytest.mark.nvrtc
+def test_only_what_a_build_asked_for_is_kept(project: Project, own: Path) -> None:
+    _pipeline.build(project)
+    (path,) = recollections(own)
+    before = path.read_bytes()
+    _pipeline.build(project)
+    assert recollections(own) == [path]
+    assert path.read_bytes() == before
+    text = (project.root / "demo/saxpy.cu").read_text()
+    (project.root / "demo/saxpy.cu").write_text(text.replace("+=", "-="))
+    assert known(project).count(False) == 2
+    _pipeline.build(project)
+    assert known(project) == [True] * UNITS
+    assert len(path.read_bytes().splitlines()) == len(before.splitlines())
+
+
+@pytest.mark.nvrtc
+def test_an_entry_that_is_known_has_to_be_there_and_right(project: Project) -> None:
+    cache = project.cache_folder
+    first = _pipeline.build(project)
+    for path in cache.glob("entries/*/*"):
+        path.write_bytes(path.read_bytes()[::-1])
+    said: list[str] = []
+    assert _pipeline.build(replace(project, warn=said.append)) == first
+    assert f"damaged cache entries, built again: {UNITS}" in said
+    shutil.rmtree(cache / "entries")
+    assert known(project) == [True] * UNITS
+    assert _pipeline.build(project) == first
+
+
+@pytest.mark.nvrtc
+def test_an_entry_that_lost_its_record_is_made_again(project: Project) -> None:
+    first = _pipeline.build(project)
+    entries = sorted(project.cache_folder.glob("entries/*/*"))
+    for path in entries:
+        if path.read_bytes()[64:66] == b"\n{":
+            path.unlink()
+    assert _pipeline.build(project) == first
+    assert sorted(project.cache_folder.glob("entries/*/*")) == entries
+
+
+@pytest.mark.nvrtc
+def test_another_installation_is_asked_anew(
+    project: Project, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _pipeline.build(project)
+    monkeypatch.setattr(_libraries, "identity", lambda _wanted: "another")
+    assert known(project) == [False] * UNITS
+    monkeypatch.setattr(_libraries, "identity", lambda _wanted: None)
+    assert known(project) == [False] * UNITS
+    _pipeline.build(project)
+    assert len(recollections(own)) == 1
+
+
+@pytest.mark.nvrtc
+def test_who_has_no_home_recalls_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise RuntimeError("no home")
+
+    _pipeline.build(project)
+    monkeypatch.setattr(_home, "own_folder", none)
+    assert known(project) == [False] * UNITS
+    _pipeline.build(project)
+
+
+@pytest.mark.nvrtc
+def test_a_folder_that_cannot_be_written_is_no_fault(project: Project, own: Path) -> None:
+    write_tree(own, {"recall": "in the way"})
+    said: list[str] = []
+    _pipeline.build(replace(project, warn=said.append))
+    assert [each for each in said if "__DATE__" not in each] == []
+    assert known(project) == [False] * UNITS
+
+
+def test_projects_that_were_not_built_for_long_are_forgotten(own: Path) -> None:
+    facts = Facts("1.2", 13, "13.4.92", (75, 90))
+    for number in range(25):
+        _recall.Recall(own / "recall" / f"{number}.txt").keep(facts, {})
+        os.utime(own / "recall" / f"{number}.txt", (1e9 + number, 1e9 + number))
+    _recall.Recall(own / "recall" / "last.txt").keep(facts, {})
+    assert {path.name for path in recollections(own)} == {"last.txt", *(f"{n}.txt" for n in range(6, 25))}
+
+
+# --- which installation it is -------------------------------------------------------------------
+
+SITE: Mapping[str, str] = {
+    "cuda/bindings/nvrtc.so": "bindings",
+    "cuda_bindings-13.1.0.dist-info/RECORD": "cuda/bindings/nvrtc.so,sha256=x,8\n",
+    "cuda/core/__init__.py": "core",
+    "cuda_core-1.2.2.dist-info/RECORD": 'cuda/core/__init__.py,,\n"cuda/core/a,b.txt",,\n',
+    "cuda/pathfinder/__init__.py": "pathfinder",
+    "cuda_pathfinder-1.0.dist-info/RECORD": "cuda/pathfinder/__init__.py,,\n",
+    "nvidia/cu13/lib/libnvrtc.so.13": "nvrtc",
+    "nvidia/cu13/lib/libnvrtc-builtins.so.13.1": "builtins",
+    "nvidia/cu13/lib/libnvJitLink.so.13": "linker",
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation of the toolkit's wheels, all of its files of one time."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys, "path", ["/nowhere", str(tmp_path / "site")])
+    for path in write_tree(tmp_path / "site", SITE).rglob("*.*"):
+        os.utime(path, (1e9, 1e9))
+    return tmp_path / "site"
+
+
+def test_an_installation_is_the_same_wherever_it_is(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = _libraries.identity(None)
+    assert here is not None
+    assert _libraries.identity(None) == here != _libraries.identity("13")
+    site.rename(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "elsewhere")])
+    assert _libraries.identity(None) == here
+
+
+@pytest.mark.parametrize("name", [name for name in SITE if "dist-info" not in name])
+@pytest.mark.parametrize("change", ["longer", "later"])
+def test_an_installation_is_another_when_a_file_of_it_is(site: Path, name: str, change: str) -> None:
+    before = _libraries.identity(None)
+    if change == "longer":
+        (site / name).write_text(SITE[name] + "!")
+        os.utime(site / name, (1e9, 1e9))
+    else:
+        os.utime(site / name, (1e9, 1e9 + 1))
+    assert _libraries.identity(None) not in {before, None}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"cuda_core-1.3.0.dist-info/RECORD": "cuda/core/__init__.py,,\n"},
+        {"cuda_core-1.2.2.dist-info/RECORD": "__editable__.cuda_core.pth,,\ncuda/core/__init__.py,,\n"},
+        {"cuda_core-1.2.2.dist-info/RECORD": ""},
+        {"cuda_core-1.2.2.dist-info/RECORD": "cuda/core/gone.py,,\n"},
+    ],
+    ids=["two versions", "editable", "nothing", "a file less"],
+)
+def test_an_installation_that_nothing_tells_is_none(site: Path, files: Mapping[str, str]) -> None:
+    write_tree(site, files)
+    assert _libraries.identity(None) is None
+
+
+@pytest.mark.parametrize("gone", ["cuda_core-1.2.2.dist-info/RECORD", "nvidia/cu13/lib/libnvJitLink.so.13"])
+def test_an_installation_that_lacks_a_part_is_none(site: Path, gone: str) -> None:
+    (site / gone).unlink()
+    assert _libraries.identity(None) is None
+
+
+def test_the_system_toolkit_is_that_of_its_folder(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    assert _libraries.identity("system") is None
+    write_tree(home, {"lib64/libnvrtc.so.13": "nvrtc", "lib64/libnvJitLink.so.13": "linker"})
+    first = _libraries.identity("system")
+    shutil.rmtree(site / "nvidia")
+    assert first is not None
+    assert _libraries.identity("system") == first
+    (home / "lib64/libnvrtc.so.13").write_text("another nvrtc")
+    assert _libraries.identity("system") not in {first, None}
