@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pytest
 
-from hatch_cubin import _includes, _worker
+from hatch_cubin import _files, _includes, _worker
 from hatch_cubin._includes import Closure, Include, Resolver, Root, Scan, scan
 from hatch_cubin.errors import SourceError
 from tests.helpers import sha256, write_tree
@@ -451,7 +451,7 @@ def test_files_that_cannot_be_headers_are_digested_and_not_scanned(
     def open_unless_locked(path: str, *arguments: Any, **named: Any) -> IO[Any]:
         if path.endswith("locked.h"):
             raise PermissionError(13, "Permission denied")
-        return open(path, *arguments, **named)
+        return open(path, *arguments, **named)  # type: ignore[no-any-return]
 
     for module in (_files, _includes):
         monkeypatch.setattr(module, "open", open_unless_locked, raising=False)
