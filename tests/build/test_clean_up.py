@@ -77,7 +77,7 @@ def test_no_place_for_temporary_files_is_one_line(
     with pytest.raises(SystemExit) as ended:
         build(demo(tmp_path))
     assert ended.value.code == 1
-    assert capsys.readouterr().err.splitlines()[1:] == [
+    assert capsys.readouterr().err.splitlines() == [
         "hatch-cubin: error: there is no place for temporary files: No space left on device",
         "hatch-cubin: 1 error, nothing was built",
     ]

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.nvrtc
 PLACE = Place("pyproject.toml", "", TABLE)
 SUPPORTED = (80, 90, 100, 120)
 SOURCES = (Source("demo/k.cu", ""), Source("demo/copy.ptx", COPY_PTX))
-TOOLKIT: Any = SimpleNamespace(version=(13, 0), supported=SUPPORTED)
+TOOLKIT: Any = SimpleNamespace(version=(13, 0), supported=SUPPORTED, load=lambda: None)
 KNOWN = {*_reader._CHECKS, *_reader._SOURCE_CHECKS}
 
 _injected = st.sampled_from(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _cli, _cuda, _jobs
+from hatch_cubin import _cli, _cuda, _jobs, _libraries
 from hatch_cubin._cache import Cache, Compiled
 from hatch_cubin._cuda import Toolkit
 from hatch_cubin._project import read_sources
@@ -205,6 +205,7 @@ def test_keys_that_cuda_core_makes_in_another_way_differ_for_no_input(
     explain: Explain, baked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_key = _cuda._make_key
+    monkeypatch.setattr(_libraries, "identity", lambda _wanted: "another cuda.core")
     monkeypatch.setattr(_cuda, "_make_key", lambda **parts: hashlib.sha256(make_key(**parts)).digest())
     assert explain("k") == [MISS, "      no input that is recorded differs", *ARCHS]
 

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hatch_cubin import _executor, _pipeline, _worker
-from hatch_cubin._cuda import Toolkit
+from hatch_cubin._cuda import Facts, Toolkit
 from hatch_cubin._executor import Result, Setup, Task
 from hatch_cubin._project import Project
 from hatch_cubin.errors import HatchCubinError
@@ -107,7 +107,7 @@ class Builds:
 
 
 @functools.cache
-def toolkit(wanted: str | None, install: str) -> Toolkit:
+def toolkit(wanted: str | None, install: str, _facts: Facts | None) -> Toolkit:
     """Return the one toolkit of all these builds: to ask NVRTC what it is takes longer than the rest."""
     return Toolkit(wanted, install)
 
