@@ -224,6 +224,6 @@ def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
         good = [str(arch) for arch in sorted(working[path] - failing[path])]
         if good and problem.hint is None:
             archs = ", ".join(f'"{arch}"' for arch in good)
-            yield replace(problem, hint=f'it compiles with {tables[path]} path = "{path}", archs = [{archs}]')
+            yield problem._replace(hint=f'it compiles with {tables[path]} path = "{path}", archs = [{archs}]')
         else:
-            yield replace(problem, hint=problem.hint or about_target(problem.what))
+            yield problem._replace(hint=problem.hint or about_target(problem.what))

@@ -236,7 +236,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
                 own.append(arch_for(module.source, target, toolchain, notes, module.tables))
             except HatchCubinError as exc:
                 asked = module.written.get(str(target.arch))
-                problems += [replace(each, where=each.where or asked) for each in exc.problems]
+                problems += [each._replace(where=each.where or asked) for each in exc.problems]
         archs = [arch for arch in own if arch is not None]
         if own and not archs:
             problems.append(

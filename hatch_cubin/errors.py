@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._environment import is_on
@@ -34,8 +33,7 @@ class Location(NamedTuple):
         return path if self.line is None else f"{path}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong: what, where, what else is known, and what to do about it."""
 
     what: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import pytest
@@ -292,7 +291,7 @@ def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
     assert unsupported(_arch.parse_arch(arch), toolchain) == problem
     with pytest.raises(ConfigError) as caught:
         plan(["sm_75", arch], *cu("a.cu", "b.cu"), toolchain=toolchain)
-    assert caught.value.problems == (dataclasses.replace(problem, where=Location("pyproject.toml", FIRST)),)
+    assert caught.value.problems == (problem._replace(where=Location("pyproject.toml", FIRST)),)
 
 
 def test_an_arch_is_shown_where_it_was_asked_for() -> None:
