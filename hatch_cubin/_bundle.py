@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import time
@@ -18,7 +19,7 @@ from ._cache import Compiled
 from ._cuda import Keys
 from ._digest import file_digest
 from ._locks import wait_for_lock
-from ._manifest import canonical, write_keys, write_manifest
+from ._manifest import canonical, module_line, write_keys, write_manifest
 from ._plan import Module, Unit
 from ._sources import read_ptx_version
 from ._stub import stub
@@ -47,13 +48,13 @@ class Rebuild(NamedTuple):
     needs: tuple[str, ...]  # what Python has to find
 
 
-def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> dict[str, bytes | Path]:
+def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> dict[str, bytes | str]:
     """Return every file of the bundle by name, or where it is held ready.
 
     The *header* and the toolkit's *major* say how it was built.
     """
     names = _file_names(built)
-    files: dict[str, bytes | Path] = {}
+    files: dict[str, bytes | str] = {}
     stored: dict[str, str] = {}  # identical results are stored once
     modules: dict[str, list[tuple[Built, str]]] = defaultdict(list)
     for item in built:
@@ -61,15 +62,16 @@ def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> di
         files[name] = item.compiled.content
         modules[item.unit.module.name].append((item, name))
     kernels: dict[str, list[str]] = defaultdict(list)
-    lines = {}
+    lines = []
     for module, items in modules.items():
-        entry = lines[module] = _module(items, major)
+        entry = _module(items, major)
+        lines.append(module_line(module, entry))
         for kernel in entry["kernels"]:
             kernels[kernel].append(module)
     manifest = {"format": runtime.FORMAT, "generator": GENERATOR, **header}
     return {
         "__init__.py": Path(runtime.__file__).read_bytes(),
-        "__init__.pyi": stub(kernels, {*lines, *(item.unit.module.base for item in built)}),
+        "__init__.pyi": stub(kernels, {*modules, *(item.unit.module.base for item in built)}),
         "manifest.json": write_manifest(manifest, kernels, lines),
         "keys.json": _keys(built),
         **files,
@@ -118,7 +120,7 @@ def _options(module: Module) -> dict[str, Any]:
 
 def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
     compiled, arch = item.compiled, item.unit.arch
-    resources = None if arch.is_ptx else compiled.resources
+    resources = None if arch.is_ptx else json.loads(compiled.described)
     return ({"resources": resources} if resources else {}) | {
         "arch": str(arch),
         "kind": "ptx" if arch.is_ptx else "cubin",
@@ -181,14 +183,14 @@ def describe_editable(
     }
 
 
-def stage(files: Mapping[str, bytes | Path], folder: Path) -> dict[str, str]:
+def stage(files: Mapping[str, bytes | str], folder: Path) -> dict[str, str]:
     """Write *files* into *folder*, which is nobody else's, and return where each is: some are held ready."""
     places = {}
     try:
         for name, content in files.items():
-            places[name] = str(folder / name if isinstance(content, bytes) else content)
             if isinstance(content, bytes):
                 (folder / name).write_bytes(content)
+            places[name] = str(folder / name) if isinstance(content, bytes) else content
     except OSError as exc:
         raise _unwritable(exc, folder) from exc
     return places

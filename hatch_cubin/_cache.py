@@ -10,6 +10,7 @@ at the same time: to each, what another removed is a miss.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import stat
@@ -30,6 +31,7 @@ from ._proof import Known, Record, decode, place, record_key
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
 
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
@@ -43,8 +45,8 @@ class Compiled:
     warnings: tuple[str, ...] = ()
 
     @property
-    def content(self) -> bytes | Path:
-        """The bytes, or the file in which they wait to be packed."""
+    def content(self) -> bytes | str:
+        """The bytes, or the path of the file in which they wait to be packed."""
         return self.data
 
     @cached_property
@@ -56,26 +58,26 @@ class Compiled:
         return file_digest(self.data)
 
     @cached_property
-    def resources(self) -> Mapping[str, Any]:
-        """What each kernel of a cubin needs of a GPU: for people, so that nothing depends on it."""
+    def described(self) -> str:
+        """What each kernel of a cubin needs of a GPU, in JSON: for people, so that nothing depends on it."""
         try:
-            return read_resources(self.data)
+            return json.dumps(read_resources(self.data))
         except ValueError:
-            return {}
+            return "{}"
 
 
 class _Held(Compiled):
     """The same, of which only a file has the bytes."""
 
-    def __init__(self, file: Path, proof: Record | Known) -> None:
+    def __init__(self, file: str, proof: Record | Known) -> None:
         vars(self).update(file=file, kernels=proof.kernels, warnings=tuple(proof.warnings))
 
     @property
     def data(self) -> bytes:
-        return self.content.read_bytes()
+        return Path(self.content).read_bytes()
 
     @property
-    def content(self) -> Path:
+    def content(self) -> str:
         return vars(self)["file"]  # type: ignore[no-any-return]
 
 
@@ -186,7 +188,7 @@ class Cache:
         if self._hold is None:
             return None
         self._held += 1
-        link = os.path.join(self._hold, f"{self._held}.held")
+        link = f"{self._hold}{os.sep}{self._held}.held"
         try:
             os.link(entry, link)
         except FileNotFoundError:
@@ -236,10 +238,10 @@ class Cache:
 
 def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
     """Return what *proof* proves, and describes: that is not found out once more."""
-    found = Compiled(data, proof.kernels, tuple(proof.warnings)) if held is None else _Held(Path(held), proof)
+    found = Compiled(data, proof.kernels, tuple(proof.warnings)) if held is None else _Held(held, proof)
     vars(found).update(sha256=proof.sha256, size=proof.size)
     if isinstance(proof, Known):
-        vars(found).update(resources=proof.resources)
+        vars(found).update(described=proof.resources)
     return found
 
 
@@ -253,10 +255,15 @@ def _read(path: str) -> bytes | None:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise _NoFileError
-        with open(path, "rb", buffering=0) as file:
-            data = file.read()
+        descriptor = os.open(path, _READ)
     except FileNotFoundError:
         return None
+    try:
+        data = os.read(descriptor, status.st_size + 1)
+        while 0 < len(data) < status.st_size and (more := os.read(descriptor, status.st_size)):
+            data += more  # the system reads 2 GiB at a time
+    finally:
+        os.close(descriptor)
     with contextlib.suppress(OSError):  # in a folder that cannot be written nothing is trimmed either
         os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
     return data

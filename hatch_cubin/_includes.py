@@ -176,6 +176,7 @@ class Scans:
         self.used: dict[str, Scan] = {}  # by digest
         self._known = known
         self._files: dict[str, tuple[str, Scan]] = {}
+        self._texts: dict[str, Scan] = {}
 
     def of_file(self, path: str, project: Path) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
@@ -188,7 +189,9 @@ class Scans:
 
     def of_text(self, text: str) -> Scan:
         """Return the scan of a source."""
-        return self._scan(digest([text]), lambda: text)
+        if text not in self._texts:
+            self._texts[text] = self._scan(digest([text]), lambda: text)
+        return self._texts[text]
 
     def _scan(self, content: str, text: Callable[[], str]) -> Scan:
         if content not in self.used:

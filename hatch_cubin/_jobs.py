@@ -10,9 +10,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _arch, _cuda, _files, _headers, _includes, _plan
+from . import _arch, _cuda, _headers, _includes, _plan
 from ._cuda import Keys, Toolkit
-from ._digest import digest, file_digest
+from ._digest import digest
 from ._plan import Module, Unit
 from ._project import Project
 from ._proof import Known
@@ -102,12 +102,14 @@ def files_of(jobs: Iterable[Job]) -> list[str]:
     return sorted({path for job in jobs for path in (job.unit.module.source.path, *_own_files(job.closure))})
 
 
-def digests_of(project: Project, jobs: Sequence[Job]) -> dict[str, str]:
-    """Return the digest of each of these files: of a header, that of what it was compiled with."""
-    root = project.root
-    sources = {job.unit.module.source.path for job in jobs}
-    headers = {path: job.closure.files[_OWN + path] for job in jobs for path in _own_files(job.closure)}
-    return headers | {path: file_digest(_files.read(root / path, root)) for path in sources}
+def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
+    """Return the digest of each of these files, as it was when the keys were made."""
+    closures = {job.unit.module: job.closure for job in jobs}
+    sources = {module.source.path: module.source.sha256 for module in closures}
+    headers = {
+        path: closure.files[_OWN + path] for closure in closures.values() for path in _own_files(closure)
+    }
+    return headers | sources
 
 
 def changed_header(project: Project, job: Job) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,26 +36,38 @@ def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
     """
     files, _sources = build_held(project, None, noted=noted)
     return {
-        name: content if isinstance(content, bytes) else content.read_bytes()
+        name: content if isinstance(content, bytes) else Path(content).read_bytes()
         for name, content in files.items()
     }
 
 
 def build_held(
     project: Project, hold: Path | None, *, noted: bool = True
-) -> tuple[dict[str, bytes | Path], list[str]]:
+) -> tuple[dict[str, bytes | str], list[str]]:
     """Return the same, what was found in the cache as files in *hold*, and what it was built from."""
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         empty = _bundle.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
-    plan = make_plan(project)
-    results = bake(project, plan, noted=noted, hold=hold)
-    built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs]
-    files = _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
-    files[_sbom.NAME] = _sbom.bill(project, plan.jobs, plan.toolkit)
-    return files, _jobs.named_files(project, plan.jobs)
+    with _seldom_collected():
+        plan = make_plan(project)
+        results = bake(project, plan, noted=noted, hold=hold)
+        built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs]
+        files = _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
+        files[_sbom.NAME] = _sbom.bill(project, plan.jobs, plan.toolkit)
+        return files, _jobs.named_files(project, plan.jobs)
+
+
+@contextlib.contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Look for garbage seldom: a large plan is looked through again and again, and has none."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def make_plan(project: Project) -> Plan:
@@ -97,7 +111,7 @@ def _found(jobs: Iterable[Job], results: _compile.Results) -> dict[str, dict[str
 def _known(job: Job, compiled: Compiled) -> Known:
     keys = job.keys
     program_key = None if keys.program_key is None else keys.program_key.hex()
-    facts = (compiled.sha256, compiled.size, compiled.kernels, compiled.warnings, compiled.resources)
+    facts = (compiled.sha256, compiled.size, compiled.kernels, compiled.warnings, compiled.described)
     return Known(keys.key.hex(), program_key, *facts)
 
 

@@ -44,7 +44,7 @@ class Known(NamedTuple):
     size: int
     kernels: Mapping[str, str]
     warnings: Sequence[str]
-    resources: Mapping[str, Any]
+    resources: str  # as JSON has them
 
     def proves(self, data: bytes) -> bool:
         """Say whether *data* is that result."""
@@ -77,4 +77,4 @@ def record_key(key: bytes) -> bytes:
 def place(folder: Path, key: bytes) -> str:
     """Return where a `FileStreamProgramCache` in *folder* has what is stored under *key*."""
     digest = file_digest(key)
-    return os.path.join(folder, "entries", digest[:2], digest[2:])
+    return f"{folder}{os.sep}entries{os.sep}{digest[:2]}{os.sep}{digest[2:]}"

@@ -64,7 +64,8 @@ class Recall:
         }
         lines = {asked: self._lines[asked] for asked in self._asked}
         lines |= {asked: json.dumps(known, separators=(",", ":")) for asked, known in found.items()}
-        if self._path is None or (facts, lines) == (self.facts, self._lines):
+        before, self._lines = self._lines, {}  # nobody asks any more
+        if self._path is None or (facts, lines) == (self.facts, before):
             return
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ _Component = dict[str, Any]
 
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit) -> bytes:
     """Return the bill of what a bundle of *jobs* is made of."""
-    parts = {part["bom-ref"]: part for part in (*_tools(toolkit), *_headers_of(jobs), *_files(project, jobs))}
+    parts = {part["bom-ref"]: part for part in (*_tools(toolkit), *_headers_of(jobs), *_files(jobs))}
     bundle = {"type": "library", "name": f"{project.package}._cubins", "bom-ref": "bundle"}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -37,7 +37,7 @@ def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit) -> bytes:
         "dependencies": [{"ref": "bundle", "dependsOn": sorted(parts)}],
     }
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(body, sort_keys=True))
-    return (json.dumps({**body, "serialNumber": serial.urn}, indent=1, sort_keys=True) + "\n").encode()
+    return (json.dumps({**body, "serialNumber": serial.urn}, sort_keys=True) + "\n").encode()
 
 
 def _tools(toolkit: Toolkit) -> Iterator[_Component]:
@@ -64,8 +64,8 @@ def _headers_of(jobs: Iterable[Job]) -> Iterator[_Component]:
             yield _part("library", tree)
 
 
-def _files(project: Project, jobs: Sequence[Job]) -> Iterator[_Component]:
-    for path, digest in sorted(_jobs.digests_of(project, jobs).items()):
+def _files(jobs: Iterable[Job]) -> Iterator[_Component]:
+    for path, digest in sorted(_jobs.digests_of(jobs).items()):
         yield {
             "type": "file",
             "name": path,

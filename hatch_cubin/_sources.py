@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from . import _files
 from ._arch import parse_arch
+from ._digest import file_digest
 from .errors import Location, Problem, SourceError
 
 BUNDLE = "_cubins"
@@ -23,12 +24,13 @@ _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, cod
 
 @dataclass(frozen=True)
 class Source:
-    """One `.cu` or `.ptx` file: its project-relative path and its text."""
+    """One `.cu` or `.ptx` file: its project-relative path, its text, and the digest of its bytes."""
 
     path: str
     text: str
+    sha256: str = ""
 
-    @property
+    @cached_property
     def is_ptx(self) -> bool:
         return self.path.lower().endswith(".ptx")
 
@@ -176,7 +178,8 @@ def read_source(root: Path, path: str) -> Source:
         if not stat.S_ISREG(status.st_mode):
             raise SourceError(Problem("is not a regular file", here))
         with open(full, "rb", buffering=0) as file:
-            return Source(path, decode(file.read()))
+            data = file.read()
+        return Source(path, decode(data), file_digest(data))
     except ValueError as exc:
         raise SourceError(Problem(str(exc), here)) from exc
     except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13

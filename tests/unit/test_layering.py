@@ -37,7 +37,7 @@ ALLOWED: dict[str, str] = {
     "_config": "_checks _options _reader _toml",
     "_requirements": "_config _environment _libraries",
     # The project and its plan
-    "_sources": "_arch _files errors",
+    "_sources": "_arch _digest _files errors",
     "_console": "",
     "_tables": "_toml errors",
     "verbs/_edit": "_toml",

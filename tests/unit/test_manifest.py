@@ -160,4 +160,4 @@ def test_damaged_keys_say_why(data: bytes, why: str) -> None:
 
 def test_one_value_has_one_text() -> None:
     assert canonical({"b": [1, None], "a": "ü"}) == '{"a":"ü","b":[1,null]}'
-    assert write_manifest({"format": 1, "x": 2}, {}, {}) == write_manifest({"x": 2, "format": 1}, {}, {})
+    assert write_manifest({"format": 1, "x": 2}, {}, []) == write_manifest({"x": 2, "format": 1}, {}, [])

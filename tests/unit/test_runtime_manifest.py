@@ -32,7 +32,9 @@ def manifest(
 ) -> bytes:
     """Return a manifest whose checks all hold."""
     index = {"k": [name]} if kernels is None else kernels
-    return _manifest.write_manifest({**HEADER, **(header or {})}, index, {name: module})
+    return _manifest.write_manifest(
+        {**HEADER, **(header or {})}, index, [_manifest.module_line(name, module)]
+    )
 
 
 def load_manifest(folder: Path, data: bytes) -> Any:
@@ -76,8 +78,11 @@ def test_nothing_is_read_at_import(tmp_path: Path) -> None:
 def test_one_of_ten_thousand_modules_is_found_without_parsing_the_others(tmp_path: Path) -> None:
     entries = [{**ENTRY, "arch": f"sm_{arch}"} for arch in (75, 80, 90, 100, 110, 120, 121)]
     names = [f"module_{number:05}" for number in range(10_000)]
-    modules = {name: {**MODULE, "kernels": {f"k_{name}": "k"}, "entries": entries} for name in names}
-    data = _manifest.write_manifest(HEADER, {f"k_{name}": [name] for name in names}, modules)
+    lines = [
+        _manifest.module_line(name, {**MODULE, "kernels": {f"k_{name}": "k"}, "entries": entries})
+        for name in names
+    ]
+    data = _manifest.write_manifest(HEADER, {f"k_{name}": [name] for name in names}, lines)
     cubins = load_manifest(tmp_path, data)
     parsed: list[int] = []
     loads = cubins._loads

@@ -10,7 +10,7 @@ import pytest
 from hatch_cubin import _sources
 from hatch_cubin._sources import PtxHeader, Source, find_sources, glob_regex, read_source, walk
 from hatch_cubin.errors import Location, Problem, SourceError
-from tests.helpers import COPY_PTX, write_tree
+from tests.helpers import COPY_PTX, sha256, write_tree
 
 FILES = (
     "demo/a.cu",
@@ -183,7 +183,7 @@ def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
 def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/my.k.PTX": "text"})
     source = read_source(tmp_path, "src/demo/my.k.PTX")
-    assert source == Source("src/demo/my.k.PTX", "text")
+    assert source == Source("src/demo/my.k.PTX", "text", sha256(b"text"))
     assert (source.stem, source.folder, source.is_ptx) == ("my.k", "src/demo", True)
     assert not Source("a.cu", "").is_ptx
 

@@ -140,7 +140,8 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
     for module in modules.values():
         del module["check"]
     modules["k"]["entries"][0].update(entry)
-    return {**FILES, "manifest.json": _manifest.write_manifest(fields, fields.pop("kernels"), modules)}
+    lines = (_manifest.module_line(*each) for each in modules.items())
+    return {**FILES, "manifest.json": _manifest.write_manifest(fields, fields.pop("kernels"), lines)}
 
 
 @pytest.mark.parametrize(
