@@ -61,10 +61,15 @@ def test_a_wheel_asks_for_nothing_of_hatch_cubin(tmp_path: Path) -> None:
     assert (tags["Root-Is-Purelib"], tags["Tag"]) == ("true", "py3-none-any")
 
 
-def test_every_file_can_be_read_by_everyone_and_executed_by_nobody(tmp_path: Path) -> None:
-    with zipfile.ZipFile(build(demo(tmp_path))) as archive:
-        modes = {stat.S_IMODE(info.external_attr >> 16) for info in archive.infolist()}
-    assert modes == {0o644}
+@pytest.mark.parametrize("reproducible", ["true", "false"])
+def test_every_file_can_be_read_by_everyone_and_executed_by_nobody(tmp_path: Path, reproducible: str) -> None:
+    root = demo(tmp_path)
+    with (root / "pyproject.toml").open("a") as file:
+        file.write(f"\n[tool.hatch.build]\nreproducible = {reproducible}\n")
+    for _ in ("compiled", "cached"):  # a cache's own files are for their owner alone
+        with zipfile.ZipFile(build(root)) as archive:
+            modes = {stat.S_IMODE(info.external_attr >> 16) for info in archive.infolist()}
+        assert modes == {0o644}
 
 
 def test_the_loader_is_the_modules_own_text(tmp_path: Path) -> None:

@@ -355,3 +355,62 @@ def test_the_last_build_sweeps_what_killed_ones_left(tmp_path: Path) -> None:
         left = tmp_path / "tmp" / "entry-0123abc_"
         left.write_bytes(b"half")
     assert not left.exists()
+
+
+def hold(cache: Path, folder: Path) -> tuple[Compiled | None, int]:
+    """Return what a build finds that holds it in *folder*, and how many entries it takes for damaged."""
+    folder.mkdir(exist_ok=True)
+    with Cache(cache, None, pytest.fail, folder) as opened:
+        return opened.get(KEY), opened.damaged
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """Return a cache folder with a result."""
+    with open_cache(tmp_path / "cache") as cache:
+        cache.put(KEY, RESULT, INPUTS)
+    return tmp_path / "cache"
+
+
+@pytest.mark.linux
+def test_what_is_held_is_a_link_that_outlives_the_cache(stored: Path, tmp_path: Path) -> None:
+    found, _damaged = hold(stored, tmp_path / "hold")
+    assert found is not None
+    (link,) = (tmp_path / "hold").iterdir()
+    assert found.content == str(link)
+    assert any(path.samefile(link) for path in stored.glob("entries/*/*"))
+    shutil.rmtree(stored)
+    assert (found.data, found.kernels, found.warnings) == (RESULT.data, RESULT.kernels, RESULT.warnings)
+    assert (found.size, found.sha256) == (len(RESULT.data), sha256(RESULT.data))
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK])
+def test_where_there_can_be_no_link_the_bytes_are_kept(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_paths: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    found, _damaged = hold(stored, tmp_path / "hold")
+    assert found == RESULT
+    assert found is not None
+    assert found.content == RESULT.data
+    assert list((tmp_path / "hold").iterdir()) == []
+
+
+def test_what_is_damaged_or_not_there_is_not_held(stored: Path, tmp_path: Path) -> None:
+    for path in stored.glob("entries/*/*"):
+        path.write_bytes(path.read_bytes()[::-1])
+    assert hold(stored, tmp_path / "hold") == (None, 1)
+    shutil.rmtree(stored / "entries")
+    assert hold(stored, tmp_path / "hold") == (None, 0)
+
+
+def test_a_system_that_reads_less_than_it_is_asked_for_is_asked_again(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, size: read(descriptor, min(size, 7)))
+    with open_cache(stored) as cache:
+        assert cache.get(KEY) == RESULT
