@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from . import _housekeeping
 from ._digest import file_digest
@@ -43,6 +43,8 @@ class Compiled:
     data: bytes
     kernels: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+
+    recalled: ClassVar[bool] = False  # as an earlier build left it: nothing new was found out
 
     @property
     def content(self) -> bytes | str:
@@ -100,6 +102,7 @@ class Cache:
         self._warned = False
         self._claims: dict[bytes, str] = {}
         self._locks: dict[str, Lock] = {}
+        self._refused: set[bytes] = set()
         self._store: Any = None
 
     def __enter__(self) -> Self:
@@ -131,6 +134,7 @@ class Cache:
         )
         values = {key: compiled.data, record_key(key): record.encode()}
         self._guarded(lambda: self._put(key, values), None)
+        self._refused.discard(key)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the inputs of every entry that has its record, by its key."""
@@ -139,6 +143,10 @@ class Cache:
             return {record.key: record.inputs for record in _housekeeping.records(self.folder)}
 
         return self._guarded(read, {})
+
+    def record_stamp(self, key: bytes) -> str:
+        """Return what tells a record's file from one that was written anew."""
+        return _stamp(place(self.folder, record_key(key)))
 
     def claim(self, key: bytes) -> bool:
         """Say whether this build may compile what is missing; not where another build is at it.
@@ -169,7 +177,7 @@ class Cache:
         held = self._linked(entry)
         try:
             data = _read(held or entry)
-            if data is not None and known is not None and known.proves(data) and os.path.isfile(beside):
+            if known is not None and data is not None and known.proves(data, _stamp(beside)):
                 return _proven(data, held, known)
             proof = _read(beside)
         except _NoFileError:
@@ -178,7 +186,9 @@ class Cache:
         if data is None or proof is None:  # trimmed, or being written
             return None
         record = decode(proof)
-        if record is None or not record.proves(key, data):
+        if known is not None and not known.is_of(data):  # compilers are reproducible
+            self._refused.add(key)
+        if record is None or key in self._refused or not record.proves(key, data):
             self.damaged += 1
             return None
         return _proven(data, held, record)
@@ -186,6 +196,12 @@ class Cache:
     def _linked(self, entry: str) -> str | None:
         """Return a link to an entry in the folder that holds them, where there can be one."""
         if self._hold is None:
+            return None
+        try:
+            mode = os.lstat(entry).st_mode
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
             return None
         self._held += 1
         link = f"{self._hold}{os.sep}{self._held}.held"
@@ -241,8 +257,16 @@ def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
     found = Compiled(data, proof.kernels, tuple(proof.warnings)) if held is None else _Held(held, proof)
     vars(found).update(sha256=proof.sha256, size=proof.size)
     if isinstance(proof, Known):
-        vars(found).update(described=proof.resources)
+        vars(found).update(described=proof.resources, recalled=True)
     return found
+
+
+def _stamp(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 class _NoFileError(Exception):

@@ -84,6 +84,7 @@ def run(tasks: Iterable[Task | None], setup: Setup) -> Generator[Result]:
         while crew.set_to_work():
             result = crew.wait()
             if result is not None:
+                crew.set_to_work()  # no worker waits while the result is stored
                 yield result
     finally:
         crew.close()

@@ -40,11 +40,7 @@ def note(cache: Path, project: Path, counts: dict[str, int], keys: Iterable[byte
             "builds": [latest, *builds(cache)][:_BUILDS],
             "keys": sorted(key.hex() for key in keys),
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(f".{os.getpid()}")
-        beside.write_text(json.dumps(known), "utf-8")
-        beside.replace(path)
-        _forget(path.parent)
+        _home.keep(path, json.dumps(known).encode(), _CACHES)
 
 
 def builds(cache: Path) -> list[dict[str, Any]]:
@@ -73,10 +69,3 @@ def _read(cache: Path) -> _Notes | None:
 def _path(cache: Path) -> Path:
     name = file_digest(os.fsencode(os.path.realpath(cache)))
     return _home.own_folder() / "builds" / f"{name[:32]}.json"
-
-
-def _forget(folder: Path) -> None:
-    """Keep the notes of the caches that were used last."""
-    files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in files[_CACHES:]:
-        path.unlink()

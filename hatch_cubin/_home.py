@@ -7,9 +7,12 @@ import functools
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from .errors import BundleError, Problem
+
+_WRITING_S = 3600  # an older file beside is of a build that was killed
 
 _why: list[str] = []
 
@@ -54,6 +57,20 @@ def _process_folder() -> Path:
     folder = make_temporary()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def keep(path: Path, data: bytes, most: int) -> None:
+    """Put *data* into a file in one go, and remove its like but for so many: those used last stay."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_bytes(data)
+    beside.replace(path)
+    files = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
+    kept = [file for file in files if file.suffix == path.suffix][:most]
+    for file in files:
+        left = file.suffix != path.suffix and time.time() - file.stat().st_mtime > _WRITING_S
+        if left or (file.suffix == path.suffix and file not in kept):
+            file.unlink()
 
 
 def make_temporary() -> Path:

@@ -63,7 +63,7 @@ def _in_home(pattern: str) -> Iterator[Path]:
 
 
 def identity(wanted: str | None) -> str | None:
-    """Return a digest of what is installed of cuda.core and the toolkit; None where nothing tells it.
+    """Return a digest of what is installed: hatch-cubin, cuda.core, the toolkit; None where nothing tells it.
 
     It is made of the names, sizes and times of files, by which `make` and ccache know a compiler too.
     """
@@ -72,6 +72,7 @@ def identity(wanted: str | None) -> str | None:
         major = int(packages["cuda_bindings"][1].partition(".")[0])
         libraries = [next(candidates(name, major, wanted)) for name in ("nvrtc", "nvJitLink")]
         files = [file for info, _version in packages.values() for file in _importable(info)]
+        files += _own_files()
         files += [file for library in libraries for file in with_builtins(library)]
         return digest([sys.version, str(wanted), *map(_stamp, files)])
     except (OSError, LookupError, ValueError, StopIteration):
@@ -86,9 +87,16 @@ def _installed(name: str) -> tuple[str, tuple[str, str]]:
         if len(found) == 1:
             version = found[0][len(name) + 1 : -len(".dist-info")]
             return name, (os.path.join(entry, found[0]), version)
-        if found:  # the rest of an update that failed: who knows which of them is here
+        # The rest of an update that failed, or a copy that Python meets first: who knows what it is.
+        if found or os.path.exists(os.path.join(entry, *name.split("_"))):
             break
     raise LookupError(name)
+
+
+def _own_files() -> list[str]:
+    """Return the files of hatch-cubin: another version of it may find out other things."""
+    folder = os.path.dirname(__file__)
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
 
 
 def _listed(folder: str) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +89,7 @@ def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None 
         results = _compile.obtain(project, plan.jobs, cache, plan.toolkit)
     report(project, results, time.monotonic() - start)
     if noted:
-        plan.recall.keep(plan.toolkit.facts, _found(plan.jobs, results))
+        plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
         keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
         hits = len(keys) - len(results.seconds)
         counts = {"hits": hits, "misses": len(plan.jobs) - hits}
@@ -98,21 +98,22 @@ def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None 
     return results
 
 
-def _found(jobs: Iterable[Job], results: _compile.Results) -> dict[str, dict[str, Known]]:
-    """Return what this build found out of modules that were not all known as they are."""
+def _found(plan: Plan, results: _compile.Results, cache: Cache) -> dict[str, dict[str, Known]]:
+    """Return what is known by now of the modules of which this build found out anything."""
     found: dict[str, dict[str, Known]] = {}
-    for asked, units in itertools.groupby(jobs, key=lambda job: job.asked):
+    for asked, units in itertools.groupby(plan.jobs, key=lambda job: job.asked):
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
-        if not all(job.known and job.known.sha256 == compiled.sha256 for job, compiled in pairs):
-            found[asked] = {str(job.unit.arch): _known(job, compiled) for job, compiled in pairs}
+        if not all(compiled.recalled for _job, compiled in pairs):
+            new = {str(job.unit.arch): _known(job, compiled, cache) for job, compiled in pairs}
+            found[asked] = {**plan.recall.units(asked), **new}
     return found
 
 
-def _known(job: Job, compiled: Compiled) -> Known:
+def _known(job: Job, compiled: Compiled, cache: Cache) -> Known:
     keys = job.keys
     program_key = None if keys.program_key is None else keys.program_key.hex()
     facts = (compiled.sha256, compiled.size, compiled.kernels, compiled.warnings, compiled.described)
-    return Known(keys.key.hex(), program_key, *facts)
+    return Known(keys.key.hex(), program_key, *facts, cache.record_stamp(keys.key))
 
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:

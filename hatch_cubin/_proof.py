@@ -45,9 +45,14 @@ class Known(NamedTuple):
     kernels: Mapping[str, str]
     warnings: Sequence[str]
     resources: str  # as JSON has them
+    record: str  # the size and time of the record's file when it was read
 
-    def proves(self, data: bytes) -> bool:
-        """Say whether *data* is that result."""
+    def proves(self, data: bytes, record: str) -> bool:
+        """Say whether *data* is that result, beside the *record* that was read then."""
+        return self.record == record and self.is_of(data)
+
+    def is_of(self, data: bytes) -> bool:
+        """Say whether *data* is that result, to the byte."""
         return self.size == len(data) and self.sha256 == file_digest(data)
 
 

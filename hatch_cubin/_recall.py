@@ -23,7 +23,7 @@ from ._project import Project
 from ._proof import Known
 
 _FORMAT = 1
-_FILES = 20  # that are kept, those written last
+_FILES = 20  # that are kept, those used last
 
 
 class Recall:
@@ -38,6 +38,7 @@ class Recall:
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 self.facts, self._lines = _decode(path.read_bytes())
+                os.utime(path)
 
     def units(self, module: str) -> Mapping[str, Known]:
         """Return what is known of a module's units, by arch."""
@@ -64,15 +65,10 @@ class Recall:
         }
         lines = {asked: self._lines[asked] for asked in self._asked}
         lines |= {asked: json.dumps(known, separators=(",", ":")) for asked, known in found.items()}
-        before, self._lines = self._lines, {}  # nobody asks any more
-        if self._path is None or (facts, lines) == (self.facts, before):
+        if self._path is None or (facts, lines) == (self.facts, self._lines):
             return
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            beside = self._path.with_suffix(f".{os.getpid()}")
-            beside.write_bytes(_encode(facts, lines))
-            beside.replace(self._path)
-            _forget(self._path.parent)
+            _home.keep(self._path, _encode(facts, lines), _FILES)
 
 
 def of_project(project: Project) -> Recall:
@@ -102,9 +98,3 @@ def _decode(data: bytes) -> tuple[Facts, dict[str, str]]:
     if number != _FORMAT:
         raise ValueError("of another version")
     return Facts(core, major, nvrtc, tuple(supported), nvjitlink), {line[:64]: line[65:] for line in lines}
-
-
-def _forget(folder: Path) -> None:
-    """Keep what was written last."""
-    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[_FILES:]:
-        path.unlink()

@@ -414,3 +414,19 @@ def test_a_system_that_reads_less_than_it_is_asked_for_is_asked_again(
     monkeypatch.setattr(os, "read", lambda descriptor, size: read(descriptor, min(size, 7)))
     with open_cache(stored) as cache:
         assert cache.get(KEY) == RESULT
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("odd", ["a link", "executable"])
+def test_an_entry_that_a_wheel_would_show_to_be_odd_is_kept_as_bytes(
+    stored: Path, tmp_path: Path, odd: str
+) -> None:
+    (entry,) = (path for path in stored.glob("entries/*/*") if path.read_bytes() == RESULT.data)
+    if odd == "a link":
+        entry.rename(tmp_path / "elsewhere")
+        entry.symlink_to(tmp_path / "elsewhere")
+    else:
+        entry.chmod(0o755)
+    found, _damaged = hold(stored, tmp_path / "hold")
+    assert found == RESULT
+    assert list((tmp_path / "hold").iterdir()) == []

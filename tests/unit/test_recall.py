@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin import _home, _libraries, _pipeline, _recall
+from hatch_cubin._cache import Compiled
 from hatch_cubin._cuda import Facts
 from hatch_cubin._project import Project
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, SCALE, make_project, write_tree
@@ -156,13 +157,54 @@ def test_an_entry_that_is_known_has_to_be_there_and_right(project: Project) -> N
     assert _pipeline.build(project) == first
 
 
+def records(project: Project) -> list[Path]:
+    return [path for path in project.cache_folder.glob("entries/*/*") if path.read_bytes()[64:66] == b"\n{"]
+
+
+@pytest.mark.nvrtc
+def test_a_record_that_was_damaged_is_noticed_and_healed(project: Project) -> None:
+    first = _pipeline.build(project)
+    for path in records(project):
+        path.write_bytes(path.read_bytes()[:-9])
+    said: list[str] = []
+    assert _pipeline.build(replace(project, warn=said.append)) == first
+    assert f"damaged cache entries, built again: {UNITS}" in said
+    assert len(records(project)) == UNITS
+
+
+@pytest.mark.nvrtc
+def test_an_entry_that_somebody_replaced_with_its_record_is_not_taken(project: Project) -> None:
+    first = _pipeline.build(project)
+    with _pipeline.open_cache(project) as cache:
+        for job in _pipeline.make_plan(project).jobs:
+            cache.put(job.keys.key, Compiled(b"poison", {"saxpy": "saxpy"}), {})
+    assert _pipeline.build(project) == first
+
+
+@pytest.mark.nvrtc
+def test_records_that_were_restored_with_other_times_are_read_once(project: Project) -> None:
+    first = _pipeline.build(project)
+    for path in records(project):
+        os.utime(path, (1e9, 1e9))
+    assert _pipeline.build(project) == first
+    plan = _pipeline.make_plan(project)
+    assert [compiled.recalled for compiled in _pipeline.bake(project, plan).done.values()] == [True] * UNITS
+
+
+@pytest.mark.nvrtc
+def test_a_build_for_other_archs_forgets_nothing(project: Project) -> None:
+    _pipeline.build(project)
+    few = replace(project, config=replace(project.config, archs=("sm_100",)))
+    _pipeline.build(few)
+    assert (known(few), known(project)) == ([True], [True] * UNITS)
+
+
 @pytest.mark.nvrtc
 def test_an_entry_that_lost_its_record_is_made_again(project: Project) -> None:
     first = _pipeline.build(project)
     entries = sorted(project.cache_folder.glob("entries/*/*"))
-    for path in entries:
-        if path.read_bytes()[64:66] == b"\n{":
-            path.unlink()
+    for path in records(project):
+        path.unlink()
     assert _pipeline.build(project) == first
     assert sorted(project.cache_folder.glob("entries/*/*")) == entries
 
@@ -206,8 +248,12 @@ def test_projects_that_were_not_built_for_long_are_forgotten(own: Path) -> None:
     for number in range(25):
         _recall.Recall(own / "recall" / f"{number}.txt").keep(facts, {})
         os.utime(own / "recall" / f"{number}.txt", (1e9 + number, 1e9 + number))
+    write_tree(own / "recall", {"killed.12": "", "writing.34": ""})
+    os.utime(own / "recall" / "killed.12", (1e9, 1e9))
+    assert _recall.Recall(own / "recall" / "5.txt").facts == facts  # which is to use it
     _recall.Recall(own / "recall" / "last.txt").keep(facts, {})
-    assert {path.name for path in recollections(own)} == {"last.txt", *(f"{n}.txt" for n in range(6, 25))}
+    left = {"last.txt", "writing.34", "5.txt", *(f"{number}.txt" for number in range(7, 25))}
+    assert {path.name for path in recollections(own)} == left
 
 
 # --- which installation it is -------------------------------------------------------------------
@@ -271,6 +317,25 @@ def test_an_installation_is_another_when_a_file_of_it_is(site: Path, name: str, 
 def test_an_installation_that_nothing_tells_is_none(site: Path, files: Mapping[str, str]) -> None:
     write_tree(site, files)
     assert _libraries.identity(None) is None
+
+
+@pytest.mark.parametrize("package", ["core", "bindings", "pathfinder"])
+def test_a_copy_that_python_meets_before_is_none_that_anything_tells(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    write_tree(tmp_path / "first", {f"cuda/{package}/__init__.py": ""})
+    monkeypatch.setattr(sys, "path", [str(site)])
+    assert _libraries.identity(None) is not None
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(site)])
+    assert _libraries.identity(None) is None
+
+
+@pytest.mark.usefixtures("site")
+def test_another_hatch_cubin_is_another_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _libraries.identity(None)
+    write_tree(tmp_path / "hatch_cubin", {"_libraries.py": "", "_includes.py": "another scanner"})
+    monkeypatch.setattr(_libraries, "__file__", str(tmp_path / "hatch_cubin" / "_libraries.py"))
+    assert len({before, _libraries.identity(None), None}) == 3
 
 
 @pytest.mark.parametrize("gone", ["cuda_core-1.2.2.dist-info/RECORD", "nvidia/cu13/lib/libnvJitLink.so.13"])
