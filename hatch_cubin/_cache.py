@@ -197,16 +197,13 @@ class Cache:
         """Return a link to an entry in the folder that holds them, where there can be one."""
         if self._hold is None:
             return None
-        try:
-            mode = os.lstat(entry).st_mode
-        except FileNotFoundError:
-            return None
-        if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
-            return None
-        self._held += 1
         link = f"{self._hold}{os.sep}{self._held}.held"
         try:
+            mode = os.lstat(entry).st_mode
+            if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
+                return None
             os.link(entry, link)
+            self._held += 1
         except FileNotFoundError:
             return None
         except OSError:  # on another disk, of another user, more than the file system allows

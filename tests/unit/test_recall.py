@@ -319,6 +319,12 @@ def test_an_installation_that_nothing_tells_is_none(site: Path, files: Mapping[s
     assert _libraries.identity(None) is None
 
 
+@pytest.mark.usefixtures("site")
+def test_where_nothing_is_installed_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["/nowhere"])
+    assert _libraries.identity(None) is None
+
+
 @pytest.mark.parametrize("package", ["core", "bindings", "pathfinder"])
 def test_a_copy_that_python_meets_before_is_none_that_anything_tells(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
