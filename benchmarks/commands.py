@@ -39,8 +39,15 @@ def bake_cold(root: Path, jobs: int = CORES) -> Cost:
 
 
 def forget(root: Path) -> None:
-    """Delete the project's cache."""
-    shutil.rmtree(root.with_name(f"{root.name}-cache"), ignore_errors=True)
+    """Delete the project's cache, and what builds recall."""
+    recall = Path(os.environ["XDG_CACHE_HOME"]) / "hatch-cubin/recall"
+    for folder in (root.with_name(f"{root.name}-cache"), recall):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def unpack_headers(root: Path) -> None:
+    """Have NVRTC's own headers ready, which the first build of a user unpacks."""
+    cost([*COMMAND, "plan"], root)
 
 
 def build(root: Path) -> Cost:

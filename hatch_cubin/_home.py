@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -71,6 +72,17 @@ def keep(path: Path, data: bytes, most: int) -> None:
         left = file.suffix != path.suffix and time.time() - file.stat().st_mtime > _WRITING_S
         if left or (file.suffix == path.suffix and file not in kept):
             file.unlink()
+
+
+def recall_folder() -> Path:
+    """Return where builds keep what the next one recalls; RuntimeError where the user has no folder."""
+    return own_folder() / "recall"
+
+
+def forget() -> None:
+    """Have the next build recall nothing."""
+    with contextlib.suppress(RuntimeError):
+        shutil.rmtree(recall_folder(), ignore_errors=True)
 
 
 def make_temporary() -> Path:

@@ -75,7 +75,7 @@ def of_project(project: Project) -> Recall:
     """Return what is known of *project* with its cache and the toolkit that is installed here."""
     installed = _libraries.identity(project.config.toolkit)
     try:
-        folder = _home.own_folder() / "recall"
+        folder = _home.recall_folder()
     except RuntimeError:
         return Recall(None)
     places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))

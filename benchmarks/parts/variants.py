@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands import CORES, bake_cold, build, bundle_of, nvrtc, script
+from commands import CORES, bake_cold, build, bundle_of, nvrtc, script, unpack_headers
 from measuring import Cost, Goal, Row
 from projects import ARCHS, variants_project
 
@@ -17,6 +17,7 @@ def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     for kernel in ("cub",) if quick else ("cub", "cutlass"):
         count = 6 if quick else 24
         root = variants_project(folder / kernel, kernel, count)
+        unpack_headers(root)
         what = f"cold bake, {count} variants × {len(ARCHS)} archs of a {kernel.upper()} kernel"
         ours = bake_cold(root)
         threads = script(root, "nvrtc_loop.py", "threads", CORES)

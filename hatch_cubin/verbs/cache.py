@@ -106,6 +106,7 @@ def _gc(args: argparse.Namespace) -> Answer:
 
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
+    _home.forget()
     return _removed(folder, _housekeeping.clear(folder))
 
 
@@ -124,7 +125,7 @@ _ACTIONS = {
     "dir": (_dir, "print where the cache is"),
     "stats": (_stats, "say what is in the cache, and what the last builds found there"),
     "gc": (_gc, "drop what is not needed any more"),
-    "clear": (_clear, "drop everything"),
+    "clear": (_clear, "drop everything, and what builds recall of it"),
     "key": (_key, "print one hash over the keys of all units of the project"),
 }
 

@@ -238,3 +238,21 @@ def test_the_key_changes_with_what_any_unit_is_made_of_and_with_nothing_else(pro
     assert say("key", "--archs", "sm_90") != [key]
     write_tree(project, {"demo/saxpy.cu": AXPY})
     assert say("key") != [key]
+
+
+@pytest.mark.nvrtc
+def test_what_is_cleared_is_not_recalled_either(own: Path, project: Path, say: Any) -> None:
+    _cli.main(["bake"])
+    assert list((own / "recall").iterdir())
+    assert say("clear")[0].startswith("removed 2 entries, ")
+    assert not (own / "recall").exists()
+
+
+def test_a_user_without_a_folder_can_clear_a_cache(
+    project: Path, monkeypatch: pytest.MonkeyPatch, say: Any
+) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("no such user")
+
+    monkeypatch.setattr(_home, "own_folder", nowhere)
+    assert say("clear") == ["removed 0 entries, 0 B"]
