@@ -284,7 +284,8 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     suffix = (
         " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
     )
-    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}")
+    older = '; toolkit = "12.9" can target 50 to 72' if 50 <= arch.number < min(toolchain.supported) else ""
+    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
 
 
 def _file_part(text: str) -> str:

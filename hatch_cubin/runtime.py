@@ -696,7 +696,8 @@ def _nothing_fits(
 ) -> "NoReturn":
     shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
     having = "" if driver is None else f" with driver {_version(driver)}"
-    fix = f'archs = ["sm_{cc[0]}{cc[1]}"] in the build configuration would serve it'
+    older = ' and toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
+    fix = f'archs = ["sm_{cc[0]}{cc[1]}"]{older} in the build configuration would serve it'
     if driver is not None and select(cc[0] * 10 + cc[1], None, [(each.arch, 0) for each in entries]):
         fix = "a newer driver would serve it, or a build with an older toolkit"
     what = f"nothing shipped for {name!r} runs on compute capability {cc[0]}.{cc[1]}{having}"

@@ -131,7 +131,7 @@ def test_ptx_gives_its_own_target_and_leaves_out_what_it_cannot_serve() -> None:
             (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) ask for it"),
         ),
         ("sm_89", K, (False, "none of the archs asks for it")),
-        ("sm_70", K, (False, "NVRTC 13.4.92 cannot target sm_70; it can target 75 80 89 90 100 120")),
+        ("sm_37", K, (False, "NVRTC 13.4.92 cannot target sm_37; it can target 75 80 89 90 100 120")),
         ("sm_75", COPY, (False, "demo/copy.ptx: left out sm_75, its .target sm_80 cannot serve it")),
         ("sm_70", COPY, (False, "cannot be assembled for sm_70; because of: .target sm_80")),
         ("sm_89", COPY, (False, "none of the archs asks for it")),

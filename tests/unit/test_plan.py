@@ -271,23 +271,25 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "toolchain", "what"),
+    ("arch", "toolchain", "what", "more"),
     [
-        ("sm_70", TOOLCHAIN, "cannot target sm_70"),
-        ("compute_70", TOOLCHAIN, "cannot target compute_70"),
-        ("sm_101a", TOOLCHAIN, "cannot target sm_101a"),
+        ("sm_70", TOOLCHAIN, "cannot target sm_70", '; toolkit = "12.9" can target 50 to 72'),
+        ("compute_50", TOOLCHAIN, "cannot target compute_50", '; toolkit = "12.9" can target 50 to 72'),
+        ("sm_37", TOOLCHAIN, "cannot target sm_37", ""),
+        ("sm_101a", TOOLCHAIN, "cannot target sm_101a", ""),
         (
             "sm_100f",
             Toolchain("NVRTC 12.8.93", (75, 100), families=False),
             "cannot target sm_100f (families, as in 100f, need CUDA 12.9)",
+            "",
         ),
     ],
 )
 def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
-    arch: str, toolchain: Toolchain, what: str
+    arch: str, toolchain: Toolchain, what: str, more: str
 ) -> None:
     known = " ".join(map(str, toolchain.supported))
-    problem = Problem(f"{toolchain.label} {what}", hint=f"it can target {known}")
+    problem = Problem(f"{toolchain.label} {what}", hint=f"it can target {known}{more}")
     assert unsupported(_arch.parse_arch(arch), toolchain) == problem
     with pytest.raises(ConfigError) as caught:
         plan(["sm_75", arch], *cu("a.cu", "b.cu"), toolchain=toolchain)

@@ -145,6 +145,24 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     ) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("cc", "fix"),
+    [
+        ((7, 5), 'archs = ["sm_75"] in'),
+        ((7, 2), 'archs = ["sm_72"] and toolkit = "12.9" in'),
+        ((5, 0), 'archs = ["sm_50"] and toolkit = "12.9" in'),
+        ((3, 7), 'archs = ["sm_37"] in'),
+    ],
+)
+def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
+    tmp_path: Path, cc: tuple[int, int], fix: str
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.find("k", cc=cc)
+    assert f"(driver 13.0); {fix} the build configuration would serve it" in str(caught.value)
+
+
 def test_a_driver_too_old_is_told_from_a_missing_arch(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
     with pytest.raises(
