@@ -7,10 +7,10 @@ import functools
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 
-from . import _cores, _diagnostics, _elf, _executor, _headers, _names, runtime
+from . import _cores, _diagnostics, _elf, _executor, _headers, _names, _prelude, runtime
 from ._advice import about_target, advise
 from ._arch import Arch
 from ._cache import Cache, Compiled
@@ -100,7 +100,8 @@ class _Bake:
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
         keys = [job.keys.key for job in self._misses]
-        self._turns = Turns(keys, cache, self._found_late, patience_s)
+        groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
+        self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
         self._said: set[str] = set()
 
     def run(self) -> None:
@@ -109,7 +110,7 @@ class _Bake:
         with contextlib.ExitStack() as stack:
             setup = self._setup(stack)
             self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
-            for answer in stack.enter_context(contextlib.closing(_executor.run(self._due(), setup))):
+            for answer in stack.enter_context(contextlib.closing(_executor.run(self._upcoming, setup))):
                 job = self._misses[answer.id]
                 self._progress.finished(job.unit.name)
                 self._take(job, answer)
@@ -121,14 +122,21 @@ class _Bake:
         limit_s = self._project.config.timeout_s
         return _executor.Setup(self._toolkit.libraries, folders, self._workers, limit_s, scratch=scratch)
 
-    def _due(self) -> Iterator[_executor.Task | None]:
-        """Yield what is this build's to compile; None while there is nothing to start."""
-        for number in self._turns:
-            if number is None:
-                yield None
-            else:
-                self._progress.started(self._misses[number].unit.name)
-                yield self._tasks[number]
+    def _upcoming(self, held: int | None, others: Sequence[int]) -> _executor.Task | None:
+        """Return the next task for a worker that has precompiled *held*; None while there is none."""
+
+        def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
+            return _prelude.choose(left, held, [*others, *elsewhere])
+
+        if (number := self._turns.take(choose)) is None:
+            return None
+        self._progress.started(self._misses[number].unit.name)
+        task = self._tasks[number]
+        if task.prelude is not None:
+            count = self._turns.beside(number) + 1
+            if not _prelude.pays(task.prelude.id, count, held, others):
+                return replace(task, prelude=None)
+        return task
 
     def _found_late(self, number: int, hit: Compiled) -> None:
         self._progress.found()

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, BinaryIO, TypeAlias, cast
@@ -69,17 +69,21 @@ class Setup:
     scratch: str = ""  # a folder for precompiled headers
 
 
-def run(tasks: Iterable[Task | None], setup: Setup) -> Generator[Result]:
+# The next task for a worker that has precompiled this prelude last, beside others that have theirs.
+Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
+
+
+def run(upcoming: Next, setup: Setup) -> Generator[Result]:
     """Yield each task's result as it is done.
 
-    *tasks* is asked for one more whenever there is room; None says that there is none for now, and where
+    *upcoming* is asked for one more whenever there is room; None says that there is none for now, and where
     nothing is running, none any more.
 
     A task that ends its process while others run may only have been short of memory: it runs again when all
     others are done, alone and without a precompiled header, and fails if that ends its process too. One that
     runs too long is ended with it.
     """
-    crew = _Crew(tasks, setup)
+    crew = _Crew(upcoming, setup)
     try:
         while crew.set_to_work():
             result = crew.wait()
@@ -96,9 +100,9 @@ class _Crew:
     NVRTC parses in one thread of a process at a time, so that each task in flight has a process of its own.
     """
 
-    def __init__(self, tasks: Iterable[Task | None], setup: Setup) -> None:
+    def __init__(self, upcoming: Next, setup: Setup) -> None:
         self._setup = setup
-        self._tasks, self._again, self._suspects = iter(tasks), deque[Task](), deque[Task]()
+        self._next, self._again, self._suspects = upcoming, deque[Task](), deque[Task]()
         self._alone = False
         self._width = setup.jobs
         self._busy: dict[_Worker, tuple[Task, float]] = {}
@@ -118,7 +122,12 @@ class _Crew:
         return bool(self._busy)
 
     def _upcoming(self) -> Task | None:
-        return self._again.popleft() if self._again else next(self._tasks, None)
+        """Return a task for the worker that will be free."""
+        if self._again:
+            return self._again.popleft()
+        *waiting, held = [worker.held for worker in self._idle] or [None]
+        others = (*waiting, *(worker.held for worker in self._busy))
+        return self._next(held, [each for each in others if each is not None])
 
     def _start(self, task: Task) -> bool:
         """Have a task done, if there is room for a worker."""
@@ -193,6 +202,7 @@ class _Worker:
 
     def __init__(self, setup: Setup, events: _Events) -> None:
         self.ready = False
+        self.held: int | None = None  # the prelude that it has precompiled, or is at
         self.complaints: deque[str] = deque(maxlen=20)
         self._events = events
         self._requests: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
@@ -230,7 +240,8 @@ class _Worker:
 
     def give(self, task: Task) -> None:
         """Start one task."""
-        shared = task.prelude
+        if (shared := task.prelude) is not None:
+            self.held = shared.id
         self._requests.put(
             {
                 "id": task.id,

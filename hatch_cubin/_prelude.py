@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from ._jobs import Job
 from ._plan import Module
 
 _PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
-_MOST = 8  # processes that do so at once: each takes 300 MB of memory, and as much of disk
+_MOST = 8  # processes that have done so: each takes 300 MB of memory, and as much of disk
 _WORTH_BYTES = 1 << 20  # of headers, below which parsing is no great part of a compile
 _NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # they know lines, or macros
 _INCLUDE = re.compile(
@@ -63,9 +63,9 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
 def shared_includes(jobs: Sequence[Job], project: Path, workers: int) -> dict[int, int]:
     """Return where the includes end in the source of each job, by its number, whose includes many share.
 
-    A precompiled header serves one arch and one process, so that each of the *workers* makes its own.
+    A precompiled header serves one arch. With few jobs for each worker, all are sooner done without.
     """
-    if workers > _MOST:
+    if len(jobs) < _PAYS_FROM * workers:
         return {}
     groups: dict[object, list[int]] = defaultdict(list)
     for number, job in enumerate(jobs):
@@ -76,11 +76,35 @@ def shared_includes(jobs: Sequence[Job], project: Path, workers: int) -> dict[in
     found: dict[int, int] = {}
     for numbers in groups.values():
         path = jobs[numbers[0]].unit.module.source.path
-        if len(numbers) >= _PAYS_FROM * workers and all(_is_plain(jobs[each]) for each in numbers):
+        if len(numbers) >= _PAYS_FROM and all(_is_plain(jobs[each]) for each in numbers):
             if path not in ends:  # the same for every arch
                 ends[path] = _end(jobs[numbers[0]], project)
             found |= dict.fromkeys(numbers, ends[path])
     return {number: end for number, end in found.items() if end}
+
+
+def choose(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
+    """Return whose tasks a worker that has precompiled *held* goes on with; None for those without a prelude.
+
+    Those of its own; or of one that none of the *others* has; or those without; or where most is left.
+    """
+    if held is not None and held in left:
+        return held
+    alone = (each for each in left if each is not None and each not in others)
+    if (first := next(alone, None)) is not None or None in left:
+        return first
+    return max(left, key=lambda each: len(left[each]))
+
+
+def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
+    """Say whether a worker is sooner done with *wanted* precompiled, while so many tasks need it.
+
+    Those of the *others* that have it as well do their share of them.
+    """
+    if wanted == held:
+        return True
+    room = held is not None or len(others) < _MOST
+    return room and count >= _PAYS_FROM * (others.count(wanted) + 1)
 
 
 def without_variant(module: Module) -> Module:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import TypeAlias
 
 from ._cache import Cache, Compiled
 
+# The groups that are left, and those that other builds are at, once for each key: which one to go on with.
+Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
+
 
 class Turns:
-    """Numbers of keys, each yielded when it is this build's to compile.
+    """Numbers of keys, each given out when it is this build's to compile.
 
     What another build compiles is put off, and taken from the cache once it is there. Nothing is waited
     for while there is something to do, and no claim is kept while waiting: two builds cannot wait for
@@ -22,42 +27,74 @@ class Turns:
         cache: Cache,
         found: Callable[[int, Compiled], object],
         patience_s: float,
+        groups: Sequence[int | None] = (),
     ) -> None:
         self._keys = keys
+        self._groups = groups or [None] * len(keys)
         self._cache = cache
         self._found = found
         self._patience_s = patience_s
         self._running: set[int] = set()
+        self._since, self._patient = time.monotonic(), True
+        self._begin_round(range(len(keys)))
 
     def done(self, number: int) -> None:
-        """Let others have what was yielded: its result is stored by now, or never will be."""
+        """Let others have what was taken: its result is stored by now, or never will be."""
         self._running.discard(number)
+        self._since = time.monotonic()
         self._cache.release(self._keys[number])
 
-    def __iter__(self) -> Iterator[int | None]:
-        """Yield a number, or None where there is nothing to start until one of those yielded is done."""
-        left: Sequence[int] = range(len(self._keys))
-        since, patient = time.monotonic(), True
-        while left:
-            put_off = []
-            for number in left:
-                mine = self._cache.claim(self._keys[number]) or not patient
-                # Looked for again: another build may have stored it a moment ago.
-                if (hit := self._cache.get(self._keys[number])) is not None:
-                    self._cache.release(self._keys[number])
-                    self._found(number, hit)
-                elif mine:
-                    self._running.add(number)
-                    yield number
-                else:
-                    put_off.append(number)
-            if len(put_off) < len(left):
-                since = time.monotonic()
-            elif self._running:
-                yield None
-                since = time.monotonic()
+    def beside(self, number: int) -> int:
+        """Return how many more of its group are left."""
+        return len(self._left.get(self._groups[number], ()))
+
+    def take(self, choose: Choice = lambda left, _elsewhere: next(iter(left))) -> int | None:
+        """Return a number to compile, the first that is left of the group that *choose* names.
+
+        None says that there is nothing to start until one of those taken is done, and without any, nothing
+        at all.
+        """
+        while self._left or self._ask_again():
+            number = self._pop(choose(self._left, self._elsewhere))
+            mine = self._cache.claim(self._keys[number]) or not self._patient
+            # Looked for again: another build may have stored it a moment ago.
+            if (hit := self._cache.get(self._keys[number])) is not None:
+                self._cache.release(self._keys[number])
+                self._found(number, hit)
+            elif mine:
+                self._running.add(number)
+                return number
             else:
-                waited = time.monotonic() - since
-                patient = waited < self._patience_s
-                time.sleep(min(max(0.02, waited / 4), 0.5))
-            left = put_off
+                self._put_off.append(number)
+                if (group := self._groups[number]) is not None:
+                    self._elsewhere.append(group)
+        return None
+
+    def _pop(self, group: int | None) -> int:
+        numbers = self._left[group]
+        number = numbers.popleft()
+        if not numbers:
+            del self._left[group]
+        return number
+
+    def _begin_round(self, numbers: Sequence[int]) -> None:
+        self._left: dict[int | None, deque[int]] = {}
+        for number in numbers:
+            self._left.setdefault(self._groups[number], deque()).append(number)
+        self._size = len(numbers)
+        self._put_off: list[int] = []
+        self._elsewhere: list[int] = []
+
+    def _ask_again(self) -> bool:
+        """Begin a round with what was put off and say whether to go on; wait if nothing came of the last."""
+        before = self._size
+        self._begin_round(self._put_off)
+        if self._size < before:
+            self._since = time.monotonic()
+        elif self._running:
+            return False
+        elif self._size:
+            waited = time.monotonic() - self._since
+            self._patient = waited < self._patience_s
+            time.sleep(min(max(0.02, waited / 4), 0.5))
+        return bool(self._size)

@@ -9,7 +9,7 @@ import os
 import subprocess
 import textwrap
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hatch_cubin import _arch, _bundle, _toml, runtime
 from hatch_cubin._cache import Compiled
 from hatch_cubin._config import Config, Place, parse_config
 from hatch_cubin._cuda import Keys
+from hatch_cubin._executor import Task
 from hatch_cubin._plan import Module, Unit
 from hatch_cubin._project import Project
 from hatch_cubin._sources import Source
@@ -46,6 +47,12 @@ def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return root
+
+
+def in_order(tasks: Iterable[Task]) -> Callable[[int | None, Sequence[int]], Task | None]:
+    """Return what gives these tasks one after another, whoever asks."""
+    left = iter(tasks)
+    return lambda _held, _others: next(left, None)
 
 
 def install_wheel(site: Path, name: str, files: Mapping[str, str], version: str = "1.2") -> None:

@@ -57,8 +57,7 @@ def take_all(
     found = {key: cache.get(key) for key in wanted}
     missing = [key for key in wanted if found[key] is None]
     turns = Turns(missing, cache, lambda number, hit: found.__setitem__(missing[number], hit), 60.0)
-    for number in turns:
-        assert number is not None  # one at a time: nothing runs while the next is asked for
+    while (number := turns.take()) is not None:
         key = missing[number]
         found[key] = result_of(key, size)
         cache.put(key, result_of(key, size), {"source": key.hex()})

@@ -9,17 +9,16 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin import _executor, _worker
-from hatch_cubin._executor import Prelude, Result, Setup, Task, run
+from hatch_cubin._executor import Next, Prelude, Result, Setup, Task, run
 from hatch_cubin.errors import ToolchainError
+from tests.helpers import in_order, write_tree
 from tests.helpers import run as in_process
-from tests.helpers import write_tree
 
 STUB = f"""\
 import ctypes, os, sys, threading, time
@@ -93,8 +92,13 @@ def setup_for(folder: Path, script: str = STUB, jobs: int = 3, timeout_s: float 
     return Setup((), {}, jobs, timeout_s, str(folder / "stub.py"))
 
 
-def tasks(*codes: str) -> list[Task]:
-    return [Task(number, "c++", code.encode(), b"k.cu", ()) for number, code in enumerate(codes)]
+def task(number: int, code: str, prelude: int | None = None) -> Task:
+    shared = None if prelude is None else Prelude(prelude, b"", (), b"")
+    return Task(number, "c++", code.encode(), b"k.cu", (), prelude=shared)
+
+
+def tasks(*codes: str) -> Next:
+    return in_order(task(number, code) for number, code in enumerate(codes))
 
 
 def outcomes(results: Iterator[Result]) -> dict[int, str]:
@@ -117,9 +121,36 @@ def test_a_task_that_crashes_in_company_runs_again_alone_after_all_others(tmp_pa
 
 
 def test_a_task_that_crashes_with_a_precompiled_header_runs_again_without(tmp_path: Path) -> None:
-    prelude = Prelude(1, b"", (), b"")
-    shared, fine = (replace(task, prelude=prelude) for task in tasks("shared", "fine"))
-    assert outcomes(run([shared, fine], setup_for(tmp_path, jobs=1))) == {0: "shared", 1: "fine"}
+    shared = in_order([task(0, "shared", 1), task(1, "fine", 1)])
+    assert outcomes(run(shared, setup_for(tmp_path, jobs=1))) == {0: "shared", 1: "fine"}
+
+
+def test_a_task_is_asked_for_by_what_its_worker_has_precompiled(tmp_path: Path) -> None:
+    """That of a worker whose process has ended is lost with it."""
+    left = [task(0, "a", 5), task(1, "b"), task(2, "c", 6), task(3, "shared", 7), task(4, "d", 8)]
+    asked: list[tuple[int | None, Sequence[int]]] = []
+
+    def upcoming(held: int | None, others: Sequence[int]) -> Task | None:
+        asked.append((held, others))
+        return left.pop(0) if left else None
+
+    found = outcomes(run(upcoming, setup_for(tmp_path, jobs=1)))
+    assert found == {0: "a", 1: "b", 2: "c", 3: "shared", 4: "d"}
+    alone: list[tuple[int | None, Sequence[int]]] = [(held, []) for held in (None, 5, 5, 6, None)]
+    assert asked[:5] == alone
+
+
+def test_a_task_is_asked_for_by_what_the_other_workers_have_precompiled(tmp_path: Path) -> None:
+    left = [task(0, "hang", 5), task(1, "a", 6), task(2, "b")]
+    asked: list[tuple[int | None, Sequence[int]]] = []
+
+    def upcoming(held: int | None, others: Sequence[int]) -> Task | None:
+        asked.append((held, others))
+        return left.pop(0) if left else None
+
+    found = outcomes(run(upcoming, setup_for(tmp_path, jobs=2, timeout_s=1.5)))
+    assert (set(found), found[1], found[2]) == ({0, 1, 2}, "a", "b")
+    assert asked[:4] == [(None, []), (None, [5]), (6, [5]), (6, [5])]
 
 
 @pytest.mark.parametrize("jobs", [1, 3], ids=["alone", "in company"])
@@ -250,9 +281,10 @@ which, soft, hard = sys.argv[1:]
 resource.setrlimit(getattr(resource, which), (int(soft), int(hard)))
 from hatch_cubin._executor import Setup, Task, run
 from hatch_cubin.errors import HatchCubinError
-tasks = [Task(n, "c++", b"fine", b"k.cu", ()) for n in range(4)]
+tasks = (Task(n, "c++", b"fine", b"k.cu", ()) for n in range(4))
 try:
-    print(*sorted(r.output.decode() for r in run(tasks, Setup((), {899: "/"}, 4, 60.0, "stub.py"))))
+    results = run(lambda *_: next(tasks, None), Setup((), {899: "/"}, 4, 60.0, "stub.py"))
+    print(*sorted(result.output.decode() for result in results))
 except HatchCubinError as exc:
     print(exc)
 """

@@ -16,7 +16,7 @@ import pytest
 
 from hatch_cubin import _worker
 from hatch_cubin._executor import Result, Setup, Task, run
-from tests.helpers import COPY_PTX, SAXPY, SCALE, write_tree
+from tests.helpers import COPY_PTX, SAXPY, SCALE, in_order, write_tree
 
 
 def test_messages_keep_their_bounds() -> None:
@@ -281,7 +281,7 @@ def test_without_room_for_a_thread_that_is_said(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_tasks_need_no_worker() -> None:
-    assert list(run([], Setup((), {}, 1, 1.0, "/no/such/script"))) == []
+    assert list(run(in_order([]), Setup((), {}, 1, 1.0, "/no/such/script"))) == []
 
 
 @pytest.mark.nvrtc
@@ -290,7 +290,7 @@ def test_a_worker_process_answers_every_task_once() -> None:
         Task(number, "c++", f"// {number}\n{SAXPY}".encode(), b"k.cu", (b"-arch=sm_90",))
         for number in range(12)
     ]
-    results = list(run(tasks, Setup((), {}, 3, 60.0)))
+    results = list(run(in_order(tasks), Setup((), {}, 3, 60.0)))
     assert sorted(result.id for result in results) == list(range(12))
     assert {(result.ok, result.output[:4], result.log) for result in results} == {(True, b"\x7fELF", "")}
     assert all(isinstance(result, Result) for result in results)

@@ -67,7 +67,7 @@ ALLOWED: dict[str, str] = {
     "_prelude": "_jobs _plan",
     "_compile": (
         "_advice _arch _cache _cores _cuda _diagnostics _elf _executor _headers _jobs _names _paths _plan"
-        " _project _sources _tasks _turns errors runtime"
+        " _prelude _project _sources _tasks _turns errors runtime"
     ),
     "_tasks": "_arch _cuda _executor _home _jobs _paths _prelude _project",
     "_report": "_compile _project",

@@ -222,8 +222,9 @@ def test_a_result_that_cannot_be_loaded_is_an_error(
 def test_a_failure_is_worded_whatever_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, expected: str
 ) -> None:
-    def fail(tasks: Any, *_setup: object) -> Iterator[Result]:
-        yield from (Result(task.id, ok=False, log=log) for task in tasks)
+    def fail(upcoming: Any, *_setup: object) -> Iterator[Result]:
+        while (task := upcoming(None, [])) is not None:
+            yield Result(task.id, ok=False, log=log)
 
     monkeypatch.setattr(_executor, "run", fail)
     assert failure(tmp_path, {"k.cu": SAXPY}).startswith(expected)

@@ -12,7 +12,7 @@ from hatch_cubin import _executor, _pipeline, _prelude, _tasks, _worker
 from hatch_cubin._cuda import Toolkit
 from hatch_cubin._executor import Task
 from hatch_cubin._jobs import Job, make_jobs
-from hatch_cubin._prelude import end_of_includes, know_any, shared_includes
+from hatch_cubin._prelude import choose, end_of_includes, know_any, pays, shared_includes
 from hatch_cubin._project import read_sources
 from tests.helpers import make_project, write_tree
 
@@ -129,14 +129,93 @@ def test_every_variant_of_a_source_shares_its_includes(tmp_path: Path) -> None:
 
 @pytest.mark.nvrtc
 @pytest.mark.usefixtures("_worth_it")
-@pytest.mark.parametrize(("workers", "shared"), [(1, 18), (2, 0), (9, 0)])
-def test_every_process_needs_enough_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, shared: int
-) -> None:
-    """Each makes its own precompiled header of the 6 variants, and 9 of them would fill a disk."""
+@pytest.mark.parametrize(("workers", "shared"), [(1, 18), (4, 18), (5, 0)])
+def test_where_each_worker_has_few_units_none_is_worth_it(tmp_path: Path, workers: int, shared: int) -> None:
     assert len(shared_includes(jobs_of(tmp_path, FILES), tmp_path, workers)) == shared
-    monkeypatch.setattr(_prelude, "_PAYS_FROM", 0)
-    assert bool(shared_includes(jobs_of(tmp_path, FILES), tmp_path, workers)) == (workers < 9)
+
+
+@pytest.mark.parametrize(
+    ("left", "held", "others", "chosen"),
+    [
+        ({1: "abc", 2: "ab", None: "abc"}, 2, [1, 2], 2),
+        ({1: "abc", 2: "ab", None: "abc"}, None, [], 1),
+        ({1: "abc", 2: "ab", None: "abc"}, 3, [1], 2),
+        ({1: "abc", 2: "ab", None: "a"}, 3, [1, 2], None),
+        ({1: "ab", 2: "abc", 3: "a"}, None, [1, 2, 3, 2], 2),
+        ({None: "a"}, None, [], None),
+        ({None: "a"}, 1, [1], None),
+    ],
+    ids=["its own", "the first", "nobody's", "none", "where most is left", "plain", "its own is done"],
+)
+def test_a_worker_goes_on_with_what_it_has_precompiled_and_keeps_off_that_of_others(
+    left: dict[int | None, str], held: int | None, others: list[int], chosen: int | None
+) -> None:
+    assert choose(left, held, others) == chosen
+
+
+@pytest.mark.parametrize(
+    ("count", "held", "others", "worth_it"),
+    [
+        (1, 7, [], True),
+        (4, None, [], True),
+        (3, None, [], False),
+        (8, None, [7], True),
+        (7, None, [7], False),
+        (8, 6, [7, 5, 5], True),
+        (11, None, [7, 5, 7], False),
+        (99, None, [1] * 7, True),
+        (99, None, [1] * 8, False),
+        (99, 6, [1] * 8, True),
+    ],
+)
+def test_to_precompile_pays_where_a_worker_will_have_four_of_them(
+    count: int, held: int | None, others: list[int], *, worth_it: bool
+) -> None:
+    """A ninth process that has done so would fill a disk; one that has done so already takes no more."""
+    assert pays(7, count, held, others) is worth_it
+
+
+class Crew:
+    """Workers that take from groups of so many tasks: each a task in turn, as if all took as long."""
+
+    def __init__(self, workers: int, *groups: int) -> None:
+        self.left: dict[int | None, range] = {number: range(size) for number, size in enumerate(groups)}
+        self.held: list[int | None] = [None] * workers
+        self.made: list[int] = []
+        self.plain = 0
+        while self.left:
+            for worker in range(workers):
+                if self.left:
+                    self._take(worker)
+
+    def _take(self, worker: int) -> None:
+        held = self.held[worker]
+        others = [each for each in self.held[:worker] + self.held[worker + 1 :] if each is not None]
+        group = choose(self.left, held, others)
+        assert group is not None
+        if not pays(group, len(self.left[group]), held, others):
+            self.plain += 1
+        elif group != held:
+            self.held[worker] = group
+            self.made.append(group)
+        self.left[group] = self.left[group][1:]
+        self.left = {each: left for each, left in self.left.items() if left}
+
+
+@pytest.mark.parametrize(
+    ("workers", "made", "plain"),
+    [
+        (1, [0, 1, 2, 3], 0),
+        (2, [0, 1, 2, 3], 0),
+        (3, [0, 1, 2, 3, 3, 3], 0),
+        (4, [0, 1, 2, 3], 0),
+        (8, [0, 1, 2, 3, 0, 1, 2, 3], 0),
+        (16, [0, 1, 2, 3, 0, 1, 2, 3], 48),
+    ],
+)
+def test_workers_keep_apart_while_there_are_enough_groups(workers: int, made: list[int], plain: int) -> None:
+    crew = Crew(workers, 24, 24, 24, 24)
+    assert (crew.made, crew.plain) == (made, plain)
 
 
 @pytest.mark.nvrtc
@@ -299,22 +378,29 @@ def test_where_a_header_cannot_be_precompiled_it_is_compiled(
 @pytest.mark.nvrtc
 @pytest.mark.linux
 @pytest.mark.usefixtures("_worth_it")
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_a_build_with_precompiled_headers_is_the_build_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    given: list[bool] = []
+    """And no header is precompiled twice, where two processes have three to do."""
+    preludes: list[int | None] = []
+    made: set[tuple[Any, int]] = set()
     real = _executor._Worker.give
 
     def give(worker: Any, task: Task) -> None:
-        given.append(task.prelude is not None)
+        preludes.append(None if task.prelude is None else task.prelude.id)
+        if task.prelude:
+            made.add((worker, task.prelude.id))
         real(worker, task)
 
     monkeypatch.setattr(_executor._Worker, "give", give)
     bundles = []
     for cache, first in (("shared", (12, 9)), ("plain", (99, 0))):
         monkeypatch.setattr(_tasks, "_FIRST_WITH_PRELUDES", first)
-        environ = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / cache), "HATCH_CUBIN_JOBS": "1"}
+        environ = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / cache), "HATCH_CUBIN_JOBS": str(jobs)}
         project = make_project(tmp_path / "project", FILES, OPTIONS, **environ)
         bundles.append(_pipeline.build(dataclasses.replace(project, warn=lambda _text: None)))
-    assert given == [True] * 18 + [False] * 18
+    assert preludes[18:] == [None] * 18
+    assert sorted(each for _worker, each in made) == [0, 6, 12]
+    assert (None in preludes[:18]) <= (jobs > 1)  # who has nothing else to do helps without
     assert bundles[0] == bundles[1]

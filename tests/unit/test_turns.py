@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,13 @@ def open_cache(tmp_path: Path) -> Iterator[Callable[[], Cache]]:
 class Build:
     """A build's turns, asked for one at a time; what it does while it waits is the test's to say."""
 
-    def __init__(self, cache: Cache, monkeypatch: pytest.MonkeyPatch, patience_s: float = 300.0) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        monkeypatch: pytest.MonkeyPatch,
+        patience_s: float = 300.0,
+        groups: Sequence[int | None] = (),
+    ) -> None:
         self.cache = cache
         self.found: dict[int, Compiled] = {}
         self.pauses: list[float] = []
@@ -42,8 +48,14 @@ class Build:
         self._now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
         monkeypatch.setattr(time, "sleep", self._sleep)
-        self.turns = Turns(KEYS, cache, self.found.__setitem__, patience_s)
-        self.upcoming = iter(self.turns)
+        self.turns = Turns(KEYS, cache, self.found.__setitem__, patience_s, groups)
+
+    def take(self, count: int) -> list[int | None]:
+        return [self.turns.take() for _ in range(count)]
+
+    def take_all(self) -> list[int]:
+        """Take until there is nothing, each while those before still run."""
+        return list(iter(self.turns.take, None))
 
     def _sleep(self, seconds: float) -> None:
         self._now += seconds
@@ -59,7 +71,7 @@ def test_alone_a_build_compiles_everything_in_order(
     open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = Build(open_cache(), monkeypatch)
-    assert list(build.upcoming) == [0, 1, 2]
+    assert build.take_all() == [0, 1, 2]
     assert build.found == {}
 
 
@@ -67,9 +79,9 @@ def test_what_was_stored_meanwhile_is_found(
     open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build, other = Build(open_cache(), monkeypatch), open_cache()
-    assert next(build.upcoming) == 0
+    assert build.turns.take() == 0
     other.put(KEYS[1], RESULT, {})
-    assert list(build.upcoming) == [2]
+    assert build.take_all() == [2]
     assert build.found == {1: RESULT}
     assert other.claim(KEYS[1])
 
@@ -79,23 +91,23 @@ def test_what_another_build_is_at_comes_last(
 ) -> None:
     build, other = Build(open_cache(), monkeypatch), open_cache()
     assert other.claim(KEYS[0])
-    assert [next(build.upcoming) for _ in range(4)] == [1, 2, None, None]
+    assert build.take(4) == [1, 2, None, None]
     build.store(1)
-    assert next(build.upcoming) is None  # the other one of its own still runs
+    assert build.turns.take() is None  # the other one of its own still runs
     build.store(2)
     build.meanwhile = lambda: other.put(KEYS[0], RESULT, {})
-    assert list(build.upcoming) == []
+    assert build.take_all() == []
     assert build.found == {0: RESULT}
 
 
 def test_two_builds_share_the_work(open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = Build(open_cache(), monkeypatch), Build(open_cache(), monkeypatch)
-    assert [next(one.upcoming), next(other.upcoming), next(one.upcoming)] == [0, 1, 2]
-    assert next(other.upcoming) is None
+    assert [one.turns.take(), other.turns.take(), one.turns.take()] == [0, 1, 2]
+    assert other.turns.take() is None
     for number in (0, 2):
         one.store(number)
     other.store(1)
-    assert (list(one.upcoming), list(other.upcoming)) == ([], [])
+    assert (one.take_all(), other.take_all()) == ([], [])
     assert (sorted(one.found), sorted(other.found)) == ([1], [0, 2])
 
 
@@ -105,7 +117,7 @@ def test_what_a_build_leaves_without_a_result_is_this_ones(
     build, other = Build(open_cache(), monkeypatch), open_cache()
     assert all(map(other.claim, KEYS))
     build.meanwhile = lambda: other.release(KEYS[1])
-    assert next(build.upcoming) == 1
+    assert build.turns.take() == 1
     assert build.pauses == [0.02]
 
 
@@ -115,7 +127,7 @@ def test_claims_are_not_respected_for_ever(
     build, other = Build(open_cache(), monkeypatch, patience_s=10.0), open_cache()
     assert all(map(other.claim, KEYS))
     build.meanwhile = lambda: None
-    assert list(build.upcoming) == [0, 1, 2]
+    assert build.take_all() == [0, 1, 2]
     assert 10.0 <= sum(build.pauses) <= 11.0
     assert max(build.pauses) == 0.5
 
@@ -131,6 +143,44 @@ def test_patience_begins_anew_with_everything_that_happens(
             other.put(KEYS[0], RESULT, {})
 
     build.meanwhile = store_late
-    assert list(build.upcoming) == [1, 2]
+    assert build.take_all() == [1, 2]
     assert build.found == {0: RESULT}
     assert sum(build.pauses) > 19.0
+
+
+def test_a_group_is_gone_through_where_it_is_chosen(
+    open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = Build(open_cache(), monkeypatch, groups=[None, 5, 5])
+    seen: list[tuple[dict[int | None, int], list[int]]] = []
+
+    def last(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
+        seen.append(({group: len(each) for group, each in left.items()}, [*elsewhere]))
+        return list(left)[-1]
+
+    taken = [build.turns.take(last)]
+    assert build.turns.beside(1) == 1
+    taken += [build.turns.take(last)]
+    assert build.turns.beside(2) == 0
+    assert [*taken, build.turns.take(last), build.turns.take(last)] == [1, 2, 0, None]
+    assert seen == [({None: 1, 5: 2}, []), ({None: 1, 5: 1}, []), ({None: 1}, [])]
+
+
+def test_the_groups_that_another_build_is_at_are_told(
+    open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, other = Build(open_cache(), monkeypatch, groups=[None, 5, 5]), open_cache()
+    assert all(map(other.claim, KEYS[:2]))
+    seen: list[list[int]] = []
+
+    def first(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
+        seen.append([*elsewhere])
+        return next(iter(left))
+
+    assert build.turns.take(first) == 2
+    assert seen == [[], [], [5]]
+    assert build.turns.take(first) is None
+    build.store(2)
+    other.release(KEYS[0])
+    assert build.turns.take(first) == 0
+    assert seen == [[], [], [5], *([[]] * 3)]

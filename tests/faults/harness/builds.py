@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from hatch_cubin import _executor, _pipeline, _worker
 from hatch_cubin._cuda import Facts, Toolkit
-from hatch_cubin._executor import Result, Setup, Task
+from hatch_cubin._executor import Next, Result, Setup, Task
 from hatch_cubin._project import Project
 from hatch_cubin.errors import HatchCubinError
 from tests.helpers import make_project
@@ -119,10 +119,8 @@ class Stub:
         self.compiled = 0
         self._read = read
 
-    def run(self, tasks: Iterable[Task | None], setup: Setup, *_heard: object) -> Generator[Result]:
-        for task in tasks:
-            if task is None:
-                continue
+    def run(self, upcoming: Next, setup: Setup, *_heard: object) -> Generator[Result]:
+        while (task := upcoming(None, [])) is not None:
             self.compiled += 1
             try:
                 yield Result(task.id, ok=True, output=_cubin() + self._digest(task, setup.folders))
