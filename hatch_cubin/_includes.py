@@ -37,6 +37,9 @@ _OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))
 _HAS_INCLUDE = re.compile(r"""__has_(?:include|include_next|embed)\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
 _HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # nothing else is written so in an #if
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
+# A parameter, and a path that has it as a word of its own: of no numbers, which words may be part of.
+_TEMPLATE = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*<((?:[^\W\d]\w*|[/.-](?!\.?\d))+)>\s*")
+_CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
 _WORD = re.compile(r"[^\W\d]\w*")
 _STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 _UNKNOWABLE = "?"
@@ -83,6 +86,7 @@ class Closure:
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
     builds: dict[str, str] = field(default_factory=dict)  # what the trees of the search path are, for people
     computed: bool = False  # whether macros decide what is included
+    guessed: bool = False  # whether no text can tell what that is
 
     @property
     def includes(self) -> bool:
@@ -157,7 +161,17 @@ def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
     """Return a macro and what it stands for, as far as an include can use it."""
     if not parameters and parse_operand(value).form != "unknown":
         return name, value.strip()
+    if parameters and "../" not in value and _TEMPLATE.fullmatch(f"({value}"):
+        return name, f"({value.strip()}"
     return name, _FAR if "../" in value else _UNKNOWABLE
+
+
+def _called(value: str, argument: str) -> str:
+    """Return what the call of a macro stands for whose own value is this one."""
+    if (template := _TEMPLATE.fullmatch(value)) is None:
+        return _UNKNOWABLE
+    path = _WORD.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])
+    return f"<{path}>"
 
 
 def parse_operand(operand: str, *, every: bool = False) -> Include:
@@ -218,7 +232,8 @@ class Resolver:
         self, path: str, text: str, macros: Iterable[tuple[str, str]], pre_includes: Iterable[str]
     ) -> Closure:
         """Return the closure of the project's source *path*."""
-        walk = _Walk(self, [_macro(*name.partition("(")[:2], value) for name, value in macros])
+        parts = ((*name.partition("("), value) for name, value in macros)
+        walk = _Walk(self, [_macro(name, called, rest + value) for name, called, rest, value in parts])
         asked = self._scans.of_text(text)
         first = (Include(_at_root(name), "angle") for name in pre_includes)
         walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
@@ -354,8 +369,8 @@ class _Walk:
         operands: list[Include | None] = []
         names, seen = [include], {include.name}
         while names:
-            values = sorted(self._defines.get(names.pop().name, (_UNKNOWABLE,)))
-            for parsed in (parse_operand(value, every=include.every) for value in values):
+            values = self._values(names.pop())
+            for parsed in (parse_operand(value, every=include.every) for value in sorted(values)):
                 if parsed.form == "unknown" or (parsed.form == "angle" and self._expands(parsed.name)):
                     operands.append(None)
                 if parsed.form in {"quote", "angle"}:
@@ -364,6 +379,12 @@ class _Walk:
                     seen.add(parsed.name)
                     names.append(parsed)
         return operands
+
+    def _values(self, include: Include) -> set[str]:
+        """Return what the name of a computed include can stand for, or the call of one."""
+        if (call := _CALL.fullmatch(include.name)) is None:
+            return self._defines.get(include.name, {_UNKNOWABLE})
+        return {_called(value, call[2]) for value in self._defines.get(call[1], {_UNKNOWABLE})}
 
     def _expands(self, name: str) -> bool:
         """Say whether a word of a macro's `<name>` can be a macro itself, the compiler's own included."""
@@ -395,6 +416,7 @@ class _Walk:
 
     def _widen(self, include: Include, root: Root, relative: str) -> None:
         """Take in all that a computed include can reach: a whole tree by its build, or the search path."""
+        self.closure.guessed = True
         if root.tree:
             self.closure.trees.add(root.tree)
             return

@@ -131,7 +131,7 @@ def _end(job: Job, project: Path) -> int:
     """Return where the includes of a source end, if its headers are many and know none of its variants."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
-    if not end or job.closure.trees or job.closure.computed or any(map(_COMPILERS_OWN.match, macros)):
+    if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):
         return 0
     try:
         headers = [_header(job, project, logical) for logical in job.closure.files]

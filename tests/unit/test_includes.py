@@ -80,7 +80,16 @@ def test_scan_finds_what_the_preprocessor_would(text: str, includes: tuple[Inclu
         ("#define H G", ("H", "G")),
         ("#define H G(x)", ("H", "?")),
         ("#define H", ("H", "?")),
-        ("#define H(x) <x>", ("H", "?")),
+        ("#define H(x) <x>", ("H", "(x) <x>")),
+        ("#define H( x ) <a/x.h> // why", ("H", "(x ) <a/x.h>")),
+        ("#define H(x) <../x>", ("H", "?../")),
+        ('#define H(x) "x"', ("H", "?")),
+        ("#define H(x) <a##x>", ("H", "?")),
+        ("#define H(x) <1.x>", ("H", "?")),
+        ("#define H(x) <a-.1x>", ("H", "?")),
+        ("#define H(x, y) <x/y>", ("H", "?")),
+        ("#define H(x) <x> y", ("H", "?")),
+        ("#define H (x) <x>", ("H", "?")),
         ("#define Größe <x.h>", ("Größe", "<x.h>")),
     ],
 )
@@ -267,6 +276,32 @@ UPWARDS = sorted([*WIDENED, "project/far/.hidden/x.h", "project/far/e.h"])
             '#define H "a.h"\n#include H (x)', (("H(x)", "<x>"),), WIDENED, id="function-like table"
         ),
         pytest.param("#include STR(a.h)", (), WIDENED, id="function-like"),
+        pytest.param(
+            "#define H(x) <sub/x>\n#include H( d.h )", (), ["project/inc/sub/d.h"], id="function-like path"
+        ),
+        pytest.param(
+            "#define H(sub) <sub/d.h>\n#include H(sub)", (), ["project/inc/sub/d.h"], id="parameter's word"
+        ),
+        pytest.param(
+            "#include H(d.h)",
+            (("H(x)", "<sub/x>"),),
+            ["project/inc/sub/d.h"],
+            id="function-like of the table",
+        ),
+        pytest.param(
+            "#if A\n#define H(x) <sub/x>\n#else\n#define H(x) <x>\n#endif\n#include H(d.h)\n#include H(c.h)",
+            (),
+            ["project/inc/c.h", "project/inc/sub/d.h"],
+            id="every function-like definition",
+        ),
+        pytest.param("#define H(x) <x>\n#include H(G(c.h))", (), WIDENED, id="call of a call"),
+        pytest.param("#define H(x) <x>\n#include H(1c.h)", (), WIDENED, id="called with a number"),
+        pytest.param("#define H(x) <x>\n#define c d\n#include H(c.h)", (), WIDENED, id="macro as argument"),
+        pytest.param("#define H(x) <x>\n#define H G\n#include H(c.h)", (), WIDENED, id="not always a path"),
+        pytest.param("#define H(x) <x>\n#include H", (), WIDENED, id="function-like, not called"),
+        pytest.param("#define H <c.h>\n#include H(c.h)", (), WIDENED, id="called, not function-like"),
+        pytest.param("#define H(x) <x>\n#include H(../far/e.h)", (), UPWARDS, id="upwards by an argument"),
+        pytest.param("#define H(x) <../x>\n#include H(far/e.h)", (), UPWARDS, id="upwards by a path"),
         pytest.param("#define D sub\n#define H <D/d.h>\n#include H", (), WIDENED, id="macro inside <>"),
         pytest.param(
             "#define H <__ARCH__/d.h>\n#include H", (), WIDENED, id="the compiler's macro inside <>"
@@ -285,7 +320,31 @@ def test_computed_includes_are_all_that_they_can_be(
     write_tree(tmp_path, COMPUTED | {"far/.hidden/x.h": "", "pkg/_cubins/old.ptx": ""})
     os.mkfifo(tmp_path / "pkg/pipe")  # opening one would wait for ever
     (tmp_path / "pkg/dangling").symlink_to("nowhere")
-    assert names(closure(tmp_path, text, "inc", macros=macros)) == expected
+    found = closure(tmp_path, text, "inc", macros=macros)
+    assert names(found) == expected
+    assert found.guessed == (expected in (WIDENED, UPWARDS))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("path", "argument", "header"),
+    [
+        ("x", "c.h", "c.h"),
+        ("sub/x", " d.h ", "sub/d.h"),
+        ("x-y.h", "sub/d", "sub/d-y.h"),
+        ("v1/x", "d-2.h", "v1/d-2.h"),
+        ("x.x/x", "a.b", "a.b.a.b/a.b"),
+    ],
+)
+def test_the_compiler_reads_what_a_call_stands_for(
+    tmp_path: Path, path: str, argument: str, header: str
+) -> None:
+    write_tree(tmp_path, {f"inc/{header}": "#define V 4\n"})
+    text = f"#define H(x) <{path}>\n#include H({argument})\n__global__ void k(int *p) {{ *p = V; }}\n"
+    assert names(closure(tmp_path, text, "inc")) == [f"project/inc/{header}"]
+    task = {"id": 0, "kind": "c++", "code": text.encode(), "name": b"k.cu", "instantiate": []}
+    options = [b"-arch=sm_90", b"--include-path=" + os.fsencode(tmp_path / "inc")]
+    assert _worker.compile_task({**task, "options": options})["ok"]
 
 
 def test_a_header_found_late_can_define_what_an_earlier_include_names(tmp_path: Path) -> None:
@@ -307,7 +366,16 @@ def test_a_computed_include_in_a_header_widens_its_own_folder(tmp_path: Path) ->
 def test_a_computed_include_in_a_named_tree_stands_for_the_whole_tree(tmp_path: Path) -> None:
     tree = Root(write_tree(tmp_path / "wheel", {"a.h": "#include X(y)", "z.h": ""}), "wheel", "wheel==1.0")
     found = closure(tmp_path / "project", "#include <a.h>", tree)
-    assert (names(found), found.trees) == (["wheel/a.h"], {"wheel==1.0"})
+    assert (names(found), found.trees, found.guessed) == (["wheel/a.h"], {"wheel==1.0"}, True)
+
+
+def test_a_call_that_names_a_header_in_a_tree_is_followed_into_another(tmp_path: Path) -> None:
+    wheel = {"a.h": "#define STD(x) <std/x>\n#include STD(y)"}
+    tree = Root(write_tree(tmp_path / "wheel", wheel), "wheel", "wheel==1.0")
+    other = Root(write_tree(tmp_path / "toolkit", {"std/y": "", "std/z": ""}), "toolkit", "toolkit==2.0")
+    found = closure(tmp_path / "project", "#include <a.h>", tree, other)
+    assert (names(found), found.trees) == (["toolkit/std/y", "wheel/a.h"], set())
+    assert (found.computed, found.guessed) == (True, False)
 
 
 def digest_of(root: Path, files: Mapping[str, str], text: str = "#include <a.h>") -> str:

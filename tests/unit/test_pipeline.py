@@ -565,7 +565,7 @@ def test_a_header_that_appears_during_the_build_poisons_no_cache(
 
 
 def test_only_headers_that_are_named_are_kept_out_of_wheels(tmp_path: Path) -> None:
-    computed = '#include "a.h"\n#define H(x) <x>\n#include H(b.h)\n' + SAXPY
+    computed = '#include "a.h"\n#define H(x) #x\n#include H(b.h)\n' + SAXPY
     project = project_of(tmp_path, {"k.cu": computed, "a.h": "", "b.h": "", "util.py": ""})
     assert _pipeline.needed_files(project, by_name=True) == ["demo/a.h", "demo/k.cu"]
     assert set(_pipeline.needed_files(project)) >= {"demo/a.h", "demo/b.h", "demo/k.cu"}

@@ -109,6 +109,9 @@ instantiate = ["more<4>", "more<BLOCK>"]
 """
 
 
+V = "#pragma once\n#define HEADER(x) <x.h>\n#include HEADER(v)"
+
+
 @pytest.fixture
 def _worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_prelude, "_WORTH_BYTES", 1)
@@ -236,7 +239,10 @@ def changed(name: str, old: str, new: str) -> dict[str, str]:
         (changed("lib/c.h", "return __LINE__", "return BLOCK"), OPTIONS),
         (changed("lib/c.h", "#pragma once", "#ifdef SCALAR\n#endif"), OPTIONS),
         (changed("lib/c.h", "#pragma once", "#define CAT(a, b) a##b"), OPTIONS),
-        (changed("lib/c.h", "#pragma once", '#define D "../inc/b.h"\n#include D'), OPTIONS),
+        (changed("lib/c.h", "#pragma once", "#define D(x) #x\n#include D(b.h)"), OPTIONS),
+        (changed("lib/c.h", "#pragma once", "#define D(x) <x>\n#include D(BLOCK)"), OPTIONS),
+        (FILES | {"inc/v.h": "BLOCK"} | changed("lib/c.h", "#pragma once", V), OPTIONS),
+        (FILES, OPTIONS.replace("GLOBAL = 3", '"GLOBAL(a)" = "<BLOCK/a>"')),
         (changed("k.cu", "// many", "#define MANY //"), OPTIONS),
         (FILES, OPTIONS.replace("[32, 64, false]", "[32]")),
         (FILES, OPTIONS.replace('"double"', '"double /* */"')),
@@ -250,7 +256,8 @@ def changed(name: str, old: str, new: str) -> dict[str, str]:
         ({"k.cu": FILES["k.cu"]}, 'archs = ["sm_80", "sm_90", "sm_100", "sm_120"]'),
     ],
     ids=[
-        *("named in code", "named in a directive", "pasted", "computed include", "not first"),
+        *("named in code", "named in a directive", "pasted", "unknown include"),
+        *("named by an include", "named in a computed include", "named by a call", "not first"),
         *("few", "odd value", "of the compiler", "lines", "pre-included", "undefined", "named by a macro"),
         *("pasted by a macro", "no includes", "no variants"),
     ],
@@ -259,6 +266,14 @@ def test_where_a_byte_could_depend_on_it_nothing_is_shared(
     tmp_path: Path, files: dict[str, str], options: str
 ) -> None:
     assert shared_includes(jobs_of(tmp_path, files, options), tmp_path, 1) == {}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("_worth_it")
+@pytest.mark.parametrize("text", ['#define D "../inc/b.h"\n#include D', V])
+def test_headers_that_macros_name_are_shared_where_it_is_known_which(tmp_path: Path, text: str) -> None:
+    files = {**changed("lib/c.h", "#pragma once", text), "inc/v.h": ""}
+    assert len(shared_includes(jobs_of(tmp_path, files), tmp_path, 1)) == 18
 
 
 @pytest.mark.nvrtc
