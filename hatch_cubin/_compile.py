@@ -102,6 +102,7 @@ class _Bake:
         keys = [job.keys.key for job in self._misses]
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
         self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
+        self._bare: dict[str, bool] = {}  # whether nothing but kernels came of a source
         self._said: set[str] = set()
 
     def run(self) -> None:
@@ -110,7 +111,9 @@ class _Bake:
         with contextlib.ExitStack() as stack:
             setup = self._setup(stack)
             self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
-            for answer in stack.enter_context(contextlib.closing(_executor.run(self._upcoming, setup))):
+            for answer in stack.enter_context(
+                contextlib.closing(_executor.run(self._upcoming, setup, self._accepts))
+            ):
                 job = self._misses[answer.id]
                 self._progress.finished(job.unit.name)
                 self._take(job, answer)
@@ -130,13 +133,24 @@ class _Bake:
 
         if (number := self._turns.take(choose)) is None:
             return None
-        self._progress.started(self._misses[number].unit.name)
-        task = self._tasks[number]
+        job, task = self._misses[number], self._tasks[number]
+        self._progress.started(job.unit.name)
         if task.prelude is not None:
             count = self._turns.beside(number) + 1
-            if not _prelude.pays(task.prelude.id, count, held, others):
+            bare = self._bare.get(job.unit.module.source.path, False)  # the first one is to tell
+            if not bare or not _prelude.pays(task.prelude.id, count, held, others):
                 return replace(task, prelude=None)
         return task
+
+    def _accepts(self, answer: _executor.Result) -> bool:
+        """Say whether a result is what the plain compile gives; learn it of the source's others."""
+        unit = self._misses[answer.id].unit
+        if not answer.ok or self._tasks[answer.id].prelude is None:
+            return True
+        path = unit.module.source.path
+        bare = _prelude.is_bare(answer.output, is_ptx=unit.arch.is_ptx)
+        self._bare[path] = bare and self._bare.get(path, True)
+        return bare or not answer.shared
 
     def _found_late(self, number: int, hit: Compiled) -> None:
         self._progress.found()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 _EXECUTABLE = 2
 _SYMTAB = 2
-_FUNC = 2
+_OBJECT, _FUNC = 1, 2
+_OWN = ord(".")  # what the toolkit's own symbols begin with
 _KERNEL = 0x10  # st_other of an entry point
 
 _TARGET_AT = {7: 0, 8: 8}  # in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8
@@ -28,6 +29,7 @@ class Cubin:
     kernels: tuple[str, ...]
     loadable: bool
     target: int | None = None  # 90 for sm_90 and sm_90a; None where the layout is not known
+    bare: bool = True  # there is nothing beside the kernels: no other function, no variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,18 @@ def read_cubin(data: bytes) -> Cubin:
         raise ValueError("is not a cubin")
     try:
         (kind,), (flags,) = struct.unpack_from("<H", data, 16), struct.unpack_from("<I", data, 48)
-        kernels = [name for name, _index, _section in _kernels(data, _sections(data))]
+        sections = _sections(data)
+        kernels = [name for name, _number, _section in _kernels(data, sections)]
+        named = [
+            name_at
+            for kind, _other, _section, _number, name_at in _symbols(data, sections)
+            if kind in {_FUNC, _OBJECT} and data[name_at] != _OWN
+        ]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
     shift = _TARGET_AT.get(data[8])
     target = None if shift is None else flags >> shift & 0xFF
-    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target)
+    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target, len(named) == len(kernels))
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
@@ -98,14 +106,20 @@ def _sections(data: bytes) -> list[_Section]:
 
 def _kernels(data: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int]]:
     """Yield each kernel's symbol, that symbol's number and its code's section's."""
+    for kind, other, section, number, name_at in _symbols(data, sections):
+        if kind == _FUNC and other & _KERNEL and section:
+            yield _text(data, name_at), number, section
+
+
+def _symbols(data: bytes, sections: list[_Section]) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield each symbol's kind, visibility, section and number, and where its name is."""
     for table in sections:
         if table.kind != _SYMTAB:
             continue
         names_at = sections[table.link].offset
         for number, at in enumerate(range(table.offset, table.offset + table.size, 24)):
             name, info, other, section, _value, _size = struct.unpack_from("<IBBHQQ", data, at)
-            if info & 0xF == _FUNC and other & _KERNEL and section:
-                yield _text(data, names_at + name), number, section
+            yield info & 0xF, other, section, number, names_at + name
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -55,6 +55,7 @@ class Result:
     log: str = ""
     symbols: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    shared: bool = False  # compiled with the precompiled prelude of its task
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,9 @@ class Setup:
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
-def run(upcoming: Next, setup: Setup) -> Generator[Result]:
+def run(
+    upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = lambda _result: True
+) -> Generator[Result]:
     """Yield each task's result as it is done.
 
     *upcoming* is asked for one more whenever there is room; None says that there is none for now, and where
@@ -81,9 +84,9 @@ def run(upcoming: Next, setup: Setup) -> Generator[Result]:
 
     A task that ends its process while others run may only have been short of memory: it runs again when all
     others are done, alone and without a precompiled header, and fails if that ends its process too. One that
-    runs too long is ended with it.
+    runs too long is ended with it. One whose result nobody *accepts* runs again without a precompiled header.
     """
-    crew = _Crew(upcoming, setup)
+    crew = _Crew(upcoming, setup, accepts)
     try:
         while crew.set_to_work():
             result = crew.wait()
@@ -100,8 +103,8 @@ class _Crew:
     NVRTC parses in one thread of a process at a time, so that each task in flight has a process of its own.
     """
 
-    def __init__(self, upcoming: Next, setup: Setup) -> None:
-        self._setup = setup
+    def __init__(self, upcoming: Next, setup: Setup, accepts: Callable[[Result], bool]) -> None:
+        self._setup, self._accepts = setup, accepts
         self._next, self._again, self._suspects = upcoming, deque[Task](), deque[Task]()
         self._alone = False
         self._width = setup.jobs
@@ -166,6 +169,9 @@ class _Crew:
         if result is None:
             return self._ended(worker, task)
         self._idle.append(worker)
+        if not self._accepts(result):
+            self._again.append(replace(task, prelude=None))
+            return None
         return result
 
     def _overdue(self, worker: _Worker) -> Result:

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 
+from ._elf import read_cubin
 from ._jobs import Job
 from ._plan import Module
 
@@ -28,6 +29,8 @@ _PLAIN_VALUE = re.compile(r"[\w .,:<>()+*-]*")
 _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
 _PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # makes one word of two
 _WORD = re.compile(rb"\w+")
+# In PTX; what only one kernel uses is indented.
+_BESIDE = re.compile(rb"^(?:\.\w+ )*\.(?:func|global|const|shared)\b", re.MULTILINE)
 
 
 def end_of_includes(text: str) -> int:
@@ -105,6 +108,19 @@ def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bo
         return True
     room = held is not None or len(others) < _MOST
     return room and count >= _PAYS_FROM * (others.count(wanted) + 1)
+
+
+def is_bare(output: bytes, *, is_ptx: bool) -> bool:
+    """Say whether a result has nothing beside kernels: what else there is may stand in another order.
+
+    A template that the headers' own functions use is instantiated sooner where these are precompiled.
+    """
+    if is_ptx:
+        return _BESIDE.search(output) is None
+    try:
+        return read_cubin(output).bare
+    except ValueError:  # whatever it is, it is no kernel
+        return False
 
 
 def without_variant(module: Module) -> Module:

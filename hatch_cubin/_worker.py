@@ -45,9 +45,10 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     """Compile one task; what a compiler says goes into the log, what it cannot do into `ok`."""
     start = time.perf_counter()
-    run = _assemble if task["kind"] == "ptx" else _nvrtc
+    run = _assemble if task["kind"] == "ptx" else _compile
+    shared = _with_prelude(task) if task.get("prelude") else None
     try:
-        ok, output, log, symbols = run(task)
+        ok, output, log, symbols = shared or run(task)
     except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
         ok, output, log, symbols = False, b"", f"{type(exc).__name__}: {exc}".encode(), {}
     seconds = time.perf_counter() - start
@@ -59,19 +60,18 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
         "log": text,
         "symbols": symbols,
         "seconds": seconds,
+        "shared": shared is not None,
     }
-
-
-def _nvrtc(task: dict[str, Any]) -> _Outcome:
-    if task.get("prelude"):
-        with contextlib.suppress(Exception):  # whatever it is, the plain compile will do or tell
-            if (outcome := _with_prelude(task)) is not None:
-                return outcome
-    return _compile(task)
 
 
 def _with_prelude(task: dict[str, Any]) -> _Outcome | None:
     """Compile a task with its headers precompiled; None where the plain compile has to do it."""
+    with contextlib.suppress(Exception):  # whatever it is, the plain compile will do or tell
+        return _precompiled(task)
+    return None
+
+
+def _precompiled(task: dict[str, Any]) -> _Outcome | None:
     number, includes, options, rest = task["prelude"]
     head = includes + b"#pragma nv_hdrstop\n"
     if _header.number != number:

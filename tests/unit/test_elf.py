@@ -52,7 +52,22 @@ def test_kernels_are_functions_marked_as_entries_in_a_section() -> None:
         ("constant", OBJECT, KERNEL, SECTION),
         ("undefined", FUNC, KERNEL, 0),
     )
-    assert read_cubin(data) == Cubin(("a", "z"), loadable=True)
+    assert read_cubin(data) == Cubin(("a", "z"), loadable=True, bare=False)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "bare"),
+    [
+        (("device_function", FUNC, 0, SECTION), False),
+        (("called", FUNC, 0, 0), False),
+        (("variable", OBJECT, 0, SECTION), False),
+        ((".nv.reservedSmem.offset0", OBJECT, 2, 0), True),
+        ((".text.k", 3, 0, SECTION), True),
+        (("another", FUNC, KERNEL, SECTION), True),
+    ],
+)
+def test_what_is_beside_kernels_is_noticed(symbol: tuple[str, int, int, int], *, bare: bool) -> None:
+    assert read_cubin(elf(("k", FUNC, KERNEL, SECTION), symbol)).bare is bare
 
 
 def test_no_symbol_is_no_kernel() -> None:
@@ -131,7 +146,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nvrtc
 def test_a_real_cubin(real: Path) -> None:
     kernels = ("_Z5scaleIfEvPT_", "_ZN2ns6secondEPi", "first")
-    assert read_cubin(real.read_bytes()) == Cubin(kernels, loadable=True, target=90)
+    assert read_cubin(real.read_bytes()) == Cubin(kernels, loadable=True, target=90, bare=False)
 
 
 @pytest.mark.nvrtc
@@ -148,7 +163,7 @@ def test_a_real_relocatable_cubin_cannot_be_loaded() -> None:
 
     options = ProgramOptions(arch="sm_90", relocatable_device_code=True)
     code = Program('extern "C" __global__ void k() {}', "c++", options).compile("cubin").code
-    assert read_cubin(bytes(code)) == Cubin(("k",), loadable=False, target=90)
+    assert read_cubin(bytes(code)) == Cubin(("k",), loadable=False, target=90, bare=False)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_whatever_a_compiler_raises_is_a_failed_task(monkeypatch: pytest.MonkeyP
     def explode(_task: object) -> None:
         raise RuntimeError("no such function")
 
-    monkeypatch.setattr(_worker, "_nvrtc", explode)
+    monkeypatch.setattr(_worker, "_compile", explode)
     result = _worker.compile_task(task("c++", ""))
     assert (outcome(result), result["log"]) == ((False, b"", {}), "RuntimeError: no such function")
 
@@ -168,7 +168,7 @@ def test_the_worker_prepares_itself_then_answers(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "dup2", lambda *numbers: done.append(("dup2", *numbers[-1:])))
     monkeypatch.setattr(os, "chdir", lambda folder: done.append(("chdir", folder)))
     monkeypatch.setattr(ctypes, "CDLL", lambda library: done.append(("load", library)))
-    monkeypatch.setattr(_worker, "_nvrtc", lambda task: (True, task["code"].upper(), b"said \0", {}))
+    monkeypatch.setattr(_worker, "_compile", lambda task: (True, task["code"].upper(), b"said \0", {}))
     setup = {"sys_path": ["/a"], "libraries": ["libx.so"], "folders": {77: str(tmp_path)}, "scratch": ""}
     ready, *answers = serve(monkeypatch, setup, task("c++", "one"), task("c++", "two"))
     assert ready == {"ready": True}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +92,12 @@ FILES = {
         "#define BLOCK 1\n"
         "#endif\n"
         'extern "C" __global__ void k(SCALAR *x) {\n'
-        "  assert(x);\n"
-        '  printf("%s %d", __FILE__, __LINE__);\n'
         "  x[threadIdx.x] = two(x[BLOCK]) + static_cast<SCALAR>(b(BLOCK));\n"
         "}\n"
         "template <int N> __global__ void more(SCALAR *x) { *x = N + __LINE__; }\n"
     ),
     "lib/a.h": '#pragma once\n#include "c.h"\ntemplate <class V> __device__ V two(V v) { return v + c(); }\n',
-    "lib/c.h": "#pragma once\n__device__ inline int c() { assert(blockIdx.x); return __LINE__; }\n",
+    "lib/c.h": "#pragma once\n__device__ inline int c() { return __LINE__; }\n",
     "inc/b.h": "namespace { template <class V> __device__ V b(V v) { return v * 3; } }\n",
 }
 OPTIONS = f"""\
@@ -322,7 +322,7 @@ KERNEL = "template <int M> __global__ void f(int *x) { assert(*x == M); *x = N +
 
 
 def results(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**_worker.compile_task(each), "seconds": None} for each in tasks]
+    return [{**_worker.compile_task(each), "seconds": None, "shared": None} for each in tasks]
 
 
 def without(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
@@ -390,32 +390,125 @@ def test_where_a_header_cannot_be_precompiled_it_is_compiled(
     assert not header.folder.is_dir() or list(header.folder.iterdir()) == []
 
 
+@dataclasses.dataclass
+class Builds:
+    """The same project, built with precompiled headers and without; which preludes each worker was given."""
+
+    root: Path
+    patch: pytest.MonkeyPatch
+    given: list[tuple[object, int | None]] = dataclasses.field(default_factory=list)
+
+    def run(self, files: dict[str, str], options: str, jobs: int) -> list[dict[str, bytes]]:
+        real, bundles = _executor._Worker.give, []
+
+        def give(worker: Any, task: Task) -> None:
+            self.given.append((worker, None if task.prelude is None else task.prelude.id))
+            real(worker, task)
+
+        self.patch.setattr(_tasks, "_FIRST_WITH_PRELUDES", (99, 0))
+        bundles.append(self._build("plain", files, options, jobs))
+        self.patch.undo()
+        self.patch.setattr(_prelude, "_WORTH_BYTES", 1)
+        self.patch.setattr(_executor._Worker, "give", give)
+        bundles.append(self._build("shared", files, options, jobs))
+        return bundles
+
+    def _build(self, cache: str, files: dict[str, str], options: str, jobs: int) -> dict[str, bytes]:
+        environ = {"HATCH_CUBIN_CACHE_DIR": str(self.root / cache), "HATCH_CUBIN_JOBS": str(jobs)}
+        project = make_project(self.root / "project", files, options, **environ)
+        return _pipeline.build(dataclasses.replace(project, warn=lambda _text: None))
+
+
+@pytest.fixture
+def builds(tmp_path: Path) -> Iterator[Builds]:
+    """Return what builds a project in two ways."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield Builds(tmp_path, patch)
+
+
 @pytest.mark.nvrtc
 @pytest.mark.linux
-@pytest.mark.usefixtures("_worth_it")
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_build_with_precompiled_headers_is_the_build_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
+def test_a_build_with_precompiled_headers_is_the_build_without(builds: Builds, jobs: int) -> None:
     """And no header is precompiled twice, where two processes have three to do."""
-    preludes: list[int | None] = []
-    made: set[tuple[Any, int]] = set()
-    real = _executor._Worker.give
+    plain, shared = builds.run(FILES, OPTIONS, jobs)
+    assert plain == shared
+    preludes = [prelude for _worker, prelude in builds.given]
+    assert len(preludes) == 18
+    assert preludes[:jobs] == [None] * jobs  # until it is known what comes out
+    assert sorted(prelude for _worker, prelude in {*builds.given} if prelude is not None) == [0, 6, 12]
+    assert (None in preludes[jobs:]) <= (jobs > 1)  # who has nothing else to do helps without
 
-    def give(worker: Any, task: Task) -> None:
-        preludes.append(None if task.prelude is None else task.prelude.id)
-        if task.prelude:
-            made.add((worker, task.prelude.id))
-        real(worker, task)
 
-    monkeypatch.setattr(_executor._Worker, "give", give)
-    bundles = []
-    for cache, first in (("shared", (12, 9)), ("plain", (99, 0))):
-        monkeypatch.setattr(_tasks, "_FIRST_WITH_PRELUDES", first)
-        environ = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / cache), "HATCH_CUBIN_JOBS": str(jobs)}
-        project = make_project(tmp_path / "project", FILES, OPTIONS, **environ)
-        bundles.append(_pipeline.build(dataclasses.replace(project, warn=lambda _text: None)))
-    assert preludes[18:] == [None] * 18
-    assert sorted(each for _worker, each in made) == [0, 6, 12]
-    assert (None in preludes[:18]) <= (jobs > 1)  # who has nothing else to do helps without
-    assert bundles[0] == bundles[1]
+# A template that a header's own function uses is instantiated where the source uses it too, if the header is
+# precompiled, and else at the end: before or behind what the source alone uses.
+ORDERED = {
+    "k.cu": ('#include "slots.h"\nextern "C" __global__ void k(int *x) { *x = BODY; }\n'),
+    "slots.h": (
+        "#pragma once\n"
+        "template <class V> __device__ int slot() { static __device__ int of; return of += sizeof(V); }\n"
+        "__device__ inline int of_header() { return slot<int>(); }\n"
+        "template <class V> __device__ int later = sizeof(V);\n"
+        "__device__ inline __noinline__ int far(int x) { return x * x; }\n"
+    ),
+}
+IN_ORDER = "slot<int>() + later<char>++"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_precompiled_headers_alone_would_change_the_order_of_variables(header: Any, tmp_path: Path) -> None:
+    write_tree(tmp_path, {"slots.h": ORDERED["slots.h"]})
+    rest = ORDERED["k.cu"].partition("\n")[2].replace("BODY", IN_ORDER)
+    each = task(rest, f'#include "{tmp_path}/slots.h"\n')
+    number, before, _options, behind = each["prelude"]
+    options = [b"-arch=compute_90"]
+    ptx = {"kind": "c++ to ptx", "options": options, "instantiate": []}
+    (shared,), (plain,) = (
+        do({**each, **ptx, "prelude": (number, before, options, behind)}) for do in (results, without)
+    )
+    assert header.path is not None
+    order = [re.findall(rb"^\.global .* (_\w+)", each["output"], re.MULTILINE) for each in (shared, plain)]
+    assert order == [[b"_ZZ4slotIiEivE2of", b"_Z5laterIcE"], [b"_Z5laterIcE", b"_ZZ4slotIiEivE2of"]]
+    assert not _prelude.is_bare(shared["output"], is_ptx=True)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_what_is_more_than_kernels_is_compiled_plainly(builds: Builds) -> None:
+    variants = f'{{ N = [1, 2, 3, 4, 5], BODY = ["{IN_ORDER}"] }}'
+    options = f'archs = ["sm_90", "compute_90"]\n{RULE}variants = {variants}\n'
+    plain, shared = builds.run(ORDERED, options, 1)
+    assert plain == shared
+    assert {prelude for _worker, prelude in builds.given} == {None}
+    assert len(builds.given) == 10
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_variant_that_turns_out_to_be_more_is_compiled_again(builds: Builds) -> None:
+    bodies = ["1", "2", "3", "4", "far(*x)"]
+    options = f'archs = ["sm_90"]\n{RULE}variants = {{ BODY = {bodies} }}\n'.replace("'", '"')
+    plain, shared = builds.run(ORDERED, options, 1)
+    assert plain == shared
+    assert [prelude for _worker, prelude in builds.given] == [None, 0, 0, 0, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("ptx", "bare"),
+    [
+        (".visible .entry k(\n)\n{\n\t.shared .align 4 .b8 mine[4];\n\t.reg .b32 %r<2>;\n", True),
+        (".visible .func  (.param .b32 r) f(\n", False),
+        (".extern .func  (.param .b32 r) vprintf\n", False),
+        (".global .align 4 .u32 of;\n", False),
+        (".visible .const .align 4 .f32 table[4];\n", False),
+        (".extern .shared .align 16 .b8 all[];\n", False),
+        ("// .global is what follows\n", True),
+    ],
+)
+def test_a_ptx_that_has_more_than_kernels_says_so_at_the_start_of_a_line(ptx: str, *, bare: bool) -> None:
+    assert _prelude.is_bare(b".version 9.0\n" + ptx.encode(), is_ptx=True) is bare
+
+
+def test_what_is_no_cubin_is_not_kernels_alone() -> None:
+    assert not _prelude.is_bare(b"", is_ptx=False)
