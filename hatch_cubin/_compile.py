@@ -102,7 +102,7 @@ class _Bake:
         keys = [job.keys.key for job in self._misses]
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
         self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
-        self._bare: dict[str, bool] = {}  # whether nothing but kernels came of a source
+        self._trust = _prelude.Trust()
         self._said: set[str] = set()
 
     def run(self) -> None:
@@ -137,20 +137,16 @@ class _Bake:
         self._progress.started(job.unit.name)
         if task.prelude is not None:
             count = self._turns.beside(number) + 1
-            bare = self._bare.get(job.unit.module.source.path, False)  # the first one is to tell
-            if not bare or not _prelude.pays(task.prelude.id, count, held, others):
+            pays = _prelude.pays(task.prelude.id, count, held, others)
+            if not pays or not self._trust.allows(job.unit):
                 return replace(task, prelude=None)
         return task
 
     def _accepts(self, answer: _executor.Result) -> bool:
-        """Say whether a result is what the plain compile gives; learn it of the source's others."""
-        unit = self._misses[answer.id].unit
+        """Say whether a result is what the plain compile gives."""
         if not answer.ok or self._tasks[answer.id].prelude is None:
             return True
-        path = unit.module.source.path
-        bare = _prelude.is_bare(answer.output, is_ptx=unit.arch.is_ptx)
-        self._bare[path] = bare and self._bare.get(path, True)
-        return bare or not answer.shared
+        return self._trust.accepts(self._misses[answer.id].unit, answer.output, shared=answer.shared)
 
     def _found_late(self, number: int, hit: Compiled) -> None:
         self._progress.found()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _EXECUTABLE = 2
 _SYMTAB = 2
 _OBJECT, _FUNC = 1, 2
-_OWN = ord(".")  # what the toolkit's own symbols begin with
+_OWN = "."  # what the toolkit's own symbols begin with
 _KERNEL = 0x10  # st_other of an entry point
 
 _TARGET_AT = {7: 0, 8: 8}  # in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8
@@ -29,7 +30,6 @@ class Cubin:
     kernels: tuple[str, ...]
     loadable: bool
     target: int | None = None  # 90 for sm_90 and sm_90a; None where the layout is not known
-    bare: bool = True  # there is nothing beside the kernels: no other function, no variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +42,31 @@ class _Section:
     info: int
 
 
+class _Symbol(NamedTuple):
+    number: int
+    name_at: int
+    kind: int
+    other: int
+    section: int
+    value: int
+
+    @property
+    def is_kernel(self) -> bool:
+        return self.kind == _FUNC and bool(self.other & _KERNEL) and bool(self.section)
+
+
 def read_cubin(data: bytes) -> Cubin:
     """Return what *data* holds; ValueError where it is no 64-bit ELF file."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("is not a cubin")
     try:
         (kind,), (flags,) = struct.unpack_from("<H", data, 16), struct.unpack_from("<I", data, 48)
-        sections = _sections(data)
-        kernels = [name for name, _number, _section in _kernels(data, sections)]
-        named = [
-            name_at
-            for kind, _other, _section, _number, name_at in _symbols(data, sections)
-            if kind in {_FUNC, _OBJECT} and data[name_at] != _OWN
-        ]
+        kernels = [name for name, _index, _section in _kernels(data, _sections(data))]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
     shift = _TARGET_AT.get(data[8])
     target = None if shift is None else flags >> shift & 0xFF
-    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target, len(named) == len(kernels))
+    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target)
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
@@ -95,6 +102,26 @@ def read_resources(data: bytes) -> dict[str, dict[str, int]]:
     return uses
 
 
+def read_beside(data: bytes) -> tuple[str, ...]:
+    """Return the symbols of a cubin that has more than kernels, in both orders: listed, and as they lie.
+
+    ValueError where that cannot be read.
+    """
+    try:
+        symbols = [
+            (_text(data, symbol.name_at), symbol)
+            for symbol in _symbols(data, _sections(data))
+            if symbol.kind in {_FUNC, _OBJECT}
+        ]
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+    listed = [(name, symbol) for name, symbol in symbols if not name.startswith(_OWN)]
+    if all(symbol.is_kernel for _name, symbol in listed):
+        return ()
+    lying = sorted(listed, key=lambda pair: (pair[1].section, pair[1].value))
+    return tuple(name for name, _symbol in [*listed, *lying])
+
+
 def _sections(data: bytes) -> list[_Section]:
     (at,) = struct.unpack_from("<Q", data, 40)
     entry_size, count, names = struct.unpack_from("<HHH", data, 58)
@@ -106,20 +133,19 @@ def _sections(data: bytes) -> list[_Section]:
 
 def _kernels(data: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int]]:
     """Yield each kernel's symbol, that symbol's number and its code's section's."""
-    for kind, other, section, number, name_at in _symbols(data, sections):
-        if kind == _FUNC and other & _KERNEL and section:
-            yield _text(data, name_at), number, section
+    for symbol in _symbols(data, sections):
+        if symbol.is_kernel:
+            yield _text(data, symbol.name_at), symbol.number, symbol.section
 
 
-def _symbols(data: bytes, sections: list[_Section]) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield each symbol's kind, visibility, section and number, and where its name is."""
+def _symbols(data: bytes, sections: list[_Section]) -> Iterator[_Symbol]:
     for table in sections:
         if table.kind != _SYMTAB:
             continue
         names_at = sections[table.link].offset
         for number, at in enumerate(range(table.offset, table.offset + table.size, 24)):
-            name, info, other, section, _value, _size = struct.unpack_from("<IBBHQQ", data, at)
-            yield info & 0xF, other, section, number, names_at + name
+            name, info, other, section, value, _size = struct.unpack_from("<IBBHQQ", data, at)
+            yield _Symbol(number, names_at + name, info & 0xF, other, section, value)
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

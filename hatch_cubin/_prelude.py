@@ -12,9 +12,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 
-from ._elf import read_cubin
+from ._arch import Arch
+from ._elf import read_beside
 from ._jobs import Job
-from ._plan import Module
+from ._plan import Module, Unit
 
 _PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
 _MOST = 8  # processes that have done so: each takes 300 MB of memory, and as much of disk
@@ -30,7 +31,8 @@ _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
 _PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # makes one word of two
 _WORD = re.compile(rb"\w+")
 # In PTX; what only one kernel uses is indented.
-_BESIDE = re.compile(rb"^(?:\.\w+ )*\.(?:func|global|const|shared)\b", re.MULTILINE)
+_BESIDE = re.compile(rb"^(?:\.\w+ )*\.(?:func|global|const|shared)\b.*", re.MULTILINE)
+_NUMBER = re.compile(r"[0-9]+")
 
 
 def end_of_includes(text: str) -> int:
@@ -110,17 +112,45 @@ def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bo
     return room and count >= _PAYS_FROM * (others.count(wanted) + 1)
 
 
-def is_bare(output: bytes, *, is_ptx: bool) -> bool:
-    """Say whether a result has nothing beside kernels: what else there is may stand in another order.
+class Trust:
+    """Which results of precompiled headers are those of the plain compile.
 
-    A template that the headers' own functions use is instantiated sooner where these are precompiled.
+    Templates that the headers' own functions use are instantiated sooner where these are precompiled, so that
+    functions and variables may come in another order. Of kernels alone that is not seen. Where there is more,
+    a unit is compiled again without; if that makes no difference, those in the same order are believed.
     """
-    if is_ptx:
-        return _BESIDE.search(output) is None
+
+    def __init__(self) -> None:
+        self._believed: dict[tuple[str, Arch], set[tuple[str, ...]]] = defaultdict(lambda: {()})
+        self._doubted: dict[Unit, bytes] = {}
+        self._differing: set[str] = set()
+
+    def allows(self, unit: Unit) -> bool:
+        """Say whether a unit's headers may be precompiled: nothing that came of its source has differed."""
+        return unit.module.source.path not in self._differing
+
+    def accepts(self, unit: Unit, output: bytes, *, shared: bool) -> bool:
+        """Say whether a result can be taken, or the unit has to be compiled again without what is shared."""
+        path = unit.module.source.path
+        believed = self._believed[path, unit.arch]
+        if shared and order_of(output, is_ptx=unit.arch.is_ptx) not in believed:
+            self._doubted[unit] = output
+            return False
+        if unit in self._doubted:
+            if self._doubted.pop(unit) == output:
+                believed.add(order_of(output, is_ptx=unit.arch.is_ptx))
+            else:
+                self._differing.add(path)
+        return True
+
+
+def order_of(output: bytes, *, is_ptx: bool) -> tuple[str, ...]:
+    """Return in which order a result has what it has, but for numbers; nothing for kernels alone."""
     try:
-        return read_cubin(output).bare
-    except ValueError:  # whatever it is, it is no kernel
-        return False
+        names = tuple(map(bytes.decode, _BESIDE.findall(output))) if is_ptx else read_beside(output)
+    except ValueError:
+        names = ("unreadable",)  # which a caller of this result will say
+    return tuple(_NUMBER.sub("", name) for name in names)
 
 
 def without_variant(module: Module) -> Module:

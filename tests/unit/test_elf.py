@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin._elf import Cubin, read_cubin, read_resources
+from hatch_cubin._elf import Cubin, read_beside, read_cubin, read_resources
 from tests.capabilities import cuobjdump
 
 
@@ -52,22 +52,26 @@ def test_kernels_are_functions_marked_as_entries_in_a_section() -> None:
         ("constant", OBJECT, KERNEL, SECTION),
         ("undefined", FUNC, KERNEL, 0),
     )
-    assert read_cubin(data) == Cubin(("a", "z"), loadable=True, bare=False)
+    assert read_cubin(data) == Cubin(("a", "z"), loadable=True)
+
+
+K = ("k", FUNC, KERNEL, SECTION)
 
 
 @pytest.mark.parametrize(
-    ("symbol", "bare"),
+    ("symbols", "beside"),
     [
-        (("device_function", FUNC, 0, SECTION), False),
-        (("called", FUNC, 0, 0), False),
-        (("variable", OBJECT, 0, SECTION), False),
-        ((".nv.reservedSmem.offset0", OBJECT, 2, 0), True),
-        ((".text.k", 3, 0, SECTION), True),
-        (("another", FUNC, KERNEL, SECTION), True),
+        ([], ()),
+        ([K, ("j", FUNC, KERNEL, SECTION)], ()),
+        ([K, (".nv.reservedSmem.offset0", OBJECT, 2, 0), (".text.k", 3, 0, SECTION)], ()),
+        ([K, ("called", FUNC, 0, 0)], ("k", "called", "called", "k")),
+        ([K, ("variable", OBJECT, 0, 2), ("f", FUNC, 0, 3)], ("k", "variable", "f", "variable", "f", "k")),
     ],
 )
-def test_what_is_beside_kernels_is_noticed(symbol: tuple[str, int, int, int], *, bare: bool) -> None:
-    assert read_cubin(elf(("k", FUNC, KERNEL, SECTION), symbol)).bare is bare
+def test_what_is_beside_kernels_is_read_as_listed_and_as_it_lies(
+    symbols: list[tuple[str, int, int, int]], beside: tuple[str, ...]
+) -> None:
+    assert read_beside(elf(*symbols)) == beside
 
 
 def test_no_symbol_is_no_kernel() -> None:
@@ -120,10 +124,11 @@ def test_a_damaged_cubin_says_so(data: bytes) -> None:
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=12))
 def test_no_bytes_raise_anything_but_value_error(at: int, patch: bytes) -> None:
     data = WHOLE[:at] + patch + WHOLE[at + len(patch) :]
-    try:
-        read_cubin(data)
-    except ValueError as exc:
-        assert str(exc) in ("is not a cubin", "is a damaged cubin")  # noqa: PT017
+    for read in (read_cubin, read_beside):
+        try:
+            read(data)
+        except ValueError as exc:
+            assert str(exc) in ("is not a cubin", "is a damaged cubin")  # noqa: PT017
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +151,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nvrtc
 def test_a_real_cubin(real: Path) -> None:
     kernels = ("_Z5scaleIfEvPT_", "_ZN2ns6secondEPi", "first")
-    assert read_cubin(real.read_bytes()) == Cubin(kernels, loadable=True, target=90, bare=False)
+    assert read_cubin(real.read_bytes()) == Cubin(kernels, loadable=True, target=90)
 
 
 @pytest.mark.nvrtc
@@ -163,7 +168,7 @@ def test_a_real_relocatable_cubin_cannot_be_loaded() -> None:
 
     options = ProgramOptions(arch="sm_90", relocatable_device_code=True)
     code = Program('extern "C" __global__ void k() {}', "c++", options).compile("cubin").code
-    assert read_cubin(bytes(code)) == Cubin(("k",), loadable=False, target=90, bare=False)
+    assert read_cubin(bytes(code)) == Cubin(("k",), loadable=False, target=90)
 
 
 @pytest.mark.parametrize(

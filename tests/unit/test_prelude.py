@@ -14,7 +14,7 @@ from hatch_cubin import _executor, _pipeline, _prelude, _tasks, _worker
 from hatch_cubin._cuda import Toolkit
 from hatch_cubin._executor import Task
 from hatch_cubin._jobs import Job, make_jobs
-from hatch_cubin._prelude import choose, end_of_includes, know_any, pays, shared_includes
+from hatch_cubin._prelude import choose, end_of_includes, know_any, order_of, pays, shared_includes
 from hatch_cubin._project import read_sources
 from tests.helpers import make_project, write_tree
 
@@ -435,9 +435,8 @@ def test_a_build_with_precompiled_headers_is_the_build_without(builds: Builds, j
     assert plain == shared
     preludes = [prelude for _worker, prelude in builds.given]
     assert len(preludes) == 18
-    assert preludes[:jobs] == [None] * jobs  # until it is known what comes out
     assert sorted(prelude for _worker, prelude in {*builds.given} if prelude is not None) == [0, 6, 12]
-    assert (None in preludes[jobs:]) <= (jobs > 1)  # who has nothing else to do helps without
+    assert (None in preludes) <= (jobs > 1)  # who has nothing else to do helps without
 
 
 # A template that a header's own function uses is instantiated where the source uses it too, if the header is
@@ -470,45 +469,50 @@ def test_precompiled_headers_alone_would_change_the_order_of_variables(header: A
     assert header.path is not None
     order = [re.findall(rb"^\.global .* (_\w+)", each["output"], re.MULTILINE) for each in (shared, plain)]
     assert order == [[b"_ZZ4slotIiEivE2of", b"_Z5laterIcE"], [b"_Z5laterIcE", b"_ZZ4slotIiEivE2of"]]
-    assert not _prelude.is_bare(shared["output"], is_ptx=True)
+    assert order_of(shared["output"], is_ptx=True) != order_of(plain["output"], is_ptx=True)
 
 
 @pytest.mark.nvrtc
 @pytest.mark.linux
-def test_what_is_more_than_kernels_is_compiled_plainly(builds: Builds) -> None:
+def test_a_source_whose_order_would_change_is_compiled_plainly(builds: Builds) -> None:
     variants = f'{{ N = [1, 2, 3, 4, 5], BODY = ["{IN_ORDER}"] }}'
-    options = f'archs = ["sm_90", "compute_90"]\n{RULE}variants = {variants}\n'
+    options = f'archs = ["compute_90", "compute_80"]\n{RULE}variants = {variants}\n'
     plain, shared = builds.run(ORDERED, options, 1)
     assert plain == shared
-    assert {prelude for _worker, prelude in builds.given} == {None}
-    assert len(builds.given) == 10
+    assert [prelude for _worker, prelude in builds.given] == [0] + [None] * 10  # the first of them twice
 
 
 @pytest.mark.nvrtc
 @pytest.mark.linux
-def test_a_variant_that_turns_out_to_be_more_is_compiled_again(builds: Builds) -> None:
-    bodies = ["1", "2", "3", "4", "far(*x)"]
+def test_what_came_in_the_same_order_twice_is_believed(builds: Builds) -> None:
+    """A constant makes no other order, a function more does."""
+    bodies = ["*x + own", "2 * own", "far(*x) + own", "far(3 * *x) + own"]
+    files = {**ORDERED, "k.cu": ORDERED["k.cu"].replace("extern", "static __device__ int own;\nextern")}
     options = f'archs = ["sm_90"]\n{RULE}variants = {{ BODY = {bodies} }}\n'.replace("'", '"')
-    plain, shared = builds.run(ORDERED, options, 1)
+    plain, shared = builds.run(files, options, 1)
     assert plain == shared
-    assert [prelude for _worker, prelude in builds.given] == [None, 0, 0, 0, 0, None]
+    assert [prelude for _worker, prelude in builds.given] == [0, None, 0, 0, None, 0]
 
 
 @pytest.mark.parametrize(
-    ("ptx", "bare"),
+    ("ptx", "order"),
     [
-        (".visible .entry k(\n)\n{\n\t.shared .align 4 .b8 mine[4];\n\t.reg .b32 %r<2>;\n", True),
-        (".visible .func  (.param .b32 r) f(\n", False),
-        (".extern .func  (.param .b32 r) vprintf\n", False),
-        (".global .align 4 .u32 of;\n", False),
-        (".visible .const .align 4 .f32 table[4];\n", False),
-        (".extern .shared .align 16 .b8 all[];\n", False),
-        ("// .global is what follows\n", True),
+        (".visible .entry k(\n)\n{\n\t.shared .align 4 .b8 mine[4];\n\t.reg .b32 %r<2>;\n", ()),
+        (".visible .func  (.param .b32 r) f1(\n", (".visible .func  (.param .b r) f(",)),
+        (".extern .func  (.param .b32 r) vprintf\n", (".extern .func  (.param .b r) vprintf",)),
+        (
+            ".global .align 4 .u32 b;\n.global .align 4 .u32 a = 7;\n",
+            (".global .align  .u b;", ".global .align  .u a = ;"),
+        ),
+        (".visible .const .align 4 .f32 table[4];\n", (".visible .const .align  .f table[];",)),
+        (".extern .shared .align 16 .b8 all[];\n", (".extern .shared .align  .b all[];",)),
+        ("// .global is what follows\n", ()),
     ],
 )
-def test_a_ptx_that_has_more_than_kernels_says_so_at_the_start_of_a_line(ptx: str, *, bare: bool) -> None:
-    assert _prelude.is_bare(b".version 9.0\n" + ptx.encode(), is_ptx=True) is bare
+def test_the_order_of_a_ptx_is_that_of_what_is_not_a_kernels_own(ptx: str, order: tuple[str, ...]) -> None:
+    assert order_of(b".version 9.0\n" + ptx.encode(), is_ptx=True) == order
 
 
-def test_what_is_no_cubin_is_not_kernels_alone() -> None:
-    assert not _prelude.is_bare(b"", is_ptx=False)
+@pytest.mark.parametrize(("output", "is_ptx"), [(b"", False), (b".global \xff", True)])
+def test_what_cannot_be_read_is_in_an_order_of_its_own(output: bytes, *, is_ptx: bool) -> None:
+    assert order_of(output, is_ptx=is_ptx) == ("unreadable",)
