@@ -72,7 +72,7 @@ def make_bundle(folder: Path, count: int) -> None:
     header = {"format": runtime.FORMAT, "generator": _bundle.GENERATOR, "toolchain": {"nvrtc": "13.0.88"}}
     index = {f"k_{name}": [name] for name in modules}
     lines = [_manifest.module_line(name, module) for name, module in modules.items()]
-    (folder / "manifest.json").write_bytes(_manifest.write_manifest(header, index, lines))
+    (folder / "manifest.json").write_bytes(b"".join(_manifest.write_manifest(header, index, lines)))
     compileall.compile_dir(folder.parent, quiet=1)  # as pip does
 
 

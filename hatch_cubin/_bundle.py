@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import tempfile
@@ -15,11 +16,11 @@ from typing import Any, NamedTuple
 
 from . import __version__, editable, runtime
 from ._arch import Arch
-from ._cache import Compiled
+from ._cache import Compiled, Content
 from ._cuda import Keys
 from ._digest import file_digest
 from ._locks import wait_for_lock
-from ._manifest import canonical, module_line, write_keys, write_manifest
+from ._manifest import canonical, keys_line, module_line, write_keys, write_manifest
 from ._plan import Module, Unit
 from ._sources import read_ptx_version
 from ._stub import stub
@@ -48,51 +49,50 @@ class Rebuild(NamedTuple):
     needs: tuple[str, ...]  # what Python has to find
 
 
-def lay_out(built: Sequence[Built], header: Mapping[str, Any], major: int) -> dict[str, bytes | str]:
+def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> dict[str, Content]:
     """Return every file of the bundle by name, or where it is held ready.
 
-    The *header* and the toolkit's *major* say how it was built.
+    The *header* and the toolkit's *major* say how it was built. Of what was *built*, a module's units stand
+    together; all that is kept of them are their lines.
     """
-    names = _file_names(built)
-    files: dict[str, bytes | str] = {}
+    files: dict[str, Content] = {}
     stored: dict[str, str] = {}  # identical results are stored once
-    modules: dict[str, list[tuple[Built, str]]] = defaultdict(list)
-    for item in built:
-        name = stored.setdefault(item.compiled.sha256, names[item.unit])
-        files[name] = item.compiled.content
-        modules[item.unit.module.name].append((item, name))
+    taken: set[str] = set()
     kernels: dict[str, list[str]] = defaultdict(list)
-    lines = []
-    for module, items in modules.items():
-        entry = _module(items, major)
-        lines.append(module_line(module, entry))
+    names: set[str] = set()
+    lines, keys = [], {}
+    for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
+        units = [*group]
+        module = units[0].unit.module
+        stem = _stem(module, taken)
+        placed = [(item, stored.setdefault(item.compiled.sha256, stem + item.unit.suffix)) for item in units]
+        files |= {file: item.compiled.content for item, file in placed}
+        entry = _module(module, placed, major)
+        lines.append(module_line(name, entry))
+        keys[name] = keys_line(name, _keys(units))
+        names |= {name, module.base}
         for kernel in entry["kernels"]:
-            kernels[kernel].append(module)
+            kernels[kernel].append(name)
     manifest = {"format": runtime.FORMAT, "generator": GENERATOR, **header}
     return {
-        "__init__.py": Path(runtime.__file__).read_bytes(),
-        "__init__.pyi": stub(kernels, {*modules, *(item.unit.module.base for item in built)}),
+        "__init__.py": [Path(runtime.__file__).read_bytes()],
+        "__init__.pyi": [stub(kernels, names)],
         "manifest.json": write_manifest(manifest, kernels, lines),
-        "keys.json": _keys(built),
+        "keys.json": write_keys(keys),
         **files,
     }
 
 
-def _file_names(built: Iterable[Built]) -> dict[Unit, str]:
-    """Name each unit's file; names that differ in case only are told apart by a hash."""
-    names: dict[Unit, str] = {}
-    taken: dict[str, str] = {}
-    for item in built:
-        unit = item.unit
-        name = unit.file_name
-        if taken.setdefault(name.casefold(), unit.module.name) != unit.module.name:
-            name = f"{file_digest(unit.module.name.encode())[:10]}.{unit.arch}.{name.rpartition('.')[2]}"
-        names[unit] = name
-    return names
+def _stem(module: Module, taken: set[str]) -> str:
+    """Name a module's files; names that differ in case only are told apart by a hash."""
+    stem = module.file_stem
+    if stem.casefold() in taken:
+        return file_digest(module.name.encode())[:10]
+    taken.add(stem.casefold())
+    return stem
 
 
-def _module(items: Sequence[tuple[Built, str]], major: int) -> dict[str, Any]:
-    module: Module = items[0][0].unit.module
+def _module(module: Module, items: Sequence[tuple[Built, str]], major: int) -> dict[str, Any]:
     kernels: dict[str, str] = {}
     for item, _name in items:
         for spelled, symbol in item.compiled.kernels.items():
@@ -148,15 +148,10 @@ def _ptx_driver(data: bytes) -> int:
     return 10000 + max(0, minor - 3) * 10 if major == 6 else 9000  # no supported driver is older
 
 
-def _keys(built: Sequence[Built]) -> bytes:
-    units: dict[str, dict[str, Any]] = defaultdict(dict)
-    for item in built:
-        program_key = item.keys.program_key and item.keys.program_key.hex()
-        units[item.unit.module.name][str(item.unit.arch)] = {
-            "key": item.keys.key.hex(),
-            "program_key": program_key,
-        }
-    return write_keys(units)
+def _keys(built: Iterable[Built]) -> dict[str, Any]:
+    return {
+        str(item.unit.arch): dict(zip(("key", "program_key"), item.keys.hex(), strict=True)) for item in built
+    }
 
 
 def describe_editable(
@@ -183,14 +178,17 @@ def describe_editable(
     }
 
 
-def stage(files: Mapping[str, bytes | str], folder: Path) -> dict[str, str]:
+def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
     """Write *files* into *folder*, which is nobody else's, and return where each is: some are held ready."""
     places = {}
     try:
         for name, content in files.items():
-            if isinstance(content, bytes):
-                (folder / name).write_bytes(content)
-            places[name] = str(folder / name) if isinstance(content, bytes) else content
+            if isinstance(content, str):
+                places[name] = content
+                continue
+            places[name] = str(folder / name)
+            with open(places[name], "wb") as file:
+                file.writelines(content)
     except OSError as exc:
         raise _unwritable(exc, folder) from exc
     return places

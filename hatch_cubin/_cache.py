@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _housekeeping
 from ._digest import file_digest
@@ -35,6 +35,8 @@ _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
+Content = list[bytes] | str  # of a file: in pieces, or the path of another that has it
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -44,12 +46,12 @@ class Compiled:
     kernels: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
-    recalled: ClassVar[bool] = False  # as an earlier build left it: nothing new was found out
+    recalled = False  # as an earlier build left it: nothing new was found out
 
     @property
-    def content(self) -> bytes | str:
-        """The bytes, or the path of the file in which they wait to be packed."""
-        return self.data
+    def content(self) -> Content:
+        """The bytes, or the file in which they wait to be packed."""
+        return [self.data]
 
     @cached_property
     def size(self) -> int:
@@ -69,18 +71,39 @@ class Compiled:
 
 
 class _Held(Compiled):
-    """The same, of which only a file has the bytes."""
+    """The same, of which a file has the bytes and their proof the rest: nothing is here twice."""
 
     def __init__(self, file: str, proof: Record | Known) -> None:
-        vars(self).update(file=file, kernels=proof.kernels, warnings=tuple(proof.warnings))
+        self._file, self._proof = file, proof
+        self.recalled = isinstance(proof, Known)
 
     @property
     def data(self) -> bytes:
-        return Path(self.content).read_bytes()
+        return Path(self._file).read_bytes()
 
     @property
     def content(self) -> str:
-        return vars(self)["file"]  # type: ignore[no-any-return]
+        return self._file
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        return self._proof.kernels
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._proof.warnings)
+
+    @property
+    def size(self) -> int:
+        return self._proof.size
+
+    @property
+    def sha256(self) -> str:
+        return self._proof.sha256
+
+    @property
+    def described(self) -> str:
+        return self._proof.resources if isinstance(self._proof, Known) else super().described
 
 
 class Cache:
@@ -251,7 +274,9 @@ class Cache:
 
 def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
     """Return what *proof* proves, and describes: that is not found out once more."""
-    found = Compiled(data, proof.kernels, tuple(proof.warnings)) if held is None else _Held(held, proof)
+    if held is not None:
+        return _Held(held, proof)
+    found = Compiled(data, proof.kernels, tuple(proof.warnings))
     vars(found).update(sha256=proof.sha256, size=proof.size)
     if isinstance(proof, Known):
         vars(found).update(described=proof.resources, recalled=True)

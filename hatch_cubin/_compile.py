@@ -46,8 +46,10 @@ class Results:
 
 def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit) -> Results:
     """Return what came of every unit: its result, from the cache or compiled, or why there is none."""
-    found = {job.unit: cache.get(job.keys.key, job.known) for job in jobs}
-    results = Results({unit: hit for unit, hit in found.items() if hit is not None})
+    results = Results()
+    for job in jobs:
+        if (hit := cache.get(job.keys.key, job.known)) is not None:
+            results.done[job.unit] = hit
     misses = [job for job in jobs if job.unit not in results.done]
     _repeat_warnings(project, results.done.values())
     if cache.damaged:

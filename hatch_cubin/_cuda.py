@@ -18,7 +18,6 @@ from ._digest import digest
 from ._includes import Closure
 from ._libraries import absent_from_home, candidates, with_builtins
 from ._plan import Module, Toolchain, Unit
-from ._proof import Known
 from ._sources import Source
 from .errors import ConfigError, Problem, ToolchainError
 
@@ -53,10 +52,13 @@ class Keys:
     program_key: bytes | None
 
     @classmethod
-    def of(cls, known: Known) -> Keys:
-        """Return those that an earlier build was given."""
-        program_key = None if known.program_key is None else bytes.fromhex(known.program_key)
-        return cls(bytes.fromhex(known.key), program_key)
+    def of(cls, key: str, program_key: str | None) -> Keys:
+        """Return those that were written down as `hex` has them."""
+        return cls(bytes.fromhex(key), None if program_key is None else bytes.fromhex(program_key))
+
+    def hex(self) -> tuple[str, str | None]:
+        """Return them as they are written down."""
+        return self.key.hex(), None if self.program_key is None else self.program_key.hex()
 
 
 class Facts(NamedTuple):

@@ -22,6 +22,14 @@ def file_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def pieces_digest(pieces: Iterable[bytes]) -> str:
+    """Return the same of a file's bytes in pieces."""
+    hasher = hashlib.sha256()
+    for piece in pieces:
+        hasher.update(piece)
+    return hasher.hexdigest()
+
+
 def stream_digest(file: BinaryIO) -> str:
     """Return the same of a file that is too large to be read whole."""
     hasher = hashlib.sha256()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,7 @@ class Job:
     keys: Keys
     search: tuple[_includes.Root, ...]
     closure: _includes.Closure
-    module_inputs: Mapping[str, Any]
+    toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
     known: Known | None  # from an earlier build that asked the same
     warnings: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Job:
     @property
     def inputs(self) -> dict[str, Any]:
         """What the unit's key is made of, by the names that people know it by."""
-        return {**self.module_inputs, "arch": str(self.unit.arch)}
+        return {**_cuda.inputs(self.unit.module, self.toolkit, self.closure), "arch": str(self.unit.arch)}
 
 
 def make_jobs(
@@ -142,9 +142,8 @@ def _jobs_of(
     asked = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
     recalled, stamps = recall.units(asked), finder.stamps(module)
     for unit in units:
-        known = recalled.get(str(unit.arch))
-        keys = Keys.of(known) if known else _cuda.unit_keys(unit, toolkit, closure)
-        yield Job(unit, keys, search, closure, inputs, asked, known, stamps)
+        keys, known = recalled.get(str(unit.arch)) or (_cuda.unit_keys(unit, toolkit, closure), None)
+        yield Job(unit, keys, search, closure, toolkit, asked, known, stamps)
 
 
 def _stamp(path: str, line: int, macro: str) -> Problem:
@@ -199,11 +198,15 @@ class _HeaderFinder:
     def _resolve(self, module: Module, search: tuple[_includes.Root, ...]) -> _includes.Closure:
         wanted = module.options.get("pre_include", ())
         names = (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
-        shared = (module.source.path, search, names)
+        source, asked = module.source, self.scans.of_text(module.source.text)
+        # Sources of a folder that ask for the same are given the same, unless one of them asks for itself.
+        own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
+        place = source.path if os.path.basename(source.path) in own else source.folder
+        shared = (place, asked, search, names)
         if shared not in self._plain:
             if search not in self._resolvers:
                 self._resolvers[search] = _includes.Resolver(self.project.root, search, self.scans)
-            source, resolver = module.source, self._resolvers[search]
+            resolver = self._resolvers[search]
             closure = resolver.resolve(source.path, source.text, module.macros, names)
             if closure.computed:  # the macros decide: no other variant can share it
                 return closure

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from . import runtime
-from ._digest import file_digest
+from ._digest import file_digest, pieces_digest
 
 _T = TypeVar("_T")
 
@@ -68,35 +68,46 @@ def canonical(value: object) -> str:
 
 
 def write_manifest(
-    header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[str]
-) -> bytes:
-    """Write one line per name, sorted as bytes, so that a reader can find and take one alone.
+    header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
+) -> list[bytes]:
+    """Write one line per name, sorted as bytes, so that a reader can find and take one alone; in pieces.
 
     Each module's line carries a check of its own; that of the header covers all the rest.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
-    index = sorted(f"{canonical(name)}:{canonical(sorted(names))}" for name, names in kernels.items())
-    before, after = f'{head},"kernels":{{{_table(index)}\n}},"modules":{{', f"\n}},{tail}\n"
-    check = file_digest((before + after).encode())
-    return f'{{"check":"{check}",{before}{_table(sorted(modules))}{after}'.encode()
+    index = (f"{canonical(name)}:{canonical(sorted(names))}".encode() for name, names in kernels.items())
+    before = [f'{head},"kernels":{{'.encode(), *_table(sorted(index)), b'\n},"modules":{']
+    after = f"\n}},{tail}\n".encode()
+    return [_check([*before, after]), *before, *_table(sorted(modules)), after]
 
 
-def _table(lines: Iterable[str]) -> str:
-    return ",".join(f"\n{line}" for line in lines)
+def _check(rest: Iterable[bytes]) -> bytes:
+    return f'{{"check":"{pieces_digest(rest)}",'.encode()
 
 
-def module_line(name: str, entry: Mapping[str, Any]) -> str:
+def _table(lines: Iterable[bytes]) -> Iterator[bytes]:
+    for number, line in enumerate(lines):
+        yield b",\n" if number else b"\n"
+        yield line
+
+
+def module_line(name: str, entry: Mapping[str, Any]) -> bytes:
     """Return what a manifest says of a module."""
-    line, body = canonical(name), canonical(entry)[1:]
-    return f'{line}:{{"check":"{file_digest((line + body).encode())}",{body}'
+    line, body = canonical(name).encode(), canonical(entry)[1:].encode()
+    return b'%b:{"check":"%b",%b' % (line, file_digest(line + body).encode(), body)
 
 
-def write_keys(units: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Write what *units* have for keys, by module and arch."""
-    lines = ",\n".join(f"{canonical(name)}:{canonical(archs)}" for name, archs in sorted(units.items()))
-    body = f'"units":{{\n{lines}\n}}}}\n'
-    return f'{{"check":"{file_digest(body.encode())}",{body}'.encode()
+def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
+    """Return what `keys.json` says of a module's units, by arch."""
+    return f"{canonical(name)}:{canonical(archs)}".encode()
+
+
+def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
+    """Write the lines of *modules* by their names, in pieces."""
+    lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
+    rest = [b'"units":{', *lines, b"\n}}\n"]
+    return [_check(rest), *rest]
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -134,7 +145,8 @@ def prove_manifest(data: bytes) -> None:
     _same(data, write_manifest(header, index, (module_line(*each) for each in modules.items())))
 
 
-def _same(data: bytes, expected: bytes) -> None:
+def _same(data: bytes, pieces: Iterable[bytes]) -> None:
+    expected = b"".join(pieces)
     if data == expected:
         return
     lines, wanted = data.split(b"\n"), expected.split(b"\n")
@@ -150,7 +162,7 @@ def read_keys(data: bytes) -> dict[str, dict[str, str]]:
     for name, archs in units.items():
         of_module = _is(archs, dict, name).items()
         keys[name] = {arch: _typed(_is(found, dict, arch), "key", str) for arch, found in of_module}
-    _same(data, write_keys(units))
+    _same(data, write_keys({name: keys_line(name, archs) for name, archs in units.items()}))
     return keys
 
 

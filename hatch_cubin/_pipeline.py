@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import _bundle, _compile, _history, _home, _jobs, _recall, _requirements, _sbom
-from ._cache import Cache, Compiled
+from ._cache import Cache, Compiled, Content
 from ._cuda import DATA_MODEL, Toolkit
 from ._jobs import Job
 from ._project import Project, read_sources
-from ._proof import Known
-from ._recall import Recall
+from ._proof import Known, describe
+from ._recall import Recall, Units
 from ._report import report
 from .errors import HatchCubinError
 
@@ -36,14 +36,14 @@ def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
     """
     files, _sources = build_held(project, None, noted=noted)
     return {
-        name: content if isinstance(content, bytes) else Path(content).read_bytes()
+        name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
         for name, content in files.items()
     }
 
 
 def build_held(
     project: Project, hold: Path | None, *, noted: bool = True
-) -> tuple[dict[str, bytes | str], list[str]]:
+) -> tuple[dict[str, Content], list[str]]:
     """Return the same, what was found in the cache as files in *hold*, and what it was built from."""
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
@@ -53,10 +53,10 @@ def build_held(
     with _seldom_collected():
         plan = make_plan(project)
         results = bake(project, plan, noted=noted, hold=hold)
-        built = [_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs]
+        built = (_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
+        bill = _sbom.bill(project, plan.jobs, plan.toolkit)
         files = _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
-        files[_sbom.NAME] = _sbom.bill(project, plan.jobs, plan.toolkit)
-        return files, _jobs.named_files(project, plan.jobs)
+        return {**files, _sbom.NAME: [bill]}, _jobs.named_files(project, plan.jobs)
 
 
 @contextlib.contextmanager
@@ -98,22 +98,22 @@ def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None 
     return results
 
 
-def _found(plan: Plan, results: _compile.Results, cache: Cache) -> dict[str, dict[str, Known]]:
+def _found(plan: Plan, results: _compile.Results, cache: Cache) -> dict[str, Units]:
     """Return what is known by now of the modules of which this build found out anything."""
-    found: dict[str, dict[str, Known]] = {}
+    found: dict[str, Units] = {}
     for asked, units in itertools.groupby(plan.jobs, key=lambda job: job.asked):
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
         if not all(compiled.recalled for _job, compiled in pairs):
-            new = {str(job.unit.arch): _known(job, compiled, cache) for job, compiled in pairs}
-            found[asked] = {**plan.recall.units(asked), **new}
+            found[asked] = {
+                str(job.unit.arch): (job.keys, _known(compiled, cache.record_stamp(job.keys.key)))
+                for job, compiled in pairs
+            }
     return found
 
 
-def _known(job: Job, compiled: Compiled, cache: Cache) -> Known:
-    keys = job.keys
-    program_key = None if keys.program_key is None else keys.program_key.hex()
-    facts = (compiled.sha256, compiled.size, compiled.kernels, compiled.warnings, compiled.described)
-    return Known(keys.key.hex(), program_key, *facts, cache.record_stamp(keys.key))
+def _known(compiled: Compiled, record: str) -> Known:
+    description = describe(compiled.kernels, compiled.warnings, compiled.described)
+    return Known(compiled.sha256, compiled.size, record, description)
 
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:

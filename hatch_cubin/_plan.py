@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
+import functools
 import itertools
 import math
+import operator
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,8 +83,9 @@ class Unit:
         return f"{self.module.name} for {self.arch}"
 
     @property
-    def file_name(self) -> str:
-        return f"{self.module.file_stem}.{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
+    def suffix(self) -> str:
+        """What follows the module's name in the name of the unit's file."""
+        return f".{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targ
     """Return every module; ConfigError for rules that fit no source, SourceError for one name twice."""
     rules = [(rule, glob_regex(rule.path)) for rule in config.source]
     own_archs = () if "archs" in config.replaced else config.archs
+    tables = config.place.source_tables
     written = dict(_written(config.place, (), own_archs, config.options))
     written_in = [
         dict(_written(config.place, ("source", index), rule.archs or (), rule.options))
@@ -137,13 +140,9 @@ def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targ
     modules = []
     for source in sources:
         own = [index for index, (_rule, regex) in enumerate(rules) if regex.fullmatch(source.path)]
-        places = {
-            name: place
-            for each in (written, *map(written_in.__getitem__, own))
-            for name, place in each.items()
-        }
+        places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
         made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
-        modules += [replace(module, written=places, tables=config.place.source_tables) for module in made]
+        modules += [replace(module, written=places, tables=tables) for module in made]
     _refuse_shared_names(modules, config.place)
     return sorted(modules, key=lambda module: module.name)
 
@@ -162,6 +161,8 @@ def _written(
 
 
 def _guess(path: str, paths: Sequence[str]) -> str | None:
+    import difflib  # slow to import, and few builds are in need of it
+
     close = difflib.get_close_matches(path, paths, n=1)
     return f"did you mean {close[0]!r}?" if close else None
 
@@ -172,14 +173,14 @@ def _modules_of(
     rules: Sequence[SourceRule],
     expand_targets: Targets,
 ) -> list[Module]:
-    base, archs, define, options = source.stem, config.archs, config.define, dict(config.options)
+    base, archs, define, options = source.stem, config.archs, config.define, config.options
     include_dirs = config.include_dirs
     instantiate: tuple[str, ...] = ()
     variants: dict[str, tuple[str | None, ...]] = {}
     for rule in rules:  # later tables win
         base, archs = rule.name or base, rule.archs or archs
         define = merge_macros(define, rule.define, rule.undefined)
-        options |= rule.options
+        options = {**options, **rule.options}
         include_dirs = (
             *rule.include_dirs,
             *(folder for folder in include_dirs if folder not in rule.include_dirs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -36,16 +37,25 @@ class Record:
 
 
 class Known(NamedTuple):
-    """What an earlier build knew of a unit: its keys, and what proves and describes its result."""
+    """What an earlier build knew of a unit: what proves and describes its result."""
 
-    key: str
-    program_key: str | None
     sha256: str
     size: int
-    kernels: Mapping[str, str]
-    warnings: Sequence[str]
-    resources: str  # as JSON has them
     record: str  # the size and time of the record's file when it was read
+    description: str  # in JSON, as most of it is written and never looked at
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        return _described(self.description)[0]
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return _described(self.description)[1]
+
+    @property
+    def resources(self) -> str:
+        """As JSON has them."""
+        return _described(self.description)[2]
 
     def proves(self, data: bytes, record: str) -> bool:
         """Say whether *data* is that result, beside the *record* that was read then."""
@@ -54,6 +64,16 @@ class Known(NamedTuple):
     def is_of(self, data: bytes) -> bool:
         """Say whether *data* is that result, to the byte."""
         return self.size == len(data) and self.sha256 == file_digest(data)
+
+
+def describe(kernels: Mapping[str, str], warnings: Sequence[str], resources: str) -> str:
+    """Return a description of a result."""
+    return json.dumps([dict(kernels), [*warnings], resources], separators=(",", ":"))
+
+
+@functools.lru_cache(maxsize=32)  # the units of a module are often described alike
+def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]:
+    return tuple(json.loads(description))
 
 
 def decode(data: bytes) -> Record | None:

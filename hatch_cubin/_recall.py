@@ -9,66 +9,75 @@ recalled, and is no fault.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from . import _home, _libraries
-from ._cuda import Facts
+from ._cuda import Facts, Keys
 from ._digest import digest, file_digest
 from ._includes import Include, Scan, Scans
 from ._project import Project
 from ._proof import Known
 
-_FORMAT = 1
+_FORMAT = 2  # since 2 what several units have in common stands once
 _FILES = 20  # that are kept, those used last
+
+Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
 
 
 class Recall:
-    """What is known of a project's modules and of the texts in them; nothing without a *path*."""
+    """What is known of a project's modules and of the texts in them; nothing without a *path*.
+
+    What was asked for is told once, and let go of: a large project has megabytes of it.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self.facts: Facts | None = None
         self.scans = Scans(self._scan)
         self._path = path
-        self._lines: dict[str, str] = {}  # by what was asked
-        self._asked: set[str] = set()
+        self._lines: dict[str, str] = {}  # that nobody asked for yet
+        self._modules: set[str] = set()  # that somebody did
+        self._new_text = False
+        self._alike: dict[str, Scan] = {}  # of texts that ask for the same
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
-                self.facts, self._lines = _decode(path.read_bytes())
+                self.facts, self._lines = _read(path)
                 os.utime(path)
 
-    def units(self, module: str) -> Mapping[str, Known]:
-        """Return what is known of a module's units, by arch."""
-        return {arch: Known(*values) for arch, values in self._known(module, {}).items()}
+    def units(self, module: str) -> Units:
+        """Return what is known of a module's units."""
+        self._modules.add(module)
+        return _units(self._lines.pop(module, "[]"))
 
     def _scan(self, text: str) -> Scan | None:
-        if (known := self._known(text, None)) is None:
+        if (line := self._lines.pop(text, None)) is None:
+            self._new_text = True
             return None
-        includes, defines, stamps = known
-        pairs = (tuple(map(tuple, each)) for each in (defines, stamps))
-        return Scan(tuple(Include(*each) for each in includes), *pairs)
+        if line not in self._alike:
+            includes, defines, stamps = json.loads(line)
+            pairs = (tuple(map(tuple, each)) for each in (defines, stamps))
+            self._alike[line] = Scan(tuple(Include(*each) for each in includes), *pairs)
+        return self._alike[line]
 
-    def _known(self, asked: str, otherwise: Any) -> Any:
-        if asked not in self._lines:
-            return otherwise
-        self._asked.add(asked)
-        return json.loads(self._lines[asked])
-
-    def keep(self, facts: Facts, modules: Mapping[str, Mapping[str, Known]]) -> None:
-        """Remember what this build asked for, and what it found out about *modules* and their texts."""
-        found = {
-            **{text: scan for text, scan in self.scans.used.items() if text not in self._lines},
-            **modules,
-        }
-        lines = {asked: self._lines[asked] for asked in self._asked}
-        lines |= {asked: json.dumps(known, separators=(",", ":")) for asked, known in found.items()}
-        if self._path is None or (facts, lines) == (self.facts, self._lines):
+    def keep(self, facts: Facts, found: Mapping[str, Units]) -> None:
+        """Remember what this build asked for, and what it *found* out about modules."""
+        if self._path is None or not (found or self._new_text or self._lines or facts != self.facts):
             return
         with contextlib.suppress(OSError):
-            _home.keep(self._path, _encode(facts, lines), _FILES)
+            _home.keep(self._path, _encode(facts, self._now(self._path, found)), _FILES)
+
+    def _now(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
+        """Return the lines of all that was asked for, where nothing newer is known as they are kept."""
+        lines = {text: _compact(scan) for text, scan in self.scans.used.items()}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            lines |= {asked: line for asked, line in _read(path)[1].items() if asked in self._modules}
+        for module, units in found.items():
+            lines[module] = _line({**_units(lines.get(module, "[]")), **units})
+        return lines
 
 
 def of_project(project: Project) -> Recall:
@@ -82,19 +91,47 @@ def of_project(project: Project) -> Recall:
     return Recall(None if installed is None else folder / f"{digest([installed, *places])[:32]}.txt")
 
 
+def _line(units: Units) -> str:
+    """Return what is known of a module's units; what describes neighbours alike stands once."""
+    groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
+    return _compact(
+        [
+            (description, {arch: (keys.hex(), known[:-1]) for arch, (keys, known) in group})
+            for description, group in groups
+        ]
+    )
+
+
+def _units(line: str) -> Units:
+    return {
+        arch: (Keys.of(*keys), Known(sha256, size, record, description))
+        for description, group in json.loads(line)
+        for arch, (keys, (sha256, size, record)) in group.items()
+    }
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def _encode(facts: Facts, lines: Mapping[str, str]) -> bytes:
     head = json.dumps([_FORMAT, *facts])
-    body = "\n".join([head, *(f"{asked} {lines[asked]}" for asked in sorted(lines))]).encode()
+    body = "\n".join([head, *(f"{asked} {lines[asked]}" for asked in sorted(lines)), ""]).encode()
     return file_digest(body).encode() + b"\n" + body
 
 
-def _decode(data: bytes) -> tuple[Facts, dict[str, str]]:
-    """Return what was encoded; ValueError or TypeError where *data* is anything else."""
-    check, _, body = data.partition(b"\n")
-    if check != file_digest(body).encode():
+def _read(path: Path) -> tuple[Facts, dict[str, str]]:
+    """Return what was encoded; ValueError or TypeError where it is anything else."""
+    hasher, lines = hashlib.sha256(), {}
+    with open(path, "rb") as file:
+        check, head = file.readline(), file.readline()
+        hasher.update(head)
+        for line in file:  # not all at once: there is no second copy of it
+            hasher.update(line)
+            lines[line[:64].decode()] = line[65:-1].decode()
+    if check != f"{hasher.hexdigest()}\n".encode():
         raise ValueError("damaged")
-    head, *lines = body.decode().split("\n")
     number, core, major, nvrtc, supported, nvjitlink = json.loads(head)
     if number != _FORMAT:
         raise ValueError("of another version")
-    return Facts(core, major, nvrtc, tuple(supported), nvjitlink), {line[:64]: line[65:] for line in lines}
+    return Facts(core, major, nvrtc, tuple(supported), nvjitlink), lines

@@ -161,7 +161,7 @@ def made(
 def bundle(*built: _bundle.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
     """Return the files of a bundle of *built*."""
     files = _bundle.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
-    return {name: content for name, content in files.items() if isinstance(content, bytes)}
+    return {name: b"".join(content) for name, content in files.items() if isinstance(content, list)}
 
 
 _imported = itertools.count()

@@ -251,7 +251,7 @@ def test_builds_may_write_one_folder_at_once(tmp_path: Path) -> None:
 
 
 def test_what_is_staged_is_there_as_it_is(tmp_path: Path) -> None:
-    _bundle.stage({"a.cubin": b"a", "manifest.json": b"{}"}, tmp_path)
+    _bundle.stage({"a.cubin": [b"a"], "manifest.json": [b"{", b"}"]}, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "a.cubin": b"a",
         "manifest.json": b"{}",
@@ -260,6 +260,6 @@ def test_what_is_staged_is_there_as_it_is(tmp_path: Path) -> None:
 
 def test_a_place_where_nothing_can_be_staged_is_named(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
-        _bundle.stage({"a.cubin": b"a"}, tmp_path / "absent")
+        _bundle.stage({"a.cubin": [b"a"]}, tmp_path / "absent")
     place = tmp_path / "absent" / "a.cubin"
     assert str(caught.value) == f"{place}: cannot write the bundle: No such file or directory"

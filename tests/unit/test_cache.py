@@ -395,7 +395,7 @@ def test_where_there_can_be_no_link_the_bytes_are_kept(
     found, _damaged = hold(stored, tmp_path / "hold")
     assert found == RESULT
     assert found is not None
-    assert found.content == RESULT.data
+    assert found.content == [RESULT.data]
     assert list((tmp_path / "hold").iterdir()) == []
 
 

@@ -13,6 +13,7 @@ from hatch_cubin._manifest import (
     Manifest,
     Module,
     canonical,
+    keys_line,
     prove_manifest,
     read_keys,
     read_manifest,
@@ -149,7 +150,7 @@ def test_keys_are_read_by_module_and_arch() -> None:
         pytest.param(b"{", "is no JSON", id="cut"),
         pytest.param(b"{}", "lacks 'units'", id="no units"),
         pytest.param(KEYS.replace(b'"a":{', b'"c":{'), "line 1 is not", id="edited"),
-        pytest.param(write_keys({"a": {"sm_80": {}}}), "lacks 'key'", id="no key"),
+        pytest.param(b"".join(write_keys({"a": keys_line("a", {"sm_80": {}})})), "lacks 'key'", id="no key"),
         pytest.param(b'{"units":{"a":[]}}', "'a' is no dict", id="no archs"),
     ],
 )

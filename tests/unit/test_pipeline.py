@@ -589,22 +589,55 @@ def test_a_path_across_a_link_is_the_file_that_is_read(tmp_path: Path) -> None:
     assert _pipeline.needed_files(project) == ["demo/k.cu", "real/x.h"]
 
 
-def test_variants_share_one_closure_unless_macros_decide(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resolved: list[str] = []
+@pytest.fixture
+def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sources whose headers were looked for, in that order."""
+    paths: list[str] = []
     real = _includes.Resolver.resolve
 
     def count(resolver: _includes.Resolver, path: str, *rest: Any) -> _includes.Closure:
-        resolved.append(path)
+        paths.append(path)
         return real(resolver, path, *rest)
 
     monkeypatch.setattr(_includes.Resolver, "resolve", count)
+    return paths
+
+
+def headers(project: Project) -> dict[str, list[str]]:
+    """Return the headers that each source can read."""
+    made = _jobs.make_jobs(project, read_sources(project), Toolkit(None))
+    return {job.unit.module.source.path: sorted(job.closure.files) for job in made}
+
+
+def test_variants_share_one_closure_unless_macros_decide(tmp_path: Path, resolved: list[str]) -> None:
     variants = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/*.cu"\nvariants = { N = [1, 2, 3] }\n'
     plain, computed = '#include "a.h"\n' + SAXPY, '#define H "a.h"\n#include H\n' + SAXPY
     project = project_of(tmp_path, {"p.cu": plain, "c.cu": computed, "a.h": ""}, f"{ONE}\n{variants}")
-    _jobs.make_jobs(project, read_sources(project), Toolkit(None))
+    assert headers(project) == {"demo/c.cu": ["project/demo/a.h"], "demo/p.cu": ["project/demo/a.h"]}
     assert sorted(resolved) == ["demo/c.cu"] * 3 + ["demo/p.cu"]
+
+
+def test_sources_of_a_folder_that_ask_for_the_same_share_one_closure(
+    tmp_path: Path, resolved: list[str]
+) -> None:
+    text = '#include "a.h"\n' + SAXPY
+    names = ("k.cu", "l.cu", "deep/m.cu")
+    project = project_of(tmp_path, {**dict.fromkeys(names, text), "a.h": "", "deep/a.h": "", "n.cu": SAXPY})
+    assert headers(project) == {
+        "demo/k.cu": ["project/demo/a.h"],
+        "demo/l.cu": ["project/demo/a.h"],
+        "demo/deep/m.cu": ["project/demo/deep/a.h"],
+        "demo/n.cu": [],
+    }
+    assert sorted(resolved) == ["demo/deep/m.cu", "demo/k.cu", "demo/n.cu"]
+
+
+def test_a_source_that_includes_itself_is_a_header_of_others_only(tmp_path: Path) -> None:
+    text = '#ifndef ONCE\n#define ONCE\n#include "k.cu"\n#endif\n' + SAXPY
+    assert headers(project_of(tmp_path, {"k.cu": text, "l.cu": text})) == {
+        "demo/k.cu": [],
+        "demo/l.cu": ["project/demo/k.cu"],
+    }
 
 
 STAMPED = {

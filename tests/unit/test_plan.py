@@ -262,7 +262,7 @@ def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
 
 def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
     units = plan(["sm_90a", "100f", "compute_90"], *cu("demo/red.cu")).units
-    assert [(unit.name, unit.file_name) for unit in units] == [
+    assert [(unit.name, unit.module.file_stem + unit.suffix) for unit in units] == [
         ("red for sm_90a", "red.sm_90a.cubin"),
         ("red for sm_100f", "red.sm_100f.cubin"),
         ("red for compute_100f", "red.compute_100f.ptx"),
@@ -353,7 +353,7 @@ def test_ptx_leaves_out_what_a_group_asked_for_in_vain_and_says_so() -> None:
 
 def test_ptx_ships_itself_once_under_its_own_target() -> None:
     made = plan(["compute_80", "compute_120", "sm_100f", "sm_103f"], ptx("sm_100f"))
-    assert [unit.file_name for unit in made.units] == [
+    assert [unit.module.file_stem + unit.suffix for unit in made.units] == [
         "k.compute_100f.ptx",
         "k.sm_100f.cubin",
         "k.sm_103f.cubin",

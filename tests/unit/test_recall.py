@@ -200,6 +200,19 @@ def test_a_build_for_other_archs_forgets_nothing(project: Project) -> None:
 
 
 @pytest.mark.nvrtc
+def test_what_was_asked_for_is_let_go_of_and_kept_all_the_same(project: Project, own: Path) -> None:
+    _pipeline.build(project)
+    (path,) = recollections(own)
+    before = path.read_bytes()
+    plan = _pipeline.make_plan(project)
+    (asked,) = {job.asked for job in plan.jobs}
+    assert plan.recall.units(asked) == {}
+    assert plan.toolkit.facts == plan.recall.facts
+    plan.recall.keep(plan.toolkit.facts._replace(core="another"), {})
+    assert path.read_bytes().splitlines()[2:] == before.splitlines()[2:]
+
+
+@pytest.mark.nvrtc
 def test_an_entry_that_lost_its_record_is_made_again(project: Project) -> None:
     first = _pipeline.build(project)
     entries = sorted(project.cache_folder.glob("entries/*/*"))

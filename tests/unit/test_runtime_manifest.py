@@ -32,9 +32,8 @@ def manifest(
 ) -> bytes:
     """Return a manifest whose checks all hold."""
     index = {"k": [name]} if kernels is None else kernels
-    return _manifest.write_manifest(
-        {**HEADER, **(header or {})}, index, [_manifest.module_line(name, module)]
-    )
+    lines = [_manifest.module_line(name, module)]
+    return b"".join(_manifest.write_manifest({**HEADER, **(header or {})}, index, lines))
 
 
 def load_manifest(folder: Path, data: bytes) -> Any:
@@ -82,7 +81,8 @@ def test_one_of_ten_thousand_modules_is_found_without_parsing_the_others(tmp_pat
         _manifest.module_line(name, {**MODULE, "kernels": {f"k_{name}": "k"}, "entries": entries})
         for name in names
     ]
-    data = _manifest.write_manifest(HEADER, {f"k_{name}": [name] for name in names}, lines)
+    index = {f"k_{name}": [name] for name in names}
+    data = b"".join(_manifest.write_manifest(HEADER, index, lines))
     cubins = load_manifest(tmp_path, data)
     parsed: list[int] = []
     loads = cubins._loads

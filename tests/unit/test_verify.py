@@ -141,7 +141,8 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
         del module["check"]
     modules["k"]["entries"][0].update(entry)
     lines = (_manifest.module_line(*each) for each in modules.items())
-    return {**FILES, "manifest.json": _manifest.write_manifest(fields, fields.pop("kernels"), lines)}
+    pieces = _manifest.write_manifest(fields, fields.pop("kernels"), lines)
+    return {**FILES, "manifest.json": b"".join(pieces)}
 
 
 @pytest.mark.parametrize(
