@@ -32,7 +32,7 @@ _PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # makes one word of two
 _WORD = re.compile(rb"\w+")
 # In PTX; what only one kernel uses is indented.
 _BESIDE = re.compile(rb"^(?:\.\w+ )*\.(?:func|global|const|shared)\b.*", re.MULTILINE)
-_NUMBER = re.compile(r"[0-9]+")
+_ARGUMENT = re.compile(r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*")  # of a template; sizes and values
 
 
 def end_of_includes(text: str) -> int:
@@ -145,12 +145,12 @@ class Trust:
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> tuple[str, ...]:
-    """Return in which order a result has what it has, but for numbers; nothing for kernels alone."""
+    """Return the order in which a result has what it has, but for numbers as arguments; () for kernels alone."""
     try:
         names = tuple(map(bytes.decode, _BESIDE.findall(output))) if is_ptx else read_beside(output)
     except ValueError:
         names = ("unreadable",)  # which a caller of this result will say
-    return tuple(_NUMBER.sub("", name) for name in names)
+    return tuple(_ARGUMENT.sub("", name) for name in names)
 
 
 def without_variant(module: Module) -> Module:

@@ -498,14 +498,14 @@ def test_what_came_in_the_same_order_twice_is_believed(builds: Builds) -> None:
     ("ptx", "order"),
     [
         (".visible .entry k(\n)\n{\n\t.shared .align 4 .b8 mine[4];\n\t.reg .b32 %r<2>;\n", ()),
-        (".visible .func  (.param .b32 r) f1(\n", (".visible .func  (.param .b r) f(",)),
-        (".extern .func  (.param .b32 r) vprintf\n", (".extern .func  (.param .b r) vprintf",)),
+        (".visible .func  (.param .b32 r) f1(\n", (".visible .func  (.param .b32 r) f1(",)),
+        (".extern .func  (.param .b32 r) vprintf\n", (".extern .func  (.param .b32 r) vprintf",)),
         (
-            ".global .align 4 .u32 b;\n.global .align 4 .u32 a = 7;\n",
-            (".global .align  .u b;", ".global .align  .u a = ;"),
+            ".global .align 4 .u32 _ZN1AILi64ELln2EE1bE;\n.global .align 4 .u32 _ZN1AILi8EE1aE = 7;\n",
+            (".global .align 4 .u32 _ZN1AILiELlEE1bE;", ".global .align 4 .u32 _ZN1AILiEE1aE"),
         ),
-        (".visible .const .align 4 .f32 table[4];\n", (".visible .const .align  .f table[];",)),
-        (".extern .shared .align 16 .b8 all[];\n", (".extern .shared .align  .b all[];",)),
+        (".visible .const .align 4 .f32 table[4];\n", (".visible .const .align 4 .f32 table;",)),
+        (".extern .shared .align 16 .b8 all[];\n", (".extern .shared .align 16 .b8 all[];",)),
         ("// .global is what follows\n", ()),
     ],
 )
