@@ -145,7 +145,7 @@ class Trust:
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> tuple[str, ...]:
-    """Return the order in which a result has what it has, but for numbers as arguments; () for kernels alone."""
+    """Return the order of all that a result has, but for numbers as arguments; nothing for kernels alone."""
     try:
         names = tuple(map(bytes.decode, _BESIDE.findall(output))) if is_ptx else read_beside(output)
     except ValueError:
