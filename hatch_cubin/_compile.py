@@ -16,7 +16,7 @@ from ._arch import Arch
 from ._cache import Cache, Compiled
 from ._cuda import Toolkit
 from ._diagnostics import Diagnostic
-from ._jobs import Job, changed_header
+from ._jobs import Job, changed_header, header_stamps
 from ._paths import CompilePaths
 from ._plan import Module, Unit
 from ._project import Project
@@ -105,6 +105,10 @@ class _Bake:
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
         self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
         self._trust = _prelude.Trust()
+        shared = {
+            task.prelude.id: job for task, job in zip(self._tasks, self._misses, strict=True) if task.prelude
+        }
+        self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
         self._said: set[str] = set()
 
     def run(self) -> None:
@@ -138,7 +142,7 @@ class _Bake:
         job, task = self._misses[number], self._tasks[number]
         self._progress.started(job.unit.name)
         if task.prelude is not None:
-            count = self._turns.beside(number) + 1
+            count = self._turns.left_like(number) + 1
             pays = _prelude.pays(task.prelude.id, count, held, others)
             if not pays or not self._trust.allows(job.unit):
                 return replace(task, prelude=None)
@@ -146,9 +150,12 @@ class _Bake:
 
     def _accepts(self, answer: _executor.Result) -> bool:
         """Say whether a result is what the plain compile gives."""
-        if not answer.ok or self._tasks[answer.id].prelude is None:
+        job, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
+        if not answer.ok or prelude is None:
             return True
-        return self._trust.accepts(self._misses[answer.id].unit, answer.output, shared=answer.shared)
+        # Precompiled at any time since: by now a header may again have what the key was made of.
+        edited = answer.shared and header_stamps(self._project, job) != self._stamps[prelude.id]
+        return self._trust.accepts(job.unit, answer.output, shared=answer.shared, edited=edited)
 
     def _found_late(self, number: int, hit: Compiled) -> None:
         self._progress.found()

@@ -102,10 +102,11 @@ def read_resources(data: bytes) -> dict[str, dict[str, int]]:
     return uses
 
 
-def read_beside(data: bytes) -> tuple[str, ...]:
-    """Return the symbols of a cubin that has more than kernels, in both orders: listed, and as they lie.
+def read_order(data: bytes) -> tuple[tuple[str, bool], ...]:
+    """Return what a cubin has, as it is listed and as it lies: each name, and whether it is a function's.
 
-    ValueError where that cannot be read.
+    Kernels are counted with the variables; where there are kernels alone there is no order. ValueError where
+    that cannot be read.
     """
     try:
         symbols = [
@@ -119,7 +120,7 @@ def read_beside(data: bytes) -> tuple[str, ...]:
     if all(symbol.is_kernel for _name, symbol in listed):
         return ()
     lying = sorted(listed, key=lambda pair: (pair[1].section, pair[1].value))
-    return tuple(name for name, _symbol in [*listed, *lying])
+    return tuple((name, symbol.kind == _FUNC and not symbol.is_kernel) for name, symbol in [*listed, *lying])
 
 
 def _sections(data: bytes) -> list[_Section]:

@@ -106,6 +106,7 @@ class _Crew:
     def __init__(self, upcoming: Next, setup: Setup, accepts: Callable[[Result], bool]) -> None:
         self._setup, self._accepts = setup, accepts
         self._next, self._again, self._suspects = upcoming, deque[Task](), deque[Task]()
+        self._harmful: set[int] = set()  # preludes that ended a process
         self._alone = False
         self._width = setup.jobs
         self._busy: dict[_Worker, tuple[Task, float]] = {}
@@ -130,7 +131,11 @@ class _Crew:
             return self._again.popleft()
         *waiting, held = [worker.held for worker in self._idle] or [None]
         others = (*waiting, *(worker.held for worker in self._busy))
-        return self._next(held, [each for each in others if each is not None])
+        task = self._next(held, [each for each in others if each is not None])
+        return replace(task, prelude=None) if task and self._harms(task) else task
+
+    def _harms(self, task: Task) -> bool:
+        return task.prelude is not None and task.prelude.id in self._harmful
 
     def _start(self, task: Task) -> bool:
         """Have a task done, if there is room for a worker."""
@@ -174,9 +179,12 @@ class _Crew:
             return None
         return result
 
-    def _overdue(self, worker: _Worker) -> Result:
+    def _overdue(self, worker: _Worker) -> Result | None:
         task, _deadline = self._busy.pop(worker)
         worker.close()
+        if task.prelude:  # to precompile takes longer, and that is not the task's fault
+            self._again.append(replace(task, prelude=None))
+            return None
         limit = f"{self._setup.timeout_s:g} s"
         what = f"took longer than {limit} and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
         return Result(task.id, ok=False, log=f"fatal: {what}")
@@ -191,6 +199,8 @@ class _Crew:
             self._width = max(1, len(self._busy))
             self._again.appendleft(task)
             return None
+        if task.prelude:
+            self._harmful.add(task.prelude.id)
         if self._busy or task.prelude:
             self._suspects.append(replace(task, prelude=None))
             return None

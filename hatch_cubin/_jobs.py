@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from . import _arch, _cuda, _headers, _includes, _plan
@@ -118,6 +119,19 @@ def changed_header(project: Project, job: Job) -> str | None:
         if _includes.content_digest(project.root / path) != job.closure.files[_OWN + path]:
             return path
     return next((path for path in sorted(job.closure.absent) if (project.root / path).exists()), None)
+
+
+def header_stamps(project: Project, job: Job) -> tuple[tuple[int, ...] | None, ...]:
+    """Return what changes where one of the project's headers is written, be it with what it had before."""
+    return tuple(_stamp_of(project.root / path) for path in _own_files(job.closure))
+
+
+def _stamp_of(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _own_files(closure: _includes.Closure, but: AbstractSet[str] = frozenset()) -> list[str]:

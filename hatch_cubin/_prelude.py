@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
-from ._arch import Arch
-from ._elf import read_beside
+from ._elf import read_order
 from ._jobs import Job
 from ._plan import Module, Unit
 
@@ -31,8 +31,11 @@ _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
 _PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # makes one word of two
 _WORD = re.compile(rb"\w+")
 # In PTX; what only one kernel uses is indented.
-_BESIDE = re.compile(rb"^(?:\.\w+ )*\.(?:func|global|const|shared)\b.*", re.MULTILINE)
+_DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
 _ARGUMENT = re.compile(r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*")  # of a template; sizes and values
+_MOST_ORDERS = 6  # of one source: with one for each variant all would be compiled twice
+
+Order: TypeAlias = tuple[tuple[str, bool], ...]
 
 
 def end_of_includes(text: str) -> int:
@@ -121,36 +124,66 @@ class Trust:
     """
 
     def __init__(self) -> None:
-        self._believed: dict[tuple[str, Arch], set[tuple[str, ...]]] = defaultdict(lambda: {()})
+        self._orders: dict[str, list[Order]] = defaultdict(list)
         self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
     def allows(self, unit: Unit) -> bool:
-        """Say whether a unit's headers may be precompiled: nothing that came of its source has differed."""
-        return unit.module.source.path not in self._differing
-
-    def accepts(self, unit: Unit, output: bytes, *, shared: bool) -> bool:
-        """Say whether a result can be taken, or the unit has to be compiled again without what is shared."""
+        """Say whether a unit's headers may be precompiled: what came of its source agreed, in few orders."""
         path = unit.module.source.path
-        believed = self._believed[path, unit.arch]
-        if shared and order_of(output, is_ptx=unit.arch.is_ptx) not in believed:
+        return path not in self._differing and len(self._orders[path]) <= _MOST_ORDERS
+
+    def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
+        """Say whether a result can be taken, or the unit has to be compiled again without what is shared."""
+        if shared and (edited or not self._believes(unit, output)):
             self._doubted[unit] = output
             return False
         if unit in self._doubted:
-            if self._doubted.pop(unit) == output:
-                believed.add(order_of(output, is_ptx=unit.arch.is_ptx))
-            else:
+            path = unit.module.source.path
+            if self._doubted.pop(unit) != output:
                 self._differing.add(path)
+            elif not self._believes(unit, output):
+                self._orders[path].append(order_of(output, is_ptx=unit.arch.is_ptx))
         return True
 
+    def _believes(self, unit: Unit, output: bytes) -> bool:
+        path, order = unit.module.source.path, order_of(output, is_ptx=unit.arch.is_ptx)
+        agreed = [] if path in self._differing else self._orders[path]
+        return not order or any(are_alike(each, order) for each in agreed)
 
-def order_of(output: bytes, *, is_ptx: bool) -> tuple[str, ...]:
-    """Return the order of all that a result has, but for numbers as arguments; nothing for kernels alone."""
+
+def order_of(output: bytes, *, is_ptx: bool) -> Order:
+    """Return each thing that a result has, and whether it is left out where nobody uses it.
+
+    That is so of functions and what they keep. Of kernels alone there is no order.
+    """
     try:
-        names = tuple(map(bytes.decode, _BESIDE.findall(output))) if is_ptx else read_beside(output)
+        if is_ptx:
+            named = [(line.decode(), b".func" in line) for line in _DEFINED.findall(output)]
+            named = [] if all(".entry" in line for line, _function in named) else named
+        else:
+            named = [*read_order(output)]
     except ValueError:
-        names = ("unreadable",)  # which a caller of this result will say
-    return tuple(_ARGUMENT.sub("", name) for name in names)
+        named = [("unreadable", True)]  # which a caller of this result will say
+    return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
+
+
+def are_alike(known: Order, order: Order) -> bool:
+    """Say whether one order is another but for numbers that are arguments of templates.
+
+    Only such as are new: a header knows what has another one's name. And only in what would be seen in any
+    case: a header may use such a function too, in which case it would come sooner.
+    """
+    taken = {name for name, _optional in known}
+    return len(known) == len(order) and all(
+        one == other
+        or (not other[1] and other[0] not in taken and _numberless(one[0]) == _numberless(other[0]))
+        for one, other in zip(known, order, strict=True)
+    )
+
+
+def _numberless(name: str) -> str:
+    return _ARGUMENT.sub("", name)
 
 
 def without_variant(module: Module) -> Module:

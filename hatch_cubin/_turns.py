@@ -44,7 +44,7 @@ class Turns:
         self._since = time.monotonic()
         self._cache.release(self._keys[number])
 
-    def beside(self, number: int) -> int:
+    def left_like(self, number: int) -> int:
         """Return how many more of its group are left."""
         return len(self._left.get(self._groups[number], ()))
 

@@ -106,8 +106,9 @@ def _gc(args: argparse.Namespace) -> Answer:
 
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
+    removed = _housekeeping.clear(folder)
     _home.forget()
-    return _removed(folder, _housekeeping.clear(folder))
+    return _removed(folder, removed)
 
 
 def _key(args: argparse.Namespace) -> Answer:
@@ -125,7 +126,7 @@ _ACTIONS = {
     "dir": (_dir, "print where the cache is"),
     "stats": (_stats, "say what is in the cache, and what the last builds found there"),
     "gc": (_gc, "drop what is not needed any more"),
-    "clear": (_clear, "drop everything, and what builds recall of it"),
+    "clear": (_clear, "drop everything, and what builds recall, of any project"),
     "key": (_key, "print one hash over the keys of all units of the project"),
 }
 

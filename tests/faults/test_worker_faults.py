@@ -46,7 +46,9 @@ def compile_task(task):
     if what == "company":  # until the front end has seen the end of the other
         while not os.path.exists(MARK) or os.path.isdir("/proc/" + open(MARK).read()):
             time.sleep(0.01)
-    if what == "hang":
+    if what == "mark" and task["prelude"]:
+        return answer(task, "marked")
+    if what == "hang" or (what == "stall" and task["prelude"]):
         threading.Event().wait()
     if what == "chatter":
         os.write(1, b"printed " * 100_000)
@@ -187,6 +189,35 @@ def test_a_task_that_hangs_is_stopped_and_the_others_finish(
     said = "fatal: took longer than 1.5 s and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
     assert found == dict(enumerate(codes)) | {1: said}
     assert [process.returncode for process in started] == [-9] * len(started)
+
+
+def test_what_takes_too_long_with_a_precompiled_header_is_compiled_without(tmp_path: Path) -> None:
+    left = in_order([task(0, "stall", 5), task(1, "a")])
+    assert outcomes(run(left, setup_for(tmp_path, jobs=2, timeout_s=1.5))) == {0: "stall", 1: "a"}
+
+
+def test_a_precompiled_header_that_ends_a_process_is_asked_for_no_more(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    left = in_order(task(number, "shared", 5) for number in range(20))
+    found = outcomes(run(left, setup_for(tmp_path, jobs=1)))
+    assert found == dict.fromkeys(range(20), "shared")
+    assert len(started) == 2
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_what_is_not_accepted_is_compiled_without_a_precompiled_header(tmp_path: Path, jobs: int) -> None:
+    """Also where the process ends on the second try, as others go on."""
+    left = in_order(task(number, "once" if number == 4 else "mark", 5) for number in range(12))
+    asked: list[str] = []
+
+    def accepts(result: Result) -> bool:
+        asked.append(result.output.decode())
+        return result.output != b"marked"
+
+    found = outcomes(run(left, setup_for(tmp_path, jobs=jobs), accepts))
+    assert found == dict.fromkeys(range(12), "mark") | {4: "once"}
+    assert (asked.count("marked") >= 3, asked.count("mark"), asked.count("once")) == (True, 11, 1)
 
 
 def test_several_tasks_that_hang_are_each_stopped(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin._elf import Cubin, read_beside, read_cubin, read_resources
+from hatch_cubin._elf import Cubin, read_cubin, read_order, read_resources
 from tests.capabilities import cuobjdump
 
 
@@ -59,19 +59,22 @@ K = ("k", FUNC, KERNEL, SECTION)
 
 
 @pytest.mark.parametrize(
-    ("symbols", "beside"),
+    ("symbols", "order"),
     [
         ([], ()),
         ([K, ("j", FUNC, KERNEL, SECTION)], ()),
         ([K, (".nv.reservedSmem.offset0", OBJECT, 2, 0), (".text.k", 3, 0, SECTION)], ()),
-        ([K, ("called", FUNC, 0, 0)], ("k", "called", "called", "k")),
-        ([K, ("variable", OBJECT, 0, 2), ("f", FUNC, 0, 3)], ("k", "variable", "f", "variable", "f", "k")),
+        ([K, ("called", FUNC, 0, 0)], (("k", False), ("called", True), ("called", True), ("k", False))),
+        (
+            [K, ("v", OBJECT, 0, 2), ("f", FUNC, 0, 3)],
+            (("k", False), ("v", False), ("f", True), ("v", False), ("f", True), ("k", False)),
+        ),
     ],
 )
-def test_what_is_beside_kernels_is_read_as_listed_and_as_it_lies(
-    symbols: list[tuple[str, int, int, int]], beside: tuple[str, ...]
+def test_all_that_is_there_is_read_as_listed_and_as_it_lies(
+    symbols: list[tuple[str, int, int, int]], order: tuple[tuple[str, bool], ...]
 ) -> None:
-    assert read_beside(elf(*symbols)) == beside
+    assert read_order(elf(*symbols)) == order
 
 
 def test_no_symbol_is_no_kernel() -> None:
@@ -124,7 +127,7 @@ def test_a_damaged_cubin_says_so(data: bytes) -> None:
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=12))
 def test_no_bytes_raise_anything_but_value_error(at: int, patch: bytes) -> None:
     data = WHOLE[:at] + patch + WHOLE[at + len(patch) :]
-    for read in (read_cubin, read_beside):
+    for read in (read_cubin, read_order):
         try:
             read(data)
         except ValueError as exc:

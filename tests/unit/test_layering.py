@@ -64,7 +64,7 @@ ALLOWED: dict[str, str] = {
     "_advice": "_diagnostics errors",
     "_cores": "",
     "_executor": "_worker errors",
-    "_prelude": "_arch _elf _jobs _plan",
+    "_prelude": "_elf _jobs _plan",
     "_compile": (
         "_advice _arch _cache _cores _cuda _diagnostics _elf _executor _headers _jobs _names _paths _plan"
         " _prelude _project _sources _tasks _turns errors runtime"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,16 @@ import pytest
 from hatch_cubin import _executor, _pipeline, _prelude, _tasks, _worker
 from hatch_cubin._cuda import Toolkit
 from hatch_cubin._executor import Task
-from hatch_cubin._jobs import Job, make_jobs
-from hatch_cubin._prelude import choose, end_of_includes, know_any, order_of, pays, shared_includes
+from hatch_cubin._jobs import Job, header_stamps, make_jobs
+from hatch_cubin._prelude import (
+    are_alike,
+    choose,
+    end_of_includes,
+    know_any,
+    order_of,
+    pays,
+    shared_includes,
+)
 from hatch_cubin._project import read_sources
 from tests.helpers import make_project, write_tree
 
@@ -398,10 +406,17 @@ class Builds:
     patch: pytest.MonkeyPatch
     given: list[tuple[object, int | None]] = dataclasses.field(default_factory=list)
 
-    def run(self, files: dict[str, str], options: str, jobs: int) -> list[dict[str, bytes]]:
+    def run(
+        self,
+        files: dict[str, str],
+        options: str,
+        jobs: int,
+        before: Callable[[Task], None] = lambda _task: None,
+    ) -> list[dict[str, bytes]]:
         real, bundles = _executor._Worker.give, []
 
         def give(worker: Any, task: Task) -> None:
+            before(task)
             self.given.append((worker, None if task.prelude is None else task.prelude.id))
             real(worker, task)
 
@@ -436,7 +451,24 @@ def test_a_build_with_precompiled_headers_is_the_build_without(builds: Builds, j
     preludes = [prelude for _worker, prelude in builds.given]
     assert len(preludes) == 18
     assert sorted(prelude for _worker, prelude in {*builds.given} if prelude is not None) == [0, 6, 12]
-    assert (None in preludes) <= (jobs > 1)  # who has nothing else to do helps without
+    assert (jobs, None in preludes) in {(1, False), (2, True), (2, False)}  # who has nothing else to do helps
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_header_that_is_edited_and_restored_meanwhile_is_not_what_was_precompiled(builds: Builds) -> None:
+    """NVRTC does not look at the headers again."""
+    path, text = builds.root / "project/demo/lib/c.h", FILES["lib/c.h"]
+    edits = iter([text.replace("__LINE__", "7777"), text])
+
+    def edit(task: Task) -> None:
+        if task.prelude is not None or len(builds.given) < 2:
+            path.write_text(next(edits, text))
+
+    options = OPTIONS.replace('"sm_80", "sm_90", "compute_80"', '"sm_90"')
+    plain, shared = builds.run(FILES, options, 1, before=edit)
+    assert plain == shared
+    assert len(builds.given) > 6  # some were compiled again
 
 
 # A template that a header's own function uses is instantiated where the source uses it too, if the header is
@@ -494,25 +526,122 @@ def test_what_came_in_the_same_order_twice_is_believed(builds: Builds) -> None:
     assert [prelude for _worker, prelude in builds.given] == [0, None, 0, 0, None, 0]
 
 
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_number_that_the_headers_use_themselves_is_another_order(builds: Builds) -> None:
+    files = {
+        "k.cu": ORDERED["k.cu"],
+        "slots.h": ORDERED["slots.h"]
+        .replace("<class V> __device__ int slot", "<int V> __device__ int slot")
+        .replace("sizeof(V); }", "V; }")
+        .replace("slot<int>", "slot<9>"),
+    }
+    bodies = [f"slot<{number}>() + later<char>++" for number in (3, 4, 5, 6, 9)]
+    options = f'archs = ["compute_90"]\n{RULE}variants = {{ BODY = {bodies} }}\n'.replace("'", '"')
+    plain, shared = builds.run(files, options, 1)
+    assert plain == shared
+    assert len(builds.given) > len(bodies)  # what was doubted, again
+
+
+ENTRY = ".visible .entry k(\n)\n{\n\t.shared .align 4 .b8 mine[4];\n\t.reg .b32 %r<2>;\n"
+
+
 @pytest.mark.parametrize(
     ("ptx", "order"),
     [
-        (".visible .entry k(\n)\n{\n\t.shared .align 4 .b8 mine[4];\n\t.reg .b32 %r<2>;\n", ()),
-        (".visible .func  (.param .b32 r) f1(\n", (".visible .func  (.param .b32 r) f1(",)),
-        (".extern .func  (.param .b32 r) vprintf\n", (".extern .func  (.param .b32 r) vprintf",)),
-        (
-            ".global .align 4 .u32 _ZN1AILi64ELln2EE1bE;\n.global .align 4 .u32 _ZN1AILi8EE1aE = 7;\n",
-            (".global .align 4 .u32 _ZN1AILiELlEE1bE;", ".global .align 4 .u32 _ZN1AILiEE1aE"),
-        ),
-        (".visible .const .align 4 .f32 table[4];\n", (".visible .const .align 4 .f32 table;",)),
-        (".extern .shared .align 16 .b8 all[];\n", (".extern .shared .align 16 .b8 all[];",)),
+        (ENTRY, ()),
         ("// .global is what follows\n", ()),
+        (
+            ".extern .func  (.param .b32 r) f(\n" + ENTRY,
+            ((".extern .func  (.param .b32 r) f(", True), (".visible .entry k(", False)),
+        ),
+        (
+            ".global .align 4 .u32 b;\n.visible .const .align 4 .f32 a[4];\n",
+            ((".global .align 4 .u32 b;", False), (".visible .const .align 4 .f32 a[4];", False)),
+        ),
+        (".global .align 4 .u32 _ZZ1fvE1s = 7;\n", ((".global .align 4 .u32 _ZZ1fvE1s = 7;", True),)),
+        (".extern .shared .align 16 .b8 all[];\n", ((".extern .shared .align 16 .b8 all[];", False),)),
     ],
 )
-def test_the_order_of_a_ptx_is_that_of_what_is_not_a_kernels_own(ptx: str, order: tuple[str, ...]) -> None:
+def test_the_order_of_a_ptx_is_that_of_what_is_not_a_kernels_own(
+    ptx: str, order: tuple[tuple[str, bool], ...]
+) -> None:
     assert order_of(b".version 9.0\n" + ptx.encode(), is_ptx=True) == order
 
 
 @pytest.mark.parametrize(("output", "is_ptx"), [(b"", False), (b".global \xff", True)])
 def test_what_cannot_be_read_is_in_an_order_of_its_own(output: bytes, *, is_ptx: bool) -> None:
-    assert order_of(output, is_ptx=is_ptx) == ("unreadable",)
+    assert order_of(output, is_ptx=is_ptx) == (("unreadable", True),)
+
+
+def variables(*names: str) -> tuple[tuple[str, bool], ...]:
+    return tuple((name, False) for name in names)
+
+
+A4, A8, B4, B8 = "_ZN1AILi4EE1vE", "_ZN1AILi8EE1vE", "_ZN1BILi4EE1vE", "_ZN1BILi8EE1vE"
+
+
+@pytest.mark.parametrize(
+    ("known", "order", "alike"),
+    [
+        (variables(A4, B4), variables(A4, B4), True),
+        (variables(A4, B4), variables(A8, B8), True),
+        (variables("x[4] = 1;"), variables("x[64] = 2;"), True),
+        (variables("_ZN1AILln1EE1vE"), variables("_ZN1AILl64EE1vE"), True),
+        (variables(A4, B4), variables(B4, A4), False),
+        (variables(A4, A8), variables(A8, A4), False),
+        (variables(A4, B4), variables(A8), False),
+        (variables(A4), variables("_ZN1AILj4EE1vE"), False),
+        (variables("f1"), variables("f2"), False),
+        (((A4, True),), ((A8, True),), False),
+        (((A4, True),), ((A4, True),), True),
+    ],
+)
+def test_orders_are_alike_where_only_new_numbers_of_variables_differ(
+    known: tuple[tuple[str, bool], ...], order: tuple[tuple[str, bool], ...], *, alike: bool
+) -> None:
+    assert are_alike(known, order) is alike
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_source_of_many_orders_is_soon_compiled_once_for_each(builds: Builds) -> None:
+    functions = [f"far{number}(*x) * own" for number in range(12)]
+    header = ORDERED["slots.h"] + "".join(
+        f"__device__ inline __noinline__ int far{number}(int x) {{ return x * x - {number}; }}\n"
+        for number in range(12)
+    )
+    files = {
+        "k.cu": ORDERED["k.cu"].replace("extern", "static __device__ int own;\nextern"),
+        "slots.h": header,
+    }
+    options = f'archs = ["sm_90"]\n{RULE}variants = {{ BODY = {functions} }}\n'.replace("'", '"')
+    plain, shared = builds.run(files, options, 1)
+    assert plain == shared
+    assert [prelude for _worker, prelude in builds.given] == [0, None] * 7 + [None] * 5
+
+
+@pytest.mark.nvrtc
+def test_what_is_believed_ends_where_anything_differs(tmp_path: Path) -> None:
+    first, second, third, fourth, fifth, *_more = (
+        job.unit for job in jobs_of(tmp_path, FILES, OPTIONS.replace('"sm_80", "sm_90", ', ""))
+    )
+    one, other = b".global .u32 a;\n.global .u32 b;\n", b".global .u32 b;\n.global .u32 a;\n"
+    trust = _prelude.Trust()
+    assert [trust.accepts(unit, one, shared=True) for unit in (first, second)] == [False, False]
+    assert [trust.accepts(unit, one, shared=False) for unit in (first, second)] == [True, True]
+    assert (trust.accepts(third, one, shared=True), trust.allows(third)) == (True, True)
+    assert not trust.accepts(third, one, shared=True, edited=True)
+    assert not trust.accepts(fourth, other, shared=True)
+    assert trust.accepts(fourth, one, shared=False)
+    assert (trust.accepts(fifth, one, shared=True), trust.allows(fifth)) == (False, False)
+
+
+@pytest.mark.nvrtc
+def test_a_header_that_is_gone_has_no_stamp(tmp_path: Path) -> None:
+    job = jobs_of(tmp_path, FILES)[0]
+    project = make_project(tmp_path, FILES, OPTIONS)
+    before = header_stamps(project, job)
+    (tmp_path / "demo/lib/c.h").unlink()
+    assert header_stamps(project, job).count(None) == 1
+    assert None not in before

@@ -159,9 +159,9 @@ def test_a_group_is_gone_through_where_it_is_chosen(
         return list(left)[-1]
 
     taken = [build.turns.take(last)]
-    assert build.turns.beside(1) == 1
+    assert build.turns.left_like(1) == 1
     taken += [build.turns.take(last)]
-    assert build.turns.beside(2) == 0
+    assert build.turns.left_like(2) == 0
     assert [*taken, build.turns.take(last), build.turns.take(last)] == [1, 2, 0, None]
     assert seen == [({None: 1, 5: 2}, []), ({None: 1, 5: 1}, []), ({None: 1}, [])]
 
