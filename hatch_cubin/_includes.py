@@ -87,6 +87,7 @@ class Closure:
     builds: dict[str, str] = field(default_factory=dict)  # what the trees of the search path are, for people
     computed: bool = False  # whether macros decide what is included
     guessed: bool = False  # whether no text can tell what that is
+    _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def includes(self) -> bool:
@@ -102,14 +103,14 @@ class Closure:
         return {tree: parts[1] if tree == parts[0] else digest(parts) for tree, parts in trees.items()}
 
     def digest(self) -> str:
-        """Return one digest, the same in any folder; empty without headers.
+        """Return one digest of a closure that is complete, the same in any folder; empty without headers.
 
         The same files can mean another one each where they are searched in another order.
         """
-        if not self.includes:
-            return ""
-        files = (part for item in sorted(self.files.items()) for part in item)
-        return digest([*files, "trees", *sorted(self.trees), "search", *self.search])
+        if self.includes and not self._digest:  # of hundreds of headers, for every unit
+            files = (part for item in sorted(self.files.items()) for part in item)
+            self._digest = digest([*files, "trees", *sorted(self.trees), "search", *self.search])
+        return self._digest
 
 
 def scan(text: str) -> Scan:
@@ -164,6 +165,12 @@ def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
     if parameters and "../" not in value and _TEMPLATE.fullmatch(f"({value}"):
         return name, f"({value.strip()}"
     return name, _FAR if "../" in value else _UNKNOWABLE
+
+
+def meanings(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the macros of a table with what each stands for, as far as an include can use it."""
+    parts = ((*name.partition("("), value) for name, value in macros)
+    return tuple(_macro(name, called, rest + value) for name, called, rest, value in parts)
 
 
 def _called(value: str, argument: str) -> str:
@@ -232,8 +239,7 @@ class Resolver:
         self, path: str, text: str, macros: Iterable[tuple[str, str]], pre_includes: Iterable[str]
     ) -> Closure:
         """Return the closure of the project's source *path*."""
-        parts = ((*name.partition("("), value) for name, value in macros)
-        walk = _Walk(self, [_macro(name, called, rest + value) for name, called, rest, value in parts])
+        walk = _Walk(self, meanings(macros))
         asked = self._scans.of_text(text)
         first = (Include(_at_root(name), "angle") for name in pre_includes)
         walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))

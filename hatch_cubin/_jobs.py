@@ -175,7 +175,7 @@ class _HeaderFinder:
     _found: dict[Module, tuple[_includes.Closure, tuple[_includes.Root, ...]]] = field(default_factory=dict)
     _outside: dict[str, tuple[_includes.Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[_includes.Root, ...], _includes.Resolver] = field(default_factory=dict)
-    _plain: dict[object, _includes.Closure] = field(default_factory=dict)
+    _shared: dict[object, _includes.Closure] = field(default_factory=dict)
 
     def find(self, module: Module) -> tuple[_includes.Closure, tuple[_includes.Root, ...]]:
         """Return a module's closure and the search path that it was found with."""
@@ -217,15 +217,15 @@ class _HeaderFinder:
         own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
         place = source.path if os.path.basename(source.path) in own else source.folder
         shared = (place, asked, search, names)
-        if shared not in self._plain:
-            if search not in self._resolvers:
-                self._resolvers[search] = _includes.Resolver(self.project.root, search, self.scans)
-            resolver = self._resolvers[search]
-            closure = resolver.resolve(source.path, source.text, module.macros, names)
-            if closure.computed:  # the macros decide: no other variant can share it
-                return closure
-            self._plain[shared] = closure
-        return self._plain[shared]
+        # Where macros decide, only variants of the same source whose values mean the same to an include.
+        own_shared = (source.path, _includes.meanings(module.macros), search, names)
+        for key in (shared, own_shared):
+            if key in self._shared:
+                return self._shared[key]
+        if search not in self._resolvers:
+            self._resolvers[search] = _includes.Resolver(self.project.root, search, self.scans)
+        closure = self._resolvers[search].resolve(source.path, source.text, module.macros, names)
+        return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 
     def _package_roots(self) -> tuple[_includes.Root, ...]:
         if "packages" not in self._outside:

@@ -609,12 +609,29 @@ def headers(project: Project) -> dict[str, list[str]]:
     return {job.unit.module.source.path: sorted(job.closure.files) for job in made}
 
 
-def test_variants_share_one_closure_unless_macros_decide(tmp_path: Path, resolved: list[str]) -> None:
+def test_variants_share_one_closure(tmp_path: Path, resolved: list[str]) -> None:
+    """Also where macros decide: a number is nothing to an include."""
     variants = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/*.cu"\nvariants = { N = [1, 2, 3] }\n'
     plain, computed = '#include "a.h"\n' + SAXPY, '#define H "a.h"\n#include H\n' + SAXPY
     project = project_of(tmp_path, {"p.cu": plain, "c.cu": computed, "a.h": ""}, f"{ONE}\n{variants}")
     assert headers(project) == {"demo/c.cu": ["project/demo/a.h"], "demo/p.cu": ["project/demo/a.h"]}
-    assert sorted(resolved) == ["demo/c.cu"] * 3 + ["demo/p.cu"]
+    assert sorted(resolved) == ["demo/c.cu", "demo/p.cu"]
+
+
+def test_a_variant_whose_value_names_a_header_has_a_closure_of_its_own(
+    tmp_path: Path, resolved: list[str]
+) -> None:
+    variants = (
+        '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/k.cu"\n'
+        """variants = { H = ['"a.h"', '"b.h"'], N = [1, 2] }\n"""
+    )
+    files = {"k.cu": "#include H\n" + SAXPY, "a.h": "", "b.h": ""}
+    project = project_of(tmp_path, files, f"{ONE}\n{variants}")
+    jobs = _jobs.make_jobs(project, read_sources(project), Toolkit(None))
+    assert [(dict(job.unit.module.variant)["H"], *job.closure.files) for job in jobs] == [
+        (f'"{name}"', f"project/demo/{name}") for name in ("a.h", "a.h", "b.h", "b.h")
+    ]
+    assert resolved == ["demo/k.cu"] * 2
 
 
 def test_sources_of_a_folder_that_ask_for_the_same_share_one_closure(
