@@ -148,8 +148,8 @@ class _Bake:
                 return replace(task, prelude=None)
         return task
 
-    def _accepts(self, answer: _executor.Result) -> bool | None:
-        """Say whether a result is what the plain compile gives; None where another's will tell."""
+    def _accepts(self, answer: _executor.Result) -> bool:
+        """Say whether a result is what the plain compile gives."""
         job, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
         if not answer.ok or prelude is None:
             return True

@@ -74,11 +74,9 @@ class Setup:
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
-# Whether a result counts; None where another task, which is running, will tell.
-Judge: TypeAlias = Callable[[Result], "bool | None"]
-
-
-def run(upcoming: Next, setup: Setup, accepts: Judge = lambda _result: True) -> Generator[Result]:
+def run(
+    upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = lambda _result: True
+) -> Generator[Result]:
     """Yield each task's result as it is done.
 
     *upcoming* is asked for one more whenever there is room; None says that there is none for now, and where
@@ -105,12 +103,10 @@ class _Crew:
     NVRTC parses in one thread of a process at a time, so that each task in flight has a process of its own.
     """
 
-    def __init__(self, upcoming: Next, setup: Setup, accepts: Judge) -> None:
+    def __init__(self, upcoming: Next, setup: Setup, accepts: Callable[[Result], bool]) -> None:
         self._setup, self._accepts = setup, accepts
         self._next, self._again, self._suspects = upcoming, deque[Task](), deque[Task]()
         self._harmful: set[int] = set()  # preludes that ended a process
-        self._open: list[tuple[Task, Result]] = []  # of which another task will tell whether they count
-        self._settled: deque[Result] = deque()
         self._alone = False
         self._width = setup.jobs
         self._busy: dict[_Worker, tuple[Task, float]] = {}
@@ -119,9 +115,7 @@ class _Crew:
         self._events: _Events = queue.SimpleQueue()
 
     def set_to_work(self) -> bool:
-        """Start as many tasks as may run at once; say whether there is a result to wait for."""
-        undecided, self._open = self._open, []
-        self._settled.extend(filter(None, (self._judged(*each) for each in undecided)))
+        """Start as many tasks as may run at once; say whether any is running."""
         self._alone = self._alone and bool(self._busy)
         while not self._alone and len(self._busy) < self._width and (task := self._upcoming()) is not None:
             if not self._start(task):
@@ -129,7 +123,7 @@ class _Crew:
                 self._width = len(self._busy)
         if self._suspects and not self._busy:
             self._alone = self._start(self._suspects.popleft())
-        return bool(self._busy or self._settled)
+        return bool(self._busy)
 
     def _upcoming(self) -> Task | None:
         """Return a task for the worker that will be free."""
@@ -165,8 +159,6 @@ class _Crew:
 
     def wait(self) -> Result | None:
         """Return what came of the first task that ends; None where that one has to run again."""
-        if self._settled:
-            return self._settled.popleft()
         first = min(self._busy, key=lambda worker: self._busy[worker][1])
         try:
             left = max(0.0, self._busy[first][1] - time.monotonic())
@@ -182,18 +174,10 @@ class _Crew:
         if result is None:
             return self._ended(worker, task)
         self._idle.append(worker)
-        return self._judged(task, result)
-
-    def _judged(self, task: Task, result: Result) -> Result | None:
-        """Return a result that counts; None where the task runs again, or another will tell."""
-        verdict = self._accepts(result)
-        if verdict:
-            return result
-        if verdict is None and self._busy:
-            self._open.append((task, result))
-        else:
+        if not self._accepts(result):
             self._again.append(replace(task, prelude=None))
-        return None
+            return None
+        return result
 
     def _overdue(self, worker: _Worker) -> Result | None:
         task, _deadline = self._busy.pop(worker)

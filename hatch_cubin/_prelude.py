@@ -125,7 +125,7 @@ class Trust:
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = defaultdict(list)
-        self._doubted: dict[Unit, bytes] = {}  # which are compiled again
+        self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
     def allows(self, unit: Unit) -> bool:
@@ -133,41 +133,23 @@ class Trust:
         path = unit.module.source.path
         return path not in self._differing and len(self._orders[path]) <= _MOST_ORDERS
 
-    def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool | None:
-        """Say whether a result can be taken, or the unit has to be compiled again without what is shared.
-
-        None where one in the same order is being compiled again, which will tell.
-        """
-        path, doubted = unit.module.source.path, self._doubted.pop(unit, None)
-        if not shared:
-            if doubted not in {None, output}:
+    def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
+        """Say whether a result can be taken, or the unit has to be compiled again without what is shared."""
+        if shared and (edited or not self._believes(unit, output)):
+            self._doubted[unit] = output
+            return False
+        if unit in self._doubted:
+            path = unit.module.source.path
+            if self._doubted.pop(unit) != output:
                 self._differing.add(path)
-            elif doubted is not None and not self._believes(unit, output):
-                self._orders[path].append(_order(unit, output))
-            return True
-        if not edited and self._believes(unit, output):
-            return True
-        if not edited and path not in self._differing and self._is_at(unit, output):
-            return None
-        self._doubted[unit] = output
-        return False
-
-    def _is_at(self, unit: Unit, output: bytes) -> bool:
-        """Say whether a unit of the same source whose result is in the same order is compiled again."""
-        return any(
-            other.module.source.path == unit.module.source.path
-            and are_alike(_order(other, doubted), _order(unit, output))
-            for other, doubted in self._doubted.items()
-        )
+            elif not self._believes(unit, output):
+                self._orders[path].append(order_of(output, is_ptx=unit.arch.is_ptx))
+        return True
 
     def _believes(self, unit: Unit, output: bytes) -> bool:
-        path, order = unit.module.source.path, _order(unit, output)
+        path, order = unit.module.source.path, order_of(output, is_ptx=unit.arch.is_ptx)
         agreed = [] if path in self._differing else self._orders[path]
         return not order or any(are_alike(each, order) for each in agreed)
-
-
-def _order(unit: Unit, output: bytes) -> Order:
-    return order_of(output, is_ptx=unit.arch.is_ptx)
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:

@@ -220,28 +220,6 @@ def test_what_is_not_accepted_is_compiled_without_a_precompiled_header(tmp_path:
     assert (asked.count("marked") >= 3, asked.count("mark"), asked.count("once")) == (True, 11, 1)
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_what_another_task_will_tell_is_kept_until_it_did(tmp_path: Path, jobs: int) -> None:
-    left = in_order(task(number, "mark", 5) for number in range(12))
-    seen: list[bytes] = []
-
-    def accepts(result: Result) -> bool | None:
-        seen.append(result.output)
-        return b"mark" in seen or (None if seen[:2].count(b"marked") == 2 else False)
-
-    found = outcomes(run(left, setup_for(tmp_path, jobs=jobs), accepts))
-    assert sorted(found) == [*range(12)]
-    assert [*found.values()].count("mark") == 1
-
-
-def test_what_nobody_will_tell_any_more_is_compiled_again(tmp_path: Path) -> None:
-    left = in_order(task(number, "mark", 5) for number in range(6))
-    found = outcomes(
-        run(left, setup_for(tmp_path), lambda result: None if result.output == b"marked" else True)
-    )
-    assert found == dict.fromkeys(range(6), "mark")
-
-
 def test_several_tasks_that_hang_are_each_stopped(tmp_path: Path) -> None:
     found = outcomes(run(tasks("hang", "hang", "hang"), setup_for(tmp_path, timeout_s=1.0)))
     said = "fatal: took longer than 1 s and was stopped (HATCH_CUBIN_TIMEOUT sets the limit)"
