@@ -7,7 +7,7 @@ may know them.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ _WORD = re.compile(rb"\w+")
 # In PTX; what only one kernel uses is indented.
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
 _ARGUMENT = re.compile(r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*")  # of a template; sizes and values
-_MOST_ORDERS = 6  # of one source: with one for each variant all would be compiled twice
+_MOST_ORDERS = 4  # of one source that serve nothing: with one for each variant all would be compiled twice
 
 Order: TypeAlias = tuple[tuple[str, bool], ...]
 
@@ -125,13 +125,15 @@ class Trust:
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = defaultdict(list)
+        self._served: Counter[str] = Counter()  # how many were believed by them
         self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
     def allows(self, unit: Unit) -> bool:
         """Say whether a unit's headers may be precompiled: what came of its source agreed, in few orders."""
         path = unit.module.source.path
-        return path not in self._differing and len(self._orders[path]) <= _MOST_ORDERS
+        few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
+        return few and path not in self._differing
 
     def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
         """Say whether a result can be taken, or the unit has to be compiled again without what is shared."""
@@ -149,7 +151,9 @@ class Trust:
     def _believes(self, unit: Unit, output: bytes) -> bool:
         path, order = unit.module.source.path, order_of(output, is_ptx=unit.arch.is_ptx)
         agreed = [] if path in self._differing else self._orders[path]
-        return not order or any(are_alike(each, order) for each in agreed)
+        served = any(are_alike(each, order) for each in agreed)
+        self._served[path] += served
+        return served or not order
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
