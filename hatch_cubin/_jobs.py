@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import _arch, _cuda, _headers, _includes, _plan
+from . import _arch, _cuda, _headers, _includes, _plan, _scan
 from ._cuda import Keys, Toolkit
 from ._digest import digest
 from ._plan import Module, Unit
@@ -171,7 +171,7 @@ class _HeaderFinder:
 
     project: Project
     toolkit: Toolkit | None
-    scans: _includes.Scans = field(default_factory=_includes.Scans)
+    scans: _scan.Scans = field(default_factory=_scan.Scans)
     _found: dict[Module, tuple[_includes.Closure, tuple[_includes.Root, ...]]] = field(default_factory=dict)
     _outside: dict[str, tuple[_includes.Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[_includes.Root, ...], _includes.Resolver] = field(default_factory=dict)
@@ -218,7 +218,7 @@ class _HeaderFinder:
         place = source.path if os.path.basename(source.path) in own else source.folder
         shared = (place, asked, search, names)
         # Where macros decide, only variants of the same source whose values mean the same to an include.
-        own_shared = (source.path, _includes.meanings(module.macros), search, names)
+        own_shared = (source.path, _scan.meanings(module.macros), search, names)
         for key in (shared, own_shared):
             if key in self._shared:
                 return self._shared[key]

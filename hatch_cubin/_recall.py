@@ -19,9 +19,9 @@ from pathlib import Path
 from . import _home, _libraries
 from ._cuda import Facts, Keys
 from ._digest import digest, file_digest
-from ._includes import Include, Scan, Scans
 from ._project import Project
 from ._proof import Known
+from ._scan import Include, Scan, Scans
 
 _FORMAT = 2  # since 2 what several units have in common stands once
 _FILES = 20  # that are kept, those used last

@@ -10,7 +10,8 @@ from typing import IO, Any
 import pytest
 
 from hatch_cubin import _files, _includes, _worker
-from hatch_cubin._includes import Closure, Include, Resolver, Root, Scan, scan
+from hatch_cubin._includes import Closure, Resolver, Root
+from hatch_cubin._scan import Include, Scan, scan
 from hatch_cubin.errors import SourceError
 from tests.helpers import sha256, write_tree
 

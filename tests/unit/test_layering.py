@@ -47,11 +47,14 @@ ALLOWED: dict[str, str] = {
     "_worker": "",
     "_libraries": "_digest",
     "_proof": "_digest",
-    "_includes": "_digest _files _sources errors",
+    "_scan": "_digest _files _sources",
+    "_includes": "_digest _files _scan errors",
     "_cuda": "_digest _includes _libraries _plan _proof _sources _worker errors",
     "_headers": "__init__ _config _cuda _digest _home _includes _libraries _sources errors",
-    "_recall": "_cuda _digest _home _includes _libraries _project _proof",
-    "_jobs": "_arch _cuda _digest _files _headers _includes _plan _project _proof _recall _sources errors",
+    "_recall": "_cuda _digest _home _libraries _project _proof _scan",
+    "_jobs": (
+        "_arch _cuda _digest _files _headers _includes _plan _project _proof _recall _scan _sources errors"
+    ),
     # Results
     "_locks": "",
     "_housekeeping": "_locks _proof",
