@@ -84,10 +84,18 @@ def advise(
     for pattern, advice in _CAUSES:
         like_it = [each for each in found if pattern.search(each.text)]
         if like_it:
-            first, rest = like_it[0], len(found) - 1
+            first = like_it[0]
+            # A header of others may only have met what the project's own code got wrong.
+            own = [each for each in found if _is_own(each) and each not in like_it] * (not _is_own(first))
+            rest = len(found) - len(own) - 1
             more = (f"and {rest} more error{'s' * (rest > 1)} after it",) if rest else ()
-            return [replace(first, context=(*first.context, *more), hint=advice(first.where))]
+            told = replace(first, context=(*first.context, *more), hint=advice(first.where))
+            return [told, *_first_of_each_instantiation(own)]
     return _first_of_each_instantiation(found)
+
+
+def _is_own(error: Diagnostic) -> bool:
+    return error.where is None or not error.where.path.startswith("<")
 
 
 def about_target(text: str) -> str | None:

@@ -27,6 +27,7 @@ _BARE = re.compile(
 )
 # Whatever else calls itself one: source lines that a compiler quotes are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
+_REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
     r"|Remark: The warnings can be suppressed",
@@ -65,8 +66,7 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
             where, text = Location(source), f"instantiate: {text}"
         if match["kind"] != "warning":
             return Diagnostic("error", where, text)
-        hint = f"options = {{ diag-suppress = [{match['number']}] }} silences it" if match["number"] else None
-        return Diagnostic("warning", where, text, hint=hint)
+        return Diagnostic("warning", where, text, hint=_about_warning(text, match["number"]))
     if match := _PTXAS.match(line):
         kind = "warning" if match["kind"] == "warning" else "error"
         if not source.lower().endswith(".ptx"):  # inline assembly: no line that the user ever wrote
@@ -77,6 +77,12 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
         return Diagnostic(kind, Location(source), match["text"])
     match = _OTHER.match(line)
     return Diagnostic("error", Location(source), f"{match['place']}: {match['text']}") if match else None
+
+
+def _about_warning(text: str, number: str | None) -> str | None:
+    if match := _REDEFINED.match(text):  # the table's value is lost: to silence it would hide that
+        return f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
+    return f"options = {{ diag-suppress = [{number}] }} silences it" if number else None
 
 
 def merge(

@@ -285,7 +285,9 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     suffix = (
         " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
     )
-    older = '; toolkit = "12.9" can target 50 to 72' if 50 <= arch.number < min(toolchain.supported) else ""
+    older = (
+        f'; toolkit = "12.9" can target {arch} too' if 50 <= arch.number < min(toolchain.supported) else ""
+    )
     return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
 
 

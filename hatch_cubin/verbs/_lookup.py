@@ -11,7 +11,7 @@ from . import _differences
 from ._differences import Nearest
 
 REASONS = {
-    "new": "nothing of this source was ever compiled into this cache",
+    "new": "nothing of this source is in this cache",
     "damaged": "its entry is damaged, and will be built again",
     "removed": "its entry was removed from the cache",
     "unknown": "no input that is recorded differs",

@@ -104,9 +104,19 @@ def test_host_code_is_one_error_that_counts_the_others() -> None:
 
 
 def test_a_header_wheel_written_for_hosts_too_asks_for_the_option() -> None:
-    (found,) = advise([error(UNANNOTATED, "<nvidia-cutlass/include>/cute/a.hpp"), error("x")], nowhere)
+    of_cute = error(UNANNOTATED, "<nvidia-cutlass/include>/cute/a.hpp")
+    (found,) = advise([of_cute, error("x", "<nvidia-cutlass/include>/cute/b.hpp")], nowhere)
     assert found.hint == AS_DEVICE
     assert found.context == ("and 1 more error after it",)
+
+
+def test_what_the_project_got_wrong_itself_is_told_beside_what_a_header_met_of_it() -> None:
+    of_cub = error(UNANNOTATED, "<cuda/cu13/include>/cub/a.cuh")
+    own = error('identifier "BLOCK" is undefined', "demo/a.cu", 3)
+    told, *others = advise([of_cub, error(UNANNOTATED, "demo/a.cu"), own, of_cub], nowhere)
+    assert (told.where, told.hint) == (of_cub.where, AS_DEVICE)
+    assert told.context == ("and 2 more errors after it",)
+    assert others == [own]
 
 
 @pytest.mark.parametrize(

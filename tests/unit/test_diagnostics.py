@@ -84,6 +84,19 @@ def error(path: str, line: int | None, text: str, *context: str) -> Diagnostic:
             id="warning",
         ),
         pytest.param(
+            'demo/a.cuh(2): warning #47-D: incompatible redefinition of macro "BLOCK"\n',
+            [
+                Diagnostic(
+                    "warning",
+                    Location("demo/a.cuh", 2),
+                    'incompatible redefinition of macro "BLOCK"',
+                    (),
+                    "#ifndef BLOCK before it, and #endif behind, keep the value that was given",
+                )
+            ],
+            id="warning of a value that is lost",
+        ),
+        pytest.param(
             "demo/k.cu(2): warning: user's own",
             [Diagnostic("warning", Location("demo/k.cu", 2), "user's own")],
             id="warning without a number",
