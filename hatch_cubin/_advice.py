@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ._diagnostics import Diagnostic
-from .errors import Location
 
 _FIXED_WIDTH = re.compile(r'identifier "u?int(?:8|16|32|64|ptr)_t" is undefined')
 _OWN_FEATURE = re.compile(r"not supported on \.target 'sm_([0-9]+)'")
@@ -86,16 +85,12 @@ def advise(
         if like_it:
             first = like_it[0]
             # A header of others may only have met what the project's own code got wrong.
-            own = [each for each in found if _is_own(each) and each not in like_it] * (not _is_own(first))
+            own = [each for each in found if each.is_own and each not in like_it and not first.is_own]
             rest = len(found) - len(own) - 1
             more = (f"and {rest} more error{'s' * (rest > 1)} after it",) if rest else ()
-            told = replace(first, context=(*first.context, *more), hint=advice(first.where))
+            told = replace(first, context=(*first.context, *more), hint=advice(first))
             return [told, *_first_of_each_instantiation(own)]
     return _first_of_each_instantiation(found)
-
-
-def _is_own(error: Diagnostic) -> bool:
-    return error.where is None or not error.where.path.startswith("<")
 
 
 def about_target(text: str) -> str | None:
@@ -145,17 +140,15 @@ def _about_toolkit(version: tuple[int, int], wanted: str | None) -> str:
     return f'toolkit = "{wanted}" brings its headers where builds are isolated; elsewhere, install them'
 
 
-def _about_unannotated(where: Location | None) -> str:
-    if where is not None and where.path.startswith("<"):  # a header that is nobody's to change
-        return _AS_DEVICE
-    return f"NVRTC compiles device code only: {_APART}; {_AS_DEVICE}"
+def _about_unannotated(error: Diagnostic) -> str:
+    return f"NVRTC compiles device code only: {_APART}; {_AS_DEVICE}" if error.is_own else _AS_DEVICE
 
 
-def _about_host_code(_where: Location | None) -> str:
+def _about_host_code(_error: Diagnostic) -> str:
     return f"NVRTC compiles device code only: {_APART}"
 
 
-def _about_fixed_width(_where: Location | None) -> str:
+def _about_fixed_width(_error: Diagnostic) -> str:
     return 'nvcc includes <cstdint> by itself, NVRTC does not: options = { pre-include = ["cstdint"] }'
 
 

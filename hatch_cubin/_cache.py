@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _housekeeping
+from . import _files, _housekeeping
 from ._digest import file_digest
 from ._elf import read_resources
 from ._locks import Lock, try_lock
@@ -169,7 +169,7 @@ class Cache:
 
     def record_stamp(self, key: bytes) -> str:
         """Return what tells a record's file from one that was written anew."""
-        return _stamp(place(self.folder, record_key(key)))
+        return _files.stamp(place(self.folder, record_key(key)))
 
     def claim(self, key: bytes) -> bool:
         """Say whether this build may compile what is missing; not where another build is at it.
@@ -200,7 +200,7 @@ class Cache:
         held = self._linked(entry)
         try:
             data = _read(held or entry)
-            if known is not None and data is not None and known.proves(data, _stamp(beside)):
+            if known is not None and data is not None and known.proves(data, _files.stamp(beside)):
                 return _proven(data, held, known)
             proof = _read(beside)
         except _NoFileError:
@@ -281,14 +281,6 @@ def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
     if isinstance(proof, Known):
         vars(found).update(described=proof.resources, recalled=True)
     return found
-
-
-def _stamp(path: str) -> str:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ""
-    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 class _NoFileError(Exception):

@@ -188,10 +188,8 @@ class _Bake:
 
 def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
     """Return the compiler's warnings, but those about headers that are not the project's to change."""
-    own = (each for each in found if each.where is None or not each.where.path.startswith("<"))
-    problems = (
-        Problem(each.text, each.where, each.hint, each.context) for each in own if each.kind == "warning"
-    )
+    own = (each for each in found if each.is_own and each.kind == "warning")
+    problems = (Problem(each.text, each.where, each.hint, each.context) for each in own)
     return tuple(dict.fromkeys(map(str, problems)))
 
 

@@ -45,6 +45,11 @@ class Diagnostic:
     context: tuple[str, ...] = ()
     hint: str | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is about what is the project's to change: other headers are named `<folder>/...`."""
+        return self.where is None or not self.where.path.startswith("<")
+
 
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
     """Return the diagnostics of *log*, the compile's *folders* called what the user calls them."""

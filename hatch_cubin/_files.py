@@ -33,6 +33,15 @@ def read(path: str | Path, root: Path) -> bytes:
         raise unreadable(exc, path, root) from exc
 
 
+def stamp(path: str | Path) -> str:
+    """Return what tells a file from one written anew, be it with the same; empty where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
 def unreadable(exc: OSError, path: str | Path, root: Path) -> SourceError:
     """Return the error of what cannot be read."""
     return SourceError(Problem(f"cannot be read: {exc.strerror}", Location(os.path.relpath(path, root))))

@@ -8,10 +8,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from . import _arch, _cuda, _headers, _includes, _plan, _scan
+from . import _arch, _cuda, _files, _headers, _includes, _plan, _scan
 from ._cuda import Keys, Toolkit
 from ._digest import digest
 from ._plan import Module, Unit
@@ -121,17 +120,9 @@ def changed_header(project: Project, job: Job) -> str | None:
     return next((path for path in sorted(job.closure.absent) if (project.root / path).exists()), None)
 
 
-def header_stamps(project: Project, job: Job) -> tuple[tuple[int, ...] | None, ...]:
+def header_stamps(project: Project, job: Job) -> list[str]:
     """Return what changes where one of the project's headers is written, be it with what it had before."""
-    return tuple(_stamp_of(project.root / path) for path in _own_files(job.closure))
-
-
-def _stamp_of(path: Path) -> tuple[int, ...] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return [_files.stamp(project.root / path) for path in _own_files(job.closure)]
 
 
 def _own_files(closure: _includes.Closure, but: AbstractSet[str] = frozenset()) -> list[str]:

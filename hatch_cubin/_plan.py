@@ -26,6 +26,7 @@ Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of spec
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MOST_VARIANTS = 100_000  # of one source
+_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72})  # and of no later one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,9 +286,7 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     suffix = (
         " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
     )
-    older = (
-        f'; toolkit = "12.9" can target {arch} too' if 50 <= arch.number < min(toolchain.supported) else ""
-    )
+    older = f'; toolkit = "12.9" can target {arch} too' if arch.number in _OF_CUDA_12 else ""
     return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
 
 

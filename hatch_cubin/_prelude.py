@@ -125,7 +125,7 @@ class Trust:
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = defaultdict(list)
-        self._served: Counter[str] = Counter()  # how many were believed by them
+        self._served: Counter[str] = Counter()  # how many were taken
         self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
@@ -137,11 +137,12 @@ class Trust:
 
     def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
         """Say whether a result can be taken, or the unit has to be compiled again without what is shared."""
+        path = unit.module.source.path
         if shared and (edited or not self._believes(unit, output)):
             self._doubted[unit] = output
             return False
+        self._served[path] += shared
         if unit in self._doubted:
-            path = unit.module.source.path
             if self._doubted.pop(unit) != output:
                 self._differing.add(path)
             elif not self._believes(unit, output):
@@ -151,9 +152,7 @@ class Trust:
     def _believes(self, unit: Unit, output: bytes) -> bool:
         path, order = unit.module.source.path, order_of(output, is_ptx=unit.arch.is_ptx)
         agreed = [] if path in self._differing else self._orders[path]
-        served = any(are_alike(each, order) for each in agreed)
-        self._served[path] += served
-        return served or not order
+        return not order or any(are_alike(each, order) for each in agreed)
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:

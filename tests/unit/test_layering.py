@@ -58,7 +58,7 @@ ALLOWED: dict[str, str] = {
     # Results
     "_locks": "",
     "_housekeeping": "_locks _proof",
-    "_cache": "_digest _elf _housekeeping _locks _proof",
+    "_cache": "_digest _elf _files _housekeeping _locks _proof",
     "_turns": "_cache",
     "_elf": "",
     "_names": "",

@@ -276,6 +276,7 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
         ("sm_70", TOOLCHAIN, "cannot target sm_70", '; toolkit = "12.9" can target sm_70 too'),
         ("compute_50", TOOLCHAIN, "cannot target compute_50", '; toolkit = "12.9" can target compute_50 too'),
         ("sm_37", TOOLCHAIN, "cannot target sm_37", ""),
+        ("sm_71", TOOLCHAIN, "cannot target sm_71", ""),
         ("sm_101a", TOOLCHAIN, "cannot target sm_101a", ""),
         (
             "sm_100f",
