@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hatch_cubin import _bundle, _manifest, runtime
+from hatch_cubin.bundle import layout, manifest, runtime
 
 SIZE = 8192
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
@@ -69,10 +69,10 @@ def make_bundle(folder: Path, count: int) -> None:
             "options": {"std": "c++17"},
             "entries": entries,
         }
-    header = {"format": runtime.FORMAT, "generator": _bundle.GENERATOR, "toolchain": {"nvrtc": "13.0.88"}}
+    header = {"format": runtime.FORMAT, "generator": layout.GENERATOR, "toolchain": {"nvrtc": "13.0.88"}}
     index = {f"k_{name}": [name] for name in modules}
-    lines = [_manifest.module_line(name, module) for name, module in modules.items()]
-    (folder / "manifest.json").write_bytes(b"".join(_manifest.write_manifest(header, index, lines)))
+    lines = [manifest.module_line(name, module) for name, module in modules.items()]
+    (folder / "manifest.json").write_bytes(b"".join(manifest.write_manifest(header, index, lines)))
     compileall.compile_dir(folder.parent, quiet=1)  # as pip does
 
 

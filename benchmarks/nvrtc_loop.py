@@ -22,8 +22,9 @@ from typing import Protocol
 
 from cuda.bindings import nvrtc
 
-from hatch_cubin import _open, _pipeline
-from hatch_cubin._cuda import compiler_options
+from hatch_cubin import _pipeline
+from hatch_cubin.doors import open as door
+from hatch_cubin.toolkit.toolkit import compiler_options
 
 Unit = tuple[bytes, bytes, list[bytes]]
 
@@ -37,7 +38,7 @@ class Barrier(Protocol):
 def units() -> list[Unit]:
     """Return each unit's text, name and options."""
     root = Path.cwd()
-    project = _open.open_project(str(root), os.environ, sys.stderr, verbose=False)
+    project = door.open_project(str(root), os.environ, sys.stderr, verbose=False)
     plan = _pipeline.make_plan(project)
     return [
         (

@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import _bundle, _compile, _history, _home, _jobs, _recall, _requirements, _sbom
-from ._cache import Cache, Compiled, Content
-from ._cuda import DATA_MODEL, Toolkit
-from ._jobs import Job
-from ._project import Project, read_sources
-from ._proof import Known, describe
-from ._recall import Recall, Units
+from . import _home
 from ._report import report
+from .bundle import layout, sbom
+from .cache import history
+from .cache.entries import Cache, Compiled, Content
+from .cache.proof import Known, describe
+from .compiling.results import Results, obtain, require
 from .errors import HatchCubinError
+from .keys.jobs import Job, make_jobs, named_files, reachable_files
+from .keys.recall import Recall, Units, recall_of
+from .sources.project import Project, read_sources
+from .toolkit import requirements
+from .toolkit.toolkit import DATA_MODEL, Toolkit
 
 
 class Plan(NamedTuple):
@@ -47,16 +51,16 @@ def build_held(
     """Return the same, what was found in the cache as files in *hold*, and what it was built from."""
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
-        empty = _bundle.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
+        empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
     with _seldom_collected():
         plan = make_plan(project)
         results = bake(project, plan, noted=noted, hold=hold)
-        built = (_bundle.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
-        bill = _sbom.bill(project, plan.jobs, plan.toolkit)
-        files = _bundle.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
-        return {**files, _sbom.NAME: [bill]}, _jobs.named_files(project, plan.jobs)
+        built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
+        bill = sbom.bill(project, plan.jobs, plan.toolkit)
+        files = layout.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
+        return {**files, sbom.NAME: [bill]}, named_files(project, plan.jobs)
 
 
 @contextlib.contextmanager
@@ -73,32 +77,32 @@ def _seldom_collected() -> Iterator[None]:
 def make_plan(project: Project) -> Plan:
     """Return what a build consists of: every unit, with its headers and its keys."""
     sources = read_sources(project)
-    install = _requirements.install_command(project.config, project.environ)
-    recall = _recall.of_project(project)
+    install = requirements.install_command(project.config, project.environ)
+    recall = recall_of(project)
     toolkit = Toolkit(project.config.toolkit, install, recall.facts)
-    return Plan(toolkit, tuple(_jobs.make_jobs(project, sources, toolkit, recall)), recall)
+    return Plan(toolkit, tuple(make_jobs(project, sources, toolkit, recall)), recall)
 
 
-def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> _compile.Results:
+def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
     """Return the result of every unit; an error that names all that fail, once the others are stored."""
     start = time.monotonic()
     with open_cache(project, hold) as cache:
         for doubt in (plan.toolkit.doubt, _home.trouble()):
             if doubt is not None:
                 project.warn(doubt)
-        results = _compile.obtain(project, plan.jobs, cache, plan.toolkit)
+        results = obtain(project, plan.jobs, cache, plan.toolkit)
     report(project, results, time.monotonic() - start)
     if noted:
         plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
         keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
         hits = len(keys) - len(results.seconds)
         counts = {"hits": hits, "misses": len(plan.jobs) - hits}
-        _history.note(project.cache_folder, project.root, counts, keys)
-    _compile.require(results, plan.toolkit)
+        history.note(project.cache_folder, project.root, counts, keys)
+    require(results, plan.toolkit)
     return results
 
 
-def _found(plan: Plan, results: _compile.Results, cache: Cache) -> dict[str, Units]:
+def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
     """Return what is known by now of the modules of which this build found out anything."""
     found: dict[str, Units] = {}
     for asked, units in itertools.groupby(plan.jobs, key=lambda job: job.asked):
@@ -121,7 +125,7 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
     return Cache(project.cache_folder, project.config.cache_size, project.warn, hold)
 
 
-def build_in_place(project: Project, rebuild: _bundle.Rebuild, *, linked: bool = False) -> None:
+def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:
     """Write the bundle into the tree, with what lets an editable install notice edits and build again.
 
     Where the install has links to the files, *linked*, they have to know where the project is.
@@ -130,10 +134,10 @@ def build_in_place(project: Project, rebuild: _bundle.Rebuild, *, linked: bool =
     if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)
-        notes = _bundle.describe_editable(project.root, project.bundle_folder, sources, rebuild, root)
+        notes = layout.describe_editable(project.root, project.bundle_folder, sources, rebuild, root)
     files = build(project)
-    files.pop(_sbom.NAME, None)
-    _bundle.write(files | notes, project.root / project.bundle_folder)
+    files.pop(sbom.NAME, None)
+    layout.write(files | notes, project.root / project.bundle_folder)
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
@@ -142,7 +146,7 @@ def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     With *by_name* only headers that some include names, not all that a computed one could mean.
     """
     try:
-        return _jobs.needed_files(project, read_sources(project), by_name=by_name)
+        return reachable_files(project, read_sources(project), by_name=by_name)
     except HatchCubinError:
         if project.skips:  # without kernels, nothing that they are built from has to be right
             return []

@@ -14,11 +14,11 @@ from typing import Any
 
 from . import _arch
 from ._arch import Arch, Target
-from ._config import Config, Macros, Place, SourceRule, merge_macros
 from ._digest import digest
-from ._options import OptionValue
-from ._sources import Source, glob_regex
 from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
+from .sources.source import Source, glob_regex
+from .table.config import Config, Macros, Place, SourceRule, merge_macros
+from .table.options import OptionValue
 
 _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 

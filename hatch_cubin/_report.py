@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ._compile import Results
-from ._project import Project
+from .compiling.results import Results
+from .sources.project import Project
 
 FORMAT = 1
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 
 def _has_nvrtc() -> bool:
-    from hatch_cubin._cuda import Toolkit
     from hatch_cubin.errors import ToolchainError
+    from hatch_cubin.toolkit.toolkit import Toolkit
 
     try:
         Toolkit(None)

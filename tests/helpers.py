@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import _arch, _bundle, _toml, runtime
-from hatch_cubin._cache import Compiled
-from hatch_cubin._config import Config, Place, parse_config
-from hatch_cubin._cuda import Keys
-from hatch_cubin._executor import Task
+from hatch_cubin import _arch
 from hatch_cubin._plan import Module, Unit
-from hatch_cubin._project import Project
-from hatch_cubin._sources import Source
+from hatch_cubin.bundle import layout, runtime
+from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.compiling.executor import Task
+from hatch_cubin.sources.project import Project
+from hatch_cubin.sources.source import Source
+from hatch_cubin.table import toml
+from hatch_cubin.table.config import Config, Place, parse_config
+from hatch_cubin.toolkit.toolkit import Keys
 
 REPOSITORY = Path(__file__).parent.parent
 TABLE = ("tool", "hatch", "build", "hooks", "cubin")
@@ -83,7 +85,7 @@ def pyproject(options: str, *, requires: str = '"hatchling", "hatch-cubin"', nam
 def read_config(options: str = "", environ: Mapping[str, str] | None = None) -> Config:
     """Return the configuration of a table written as in pyproject.toml."""
     text = pyproject(options)
-    table: Any = _toml.loads(text)
+    table: Any = toml.loads(text)
     for key in TABLE:
         table = table[key]
     return parse_config(table, Place("pyproject.toml", text, TABLE), environ or {})
@@ -133,7 +135,7 @@ def made(
     variant: Mapping[str, str] | None = None,
     program_key: bytes | None = None,
     **settings: Any,
-) -> _bundle.Built:
+) -> layout.Built:
     """Return a unit as if compiled: its bytes and its key tell it from all others."""
     parsed = _arch.parse_arch(arch)
     source = Source(settings.pop("source", f"demo/{base}.cu"), "")
@@ -155,12 +157,12 @@ def made(
         else (".version 8.0\n// " if parsed.is_ptx else "").encode() + unit.name.encode()
     )
     compiled = Compiled(data, {base: base} if kernels is None else kernels)
-    return _bundle.Built(unit, compiled, Keys(hashlib.sha256(unit.name.encode()).digest(), program_key))
+    return layout.Built(unit, compiled, Keys(hashlib.sha256(unit.name.encode()).digest(), program_key))
 
 
-def bundle(*built: _bundle.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
+def bundle(*built: layout.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
     """Return the files of a bundle of *built*."""
-    files = _bundle.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
+    files = layout.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
     return {name: b"".join(content) for name, content in files.items() if isinstance(content, list)}
 
 

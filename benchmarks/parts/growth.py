@@ -13,7 +13,7 @@ from projects import ARCHS, headers_project, small_project, toolkit_project
 
 _ALONE = """
 import resource, sys
-from hatch_cubin._cli import main
+from hatch_cubin.cli.main import main
 sys.argv[1:] = ["bake"]
 code = main()
 used = resource.getrusage(resource.RUSAGE_SELF)

@@ -11,7 +11,7 @@ from commands import build, bundle_of, wheel_of
 from measuring import Goal, Row
 from projects import plain_project, small_project
 
-from hatch_cubin._elf import _sections
+from hatch_cubin.cubin.elf import _sections
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 _UNNEEDED = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import editable
+from hatch_cubin.bundle import editable
 from tests.build.projects import build, demo
 from tests.helpers import SAXPY, sha256
 

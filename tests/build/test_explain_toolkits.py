@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _cli
-from hatch_cubin._cuda import Toolkit
+from hatch_cubin.cli.main import main
+from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import pyproject, run, wheel_files
 
 from .projects import ONE_ARCH, demo
@@ -32,7 +32,7 @@ def test_a_miss_after_another_release_of_cuda_names_both_builds(
     assert was.startswith(f"{other}.")
 
     (root / "pyproject.toml").write_text(pyproject(ONE_ARCH))
-    assert _cli.main(["explain", "--project", str(root), "half"]) == 0
+    assert main(["explain", "--project", str(root), "half"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "miss  half for sm_90",
         f"      NVRTC {was} -> {Toolkit(None).nvrtc}, and what comes with it",

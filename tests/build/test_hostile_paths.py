@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin._cli import main
+from hatch_cubin.cli.main import main
 from tests.helpers import COPY_PTX, SAXPY, run, sha256, wheel_files, write_tree
 
 from .projects import build, build_sdist, demo, unpack
@@ -141,7 +141,7 @@ def listen(event, args):
     if event == "open" and isinstance(args[0], (str, bytes)):
         seen.append(os.path.realpath(os.fsdecode(args[0])))
 sys.addaudithook(listen)
-from hatch_cubin._cli import main
+from hatch_cubin.cli.main import main
 code = main(["bake"])
 print([path for path in seen if path.startswith(outside)], any(path.endswith("saxpy.cu") for path in seen))
 sys.exit(code)

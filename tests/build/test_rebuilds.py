@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _cuda, _libraries
+from hatch_cubin.toolkit import libraries, toolkit
 from tests.helpers import COPY_PTX, SAXPY
 
 from .projects import build, demo
@@ -53,17 +53,17 @@ def edit(name: str, old: str, new: str) -> Callable[[Path, pytest.MonkeyPatch], 
 
 
 def another_data_model(_root: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_cuda, "DATA_MODEL", "llp64")
+    patch.setattr(toolkit, "DATA_MODEL", "llp64")
 
 
 def another_patch(_root: Path, patch: pytest.MonkeyPatch) -> None:
-    real = _cuda._exact_build
+    real = toolkit._exact_build
 
     def other(name: str, *asked: Any) -> str:
         return f"{real(name, *asked)}{'9' * (name == 'NVRTC')}"
 
-    patch.setattr(_cuda, "_exact_build", other)
-    patch.setattr(_libraries, "identity", lambda _wanted: "installed in another patch")
+    patch.setattr(toolkit, "_exact_build", other)
+    patch.setattr(libraries, "identity", lambda _wanted: "installed in another patch")
 
 
 @pytest.mark.parametrize(

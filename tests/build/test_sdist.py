@@ -30,12 +30,12 @@ def test_an_sdist_needs_no_compiler_and_asks_for_none(
 ) -> None:
     from hatchling.builders.sdist import SdistBuilder
 
-    from hatch_cubin import _cuda
+    from hatch_cubin.toolkit import toolkit
 
     def no_toolkit(_version: str | None) -> None:
         raise AssertionError("an sdist loads no compiler")
 
-    monkeypatch.setattr(_cuda.Toolkit, "__init__", no_toolkit)
+    monkeypatch.setattr(toolkit.Toolkit, "__init__", no_toolkit)
     root = demo(tmp_path, ONE_ARCH + 'toolkit = "13.0"')
     assert sdist(root) == PLAIN
     assert SdistBuilder(str(root)).config.dependencies == []

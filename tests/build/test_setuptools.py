@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _setuptools
+from hatch_cubin.doors import setuptools
 from hatch_cubin.errors import ConfigError
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_tree
 
@@ -208,7 +208,7 @@ def test_what_a_wheel_runs_on(
 ) -> None:
     from setuptools import Command, Distribution
 
-    from hatch_cubin import _commands
+    from hatch_cubin.doors import commands
 
     class BdistWheel(Command):  # type: ignore[misc]
         user_options = ()
@@ -219,7 +219,7 @@ def test_what_a_wheel_runs_on(
         def get_tag(self) -> tuple[str, ...]:
             return tag
 
-    command = _commands._extended(lambda _name: BdistWheel, "bdist_wheel")(Distribution())
+    command = commands._extended(lambda _name: BdistWheel, "bdist_wheel")(Distribution())
     monkeypatch.setattr(sys, "platform", platform)
     assert command.get_tag() == expected
 
@@ -255,7 +255,7 @@ LOOK = """
 import sys
 from setuptools import Distribution
 before = set(sys.modules)
-from hatch_cubin._setuptools import finalize
+from hatch_cubin.doors.setuptools import finalize
 distribution = Distribution.__new__(Distribution)
 distribution.src_root = None
 finalize(distribution)
@@ -269,7 +269,7 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     attributes, _, modules = run(sys.executable, "-c", LOOK, cwd=root).stdout.partition("} ")
     assert attributes == "{'src_root': None"
     light = case in ("no pyproject.toml", "no table", "not UTF-8")
-    assert (modules == "['hatch_cubin', 'hatch_cubin._setuptools']\n") is light
+    assert (modules == "['hatch_cubin', 'hatch_cubin.doors', 'hatch_cubin.doors.setuptools']\n") is light
 
 
 def test_the_wheel_of_a_project_without_the_table_is_setuptools_own(tmp_path: Path) -> None:
@@ -477,17 +477,17 @@ def layout(*packages: str) -> dict[str, str | bytes]:
 def test_setuptools_says_which_packages_there_are(
     tmp_path: Path, files: dict[str, str | bytes], more: str, packages: dict[str, str]
 ) -> None:
-    assert _setuptools.packages_of(project(tmp_path, "", files, more)) == packages
+    assert setuptools.packages_of(project(tmp_path, "", files, more)) == packages
 
 
 def test_setuptools_says_it_of_projects_that_have_no_table_yet(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"pyproject.toml": HEAD, **FLAT})
-    assert _setuptools.packages_of(root) == {"demo": "demo"}
+    assert setuptools.packages_of(root) == {"demo": "demo"}
 
 
 def test_what_a_setup_py_prints_is_its_own_affair(tmp_path: Path) -> None:
     setup = "print('{before')\nfrom setuptools import setup\nsetup()\nprint('{after', end='')\n"
-    assert _setuptools.packages_of(project(tmp_path, "", {**FLAT, "setup.py": setup})) == {"demo": "demo"}
+    assert setuptools.packages_of(project(tmp_path, "", {**FLAT, "setup.py": setup})) == {"demo": "demo"}
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_what_a_setup_py_prints_is_its_own_affair(tmp_path: Path) -> None:
 def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup: str, why: str) -> None:
     root = project(tmp_path, "", {**FLAT, "setup.py": setup})
     with pytest.raises(ConfigError) as caught:
-        _setuptools.packages_of(root)
+        setuptools.packages_of(root)
     (problem,) = caught.value.problems
     assert (problem.what, str(problem.where)) == (
         "setuptools cannot tell the project's packages",
@@ -513,7 +513,7 @@ def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup
 def test_without_setuptools_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match="built with setuptools, which is not installed here\n  hint: pip "):
-        _setuptools.packages_of(project(tmp_path))
+        setuptools.packages_of(project(tmp_path))
 
 
 def test_a_package_that_lies_elsewhere_can_have_the_kernels(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_every_file_can_be_read_by_everyone_and_executed_by_nobody(tmp_path: Pat
 
 
 def test_the_loader_is_the_modules_own_text(tmp_path: Path) -> None:
-    from hatch_cubin import runtime
+    from hatch_cubin.bundle import runtime
 
     assert wheel(demo(tmp_path))["demo/_cubins/__init__.py"] == Path(runtime.__file__).read_bytes()
 

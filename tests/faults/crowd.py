@@ -18,9 +18,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import _bundle, _housekeeping
-from hatch_cubin._cache import Cache, Compiled
-from hatch_cubin._turns import Turns
+from hatch_cubin.bundle import layout
+from hatch_cubin.cache import housekeeping
+from hatch_cubin.cache.entries import Cache, Compiled
+from hatch_cubin.compiling.turns import Turns
 from tests.helpers import bundle, made
 
 LARGE = 20  # keys whose results are a hundred kilobytes
@@ -93,7 +94,7 @@ def clear_again_and_again(folder: Path, seconds: float, log: Path) -> None:
     figures: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        removed = _housekeeping.clear(folder)
+        removed = housekeeping.clear(folder)
         figures.update({"clears": 1, "entries": removed.entries})
     log.write_text(json.dumps(figures))
 
@@ -102,9 +103,9 @@ def trim_again_and_again(folder: Path, seconds: float, log: Path) -> None:
     figures: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        removed = _housekeeping.trim(folder, size=10_000, unused_for=0.01, keep=keys(3))
+        removed = housekeeping.trim(folder, size=10_000, unused_for=0.01, keep=keys(3))
         figures.update({"trims": 1, "entries": removed.entries})
-        assert _housekeeping.stats(folder).bytes >= 0
+        assert housekeeping.stats(folder).bytes >= 0
     log.write_text(json.dumps(figures))
 
 
@@ -119,4 +120,4 @@ def editable(version: bytes) -> dict[str, bytes]:
 
 def write_again_and_again(folder: Path, version: bytes, until: str) -> None:
     while not os.path.exists(until):
-        _bundle.write(editable(version), folder)
+        layout.write(editable(version), folder)

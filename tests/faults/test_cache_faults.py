@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _cache
-from hatch_cubin._cache import Cache, Compiled
+from hatch_cubin.cache import entries as entries_module
+from hatch_cubin.cache.entries import Cache, Compiled
 from tests.faults.harness.disk import Disk, Fault
 
 pytest.importorskip("cuda.core")
@@ -123,7 +123,7 @@ def test_a_store_that_fails_in_the_middle_costs_one_warning(
     for path in entries(folder)[:4]:
         path.unlink()
     if broken == "reading":
-        monkeypatch.setattr(_cache, "_read", fail)
+        monkeypatch.setattr(entries_module, "_read", fail)
     else:
         monkeypatch.setattr(FileStreamProgramCache, "__setitem__", fail)
     misses, said = use(folder)

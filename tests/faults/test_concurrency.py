@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _bundle, _housekeeping
-from hatch_cubin._cache import Cache
+from hatch_cubin.bundle import layout
+from hatch_cubin.cache import housekeeping
+from hatch_cubin.cache.entries import Cache
 from tests.figures import Figures
 from tests.helpers import load_bundle, pyproject, write_tree
 
@@ -99,7 +100,7 @@ def test_builds_of_one_project_share_the_work_and_give_one_wheel(tmp_path: Path,
     assert (len(compiled), len(wheels)) == (sources * len(archs), 1)
     assert max(compiled.values()) <= 2
     folder = Path(os.environ["HATCH_CUBIN_CACHE_DIR"])
-    assert _housekeeping.stats(folder).entries == sources * len(archs)
+    assert housekeeping.stats(folder).entries == sources * len(archs)
     assert sorted(os.listdir(folder)) == ["entries", "tmp"]
 
 
@@ -138,17 +139,17 @@ def test_a_cap_is_kept_by_many_and_a_large_entry_evicts_no_other(tmp_path: Path,
     folder, seconds = tmp_path / "cache", figures.pick(3, 60)
     with Cache(folder, None, pytest.fail) as cache:
         crowd.take_all(cache, crowd.keys(100), lambda _counts: None)
-    whole = _housekeeping.stats(folder).bytes
+    whole = housekeeping.stats(folder).bytes
     cap = whole // 10
     large = hashlib.sha256(b"large").digest()
     logs = [tmp_path / f"log{number}" for number in range(16)]
     run_all(*(crowd.start(crowd.build_again_and_again, folder, 100, cap, seconds, log) for log in logs))
     with Cache(folder, cap, pytest.fail) as cache:
         cache.put(large, crowd.result_of(large, 2 * cap), {})
-    left = _housekeeping.stats(folder)
+    left = housekeeping.stats(folder)
     figures.tell(**total(logs), cap=cap, left=left.bytes, largest=2 * cap, entries=left.entries)
     assert (total(logs)["wrong"], total(logs)["warnings"]) == (0, 0)
-    others = left.bytes - sum(record.size for record in _housekeeping.records(folder) if record.size > cap)
+    others = left.bytes - sum(record.size for record in housekeeping.records(folder) if record.size > cap)
     assert 0.5 * cap < others <= cap + 1000  # its record is an entry's as well
     with Cache(folder, None, pytest.fail) as cache:
         assert cache.get(large) == crowd.result_of(large, 2 * cap)
@@ -161,7 +162,7 @@ def test_a_cap_is_kept_by_many_and_a_large_entry_evicts_no_other(tmp_path: Path,
 def fighting(tmp_path: Path) -> Iterator[Path]:
     """Return a bundle's folder which two builds write without end, each its own version."""
     folder, end = tmp_path / "demo" / "_cubins", tmp_path / "end"
-    _bundle.write(crowd.editable(b"1"), folder)
+    layout.write(crowd.editable(b"1"), folder)
     builds = [
         crowd.start(crowd.write_again_and_again, folder, version, str(end)) for version in crowd.VERSIONS
     ]

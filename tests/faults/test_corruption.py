@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _bundle
-from hatch_cubin._cache import Cache, Compiled
+from hatch_cubin.bundle import layout
+from hatch_cubin.cache.entries import Cache, Compiled
 from tests.faults.harness.damage import flip, swap, truncate, zero
 from tests.figures import Figures
 from tests.helpers import bundle, load_bundle, made
@@ -134,7 +134,7 @@ CHECKED = [name for name in BUNDLE if not name.endswith((".py", ".pyi"))]
 @pytest.fixture
 def cubins(memory: Path) -> Any:
     """Return the loader of a bundle."""
-    _bundle.write(BUNDLE, memory / "bundle")
+    layout.write(BUNDLE, memory / "bundle")
     return load_bundle(memory / "bundle", {})
 
 
@@ -177,7 +177,7 @@ def test_damage_to_a_bundle_is_an_error_of_the_loader_and_is_healed(
     for _ in range(figures.pick(short, long)):
         damaged = damage(paths, chance)
         wrong, said = ask_all(cubins, folder)
-        _bundle.write(BUNDLE, folder)
+        layout.write(BUNDLE, folder)
         healed = {name: (folder / name).read_bytes() for name in BUNDLE} == BUNDLE
         counts.update(faults=1, wrong=wrong, detected=bool(said), healed=healed)
         assert (counts["detected"], counts["healed"], wrong) == (counts["faults"], counts["faults"], 0), (
@@ -237,7 +237,7 @@ def test_damaged_kernels_are_given_to_no_driver(
             counts.update(faults=1, detected=1)
         counts["given to the driver"] += len(driver.given)
         assert driver.given == []
-        _bundle.write(BUNDLE, folder)
+        layout.write(BUNDLE, folder)
     with cubins.use(folder):
         assert [cubins.kernel(name) for name in NAMES] == NAMES
     assert driver.given == [BUNDLE[path.name] for path in paths]

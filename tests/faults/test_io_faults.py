@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _bundle
+from hatch_cubin.bundle import layout
 from hatch_cubin.errors import BundleError
 from tests.build import projects
 from tests.faults.harness.builds import FILES, OPTIONS, UNITS, Builds, read_as_before, read_as_now
@@ -144,11 +144,11 @@ def test_a_failing_call_on_the_bundle_s_folder_is_one_line(
         write_tree(model, before)
     cubins = load_bundle(memory, {})
     counts: Counter[str] = Counter()
-    for fault in every_fault(lambda: _bundle.write(NEW, folder), folder, resetting(folder, model), figures):
+    for fault in every_fault(lambda: layout.write(NEW, folder), folder, resetting(folder, model), figures):
         with Disk(folder, fault) as disk:
             error = None
             try:
-                _bundle.write(NEW, folder)
+                layout.write(NEW, folder)
             except BundleError as exc:
                 error = str(exc)
         counts.update(faults=disk.failed, runs=1, errors=error is not None)
@@ -160,7 +160,7 @@ def test_a_failing_call_on_the_bundle_s_folder_is_one_line(
             assert ": cannot write the bundle: " in error, fault
             assert "\n" not in error
         assert loaded(cubins, folder) <= {b"a1", b"b1", b"c1", b"a2", b"b2", b"d2", b"damaged"}
-        _bundle.write(NEW, folder)
+        layout.write(NEW, folder)
         assert written(folder) == NEW, fault
         counts.update(healed=1)
     figures.tell(**counts)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _housekeeping
-from hatch_cubin._cache import Cache
-from hatch_cubin._proof import decode, place, record_key
+from hatch_cubin.cache import housekeeping
+from hatch_cubin.cache.entries import Cache
+from hatch_cubin.cache.proof import decode, place, record_key
 from tests.figures import Figures
 from tests.helpers import SAXPY, pyproject, run, wheel_files, write_tree
 
@@ -95,7 +95,7 @@ def test_killed_writers_tear_nothing(tmp_path: Path, figures: Figures) -> None:
     assert (wrong, cache.damaged, counts["wrong"]) == (0, 0, 0)
     assert most <= 100_000_000
     assert os.listdir(folder / "tmp") == []
-    assert _housekeeping.stats(folder).unproven == 0
+    assert housekeeping.stats(folder).unproven == 0
 
 
 @pytest.mark.nvrtc
@@ -114,10 +114,10 @@ def test_a_build_that_is_killed_at_any_time_is_gone_on_with(tmp_path: Path, figu
     kept = [0]
     for _ in range(kills):
         with started(root, tmp_path / "dist") as build:
-            wait_until(lambda: _housekeeping.stats(cache_folder()).entries > kept[-1], seconds=60)
+            wait_until(lambda: housekeeping.stats(cache_folder()).entries > kept[-1], seconds=60)
             time.sleep(CHANCE.uniform(0, 0.05))
             build.kill()
-        kept.append(_housekeeping.stats(cache_folder()).entries)
+        kept.append(housekeeping.stats(cache_folder()).entries)
     run(*HATCHLING, "-d", tmp_path / "dist", cwd=root, HATCH_CUBIN_REPORT=str(report))
     facts = json.loads(report.read_text())
     figures.tell(kills=kills, kept=kept[-1], compiled_at_last=facts["compiled"], units=len(facts["units"]))
@@ -151,7 +151,7 @@ def compilers(folder: Path) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            named = b"_worker.py" in (process / "cmdline").read_bytes()
+            named = b"worker.py" in (process / "cmdline").read_bytes()
             if named and os.fsencode(folder) in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
@@ -182,7 +182,7 @@ def test_an_interrupted_build_ends_at_once_and_keeps_what_it_has(
     files = {"demo/__init__.py": "", "demo/a.cu": SAXPY, "demo/b.cu": SAXPY, "demo/slow.cu": SLOW}
     root = write_tree(tmp_path / "project", {"pyproject.toml": pyproject('archs = ["sm_90"]\n'), **files})
     with started(root, tmp_path / "dist") as build:
-        wait_until(lambda: _housekeeping.stats(cache_folder()).entries == 2, seconds=60)
+        wait_until(lambda: housekeeping.stats(cache_folder()).entries == 2, seconds=60)
         assert compilers(cache_folder()) != []
         begun = time.monotonic()
         build.send_signal(signal.Signals[name])
@@ -193,5 +193,5 @@ def test_an_interrupted_build_ends_at_once_and_keeps_what_it_has(
     assert seconds < 2
     assert code != 0
     assert list((tmp_path / "dist").glob("*.whl")) == []
-    left = _housekeeping.stats(cache_folder())
+    left = housekeeping.stats(cache_folder())
     assert (left.entries, left.unproven, left.temporaries) == (2, 0, 0)

@@ -22,22 +22,24 @@ MEASURED = r"""
 import json, re, time
 import cuda.core.utils
 from pathlib import Path
-from hatch_cubin import _bundle, _cuda, _jobs
-from hatch_cubin._cache import Compiled
-from hatch_cubin._project import Project, read_sources
-from hatch_cubin._tables import find_table
-from hatch_cubin._config import parse_config
+from hatch_cubin.bundle import layout
+from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.keys.jobs import make_jobs
+from hatch_cubin.sources.project import Project, read_sources
+from hatch_cubin.table.config import parse_config
+from hatch_cubin.table.tables import find_table
+from hatch_cubin.toolkit.toolkit import Toolkit
 
 def peak():  # of this process alone, in MiB
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
 table, place, _backend = find_table(Path.cwd())
 project = Project(root=Path.cwd(), packages={"demo": "demo"}, config=parse_config(table, place, {}))
-toolkit = _cuda.Toolkit(None)
+toolkit = Toolkit(None)
 before, start = peak(), time.process_time()
-jobs = _jobs.make_jobs(project, read_sources(project), toolkit)
-built = [_bundle.Built(j.unit, Compiled(j.keys.key * 100, {"saxpy": "saxpy"}), j.keys) for j in jobs]
-_bundle.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": toolkit.nvrtc}}, 13)
+jobs = make_jobs(project, read_sources(project), toolkit)
+built = [layout.Built(j.unit, Compiled(j.keys.key * 100, {"saxpy": "saxpy"}), j.keys) for j in jobs]
+layout.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": toolkit.nvrtc}}, 13)
 seconds = time.process_time() - start
 print(json.dumps({"units": len(jobs), "seconds": round(seconds, 2), "MiB": round(peak() - before)}))
 """

@@ -14,16 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _executor, _worker
-from hatch_cubin._executor import Next, Prelude, Result, Setup, Task, run
+from hatch_cubin.compiling import executor
+from hatch_cubin.compiling.executor import Next, Prelude, Result, Setup, Task, run
 from hatch_cubin.errors import ToolchainError
+from hatch_cubin.toolkit import worker
 from tests.helpers import in_order, write_tree
 from tests.helpers import run as in_process
 
 STUB = f"""\
 import ctypes, os, sys, threading, time
-sys.path.insert(0, {str(Path(_worker.__file__).parent)!r})
-import _worker
+sys.path.insert(0, {str(Path(worker.__file__).parent)!r})
+import worker
 
 def compile_task(task):
     what = task["code"].decode()
@@ -37,7 +38,7 @@ def compile_task(task):
         os.write(RESULTS, (1000).to_bytes(8, "big") + b"half")
         os._exit(0)
     if what == "leave":
-        _worker.send(os.fdopen(RESULTS, "wb"), answer(task, "left"))
+        worker.send(os.fdopen(RESULTS, "wb"), answer(task, "left"))
     if what in ("once", "leave") and not os.path.exists(MARK):
         with open(MARK + "~", "w") as file:
             file.write(str(os.getpid()))
@@ -62,8 +63,8 @@ def answer(task, text):
 
 MARK = __file__ + ".once"
 RESULTS = os.dup(1)
-_worker.compile_task = compile_task
-_worker.main()
+worker.compile_task = compile_task
+worker.main()
 """
 
 
@@ -310,7 +311,7 @@ LIMITED = """\
 import resource, sys
 which, soft, hard = sys.argv[1:]
 resource.setrlimit(getattr(resource, which), (int(soft), int(hard)))
-from hatch_cubin._executor import Setup, Task, run
+from hatch_cubin.compiling.executor import Setup, Task, run
 from hatch_cubin.errors import HatchCubinError
 tasks = (Task(n, "c++", b"fine", b"k.cu", ()) for n in range(4))
 try:
@@ -342,7 +343,7 @@ def test_a_worker_lives_with_the_limits_of_its_user(
     tmp_path: Path, limit: tuple[str, str, str], said: str
 ) -> None:
     write_tree(tmp_path, {"stub.py": STUB})
-    root = str(Path(_worker.__file__).parents[1])
+    root = str(Path(worker.__file__).parents[1])
     assert in_process(sys.executable, "-c", LIMITED, *limit, cwd=tmp_path, PYTHONPATH=root).stdout == said
 
 
@@ -388,7 +389,7 @@ def test_no_process_stays_behind(
         def interrupt(_crew: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(_executor._Crew, "wait", interrupt)
+        monkeypatch.setattr(executor._Crew, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(results)
     assert [process.returncode for process in started] == [-9, -9]
@@ -406,9 +407,9 @@ def test_a_worker_ends_with_the_front_end(tmp_path: Path) -> None:
     assert process.stdin
     assert process.stdout
     setup = {"sys_path": sys.path, "libraries": [], "folders": {77: os.sep}, "scratch": ""}
-    _worker.send(process.stdin, setup)  # type: ignore[arg-type]
-    _worker.send(process.stdin, {"id": 0, "code": b"hang"})  # type: ignore[arg-type]
-    assert _worker.receive(process.stdout) == {"ready": True}  # type: ignore[arg-type]
+    worker.send(process.stdin, setup)  # type: ignore[arg-type]
+    worker.send(process.stdin, {"id": 0, "code": b"hang"})  # type: ignore[arg-type]
+    assert worker.receive(process.stdout) == {"ready": True}  # type: ignore[arg-type]
     process.stdin.close()
     assert process.wait(30) == 0
     process.stdout.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hatch_cubin import _options, _reader
 from hatch_cubin._arch import Arch
+from hatch_cubin.table import options, reader
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 names = st.text("ab_.-", min_size=1, max_size=4)
@@ -44,7 +44,7 @@ _words = st.sampled_from(
     ["sm_90", "90a", "all", "sm_999", "13.0", "system", "**/*.cu", "../x", "/x", "2 GiB", "a.b", "a-b"]
 )
 _macros = st.sampled_from(["N", "T", "F(x)", "1N"])
-_options_keys = st.sampled_from([*_options.ALLOWED, *_options.REFUSED])
+_options_keys = st.sampled_from([*options.ALLOWED, *options.REFUSED])
 _plausible: st.SearchStrategy[Any] = (
     _values
     | _words
@@ -52,8 +52,8 @@ _plausible: st.SearchStrategy[Any] = (
     | st.dictionaries(_macros | _options_keys, _values, max_size=4)
     | st.dictionaries(_macros, st.lists(_scalars, max_size=3), max_size=2)
 )
-_source_tables = st.dictionaries(st.sampled_from([*_reader._SOURCE_CHECKS]) | text, _plausible, max_size=5)
-_keys = st.sampled_from([*_reader._CHECKS, *_reader.HATCHLING_KEYS]) | text
+_source_tables = st.dictionaries(st.sampled_from([*reader._SOURCE_CHECKS]) | text, _plausible, max_size=5)
+_keys = st.sampled_from([*reader._CHECKS, *reader.HATCHLING_KEYS]) | text
 tables = st.dictionaries(_keys, _plausible | st.lists(_source_tables, max_size=3), max_size=6)
 environs = st.dictionaries(
     st.sampled_from([f"HATCH_CUBIN_{name}" for name in ("ARCHS", "TOOLKIT", "JOBS", "CACHE_DIR", "SKIP")]),

@@ -10,8 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin import _cli, _tables, _toml
-from hatch_cubin._config import parse_config
+from hatch_cubin.cli.main import main
+from hatch_cubin.table import toml
+from hatch_cubin.table.config import parse_config
+from hatch_cubin.table.tables import find_table
 from tests.helpers import write_tree
 
 from . import strategies as some
@@ -69,7 +71,7 @@ def pyprojects(draw: st.DrawFn) -> str:
 
 def is_toml(text: str) -> bool:
     try:
-        _toml.loads(text)
+        toml.loads(text)
     except ValueError:
         return False
     return True
@@ -78,7 +80,7 @@ def is_toml(text: str) -> bool:
 def init(root: Path, files: Mapping[str, str]) -> dict[str, bytes]:
     """Return what the files are after `hatch-cubin init`."""
     write_tree(root, files)
-    assert _cli.main(["init", "--project", str(root)]) == 0
+    assert main(["init", "--project", str(root)]) == 0
     return {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
 
 
@@ -104,5 +106,5 @@ def test_what_a_project_had_stays_and_what_it_gets_is_valid(text: str) -> None:
         assert is_subsequence(kept, result.splitlines())
         assert len(text.splitlines()) - len(kept) <= 3
         assert only_crlf(text) == only_crlf(result)
-        parse_config(*_tables.find_table(root)[:2], {})
+        parse_config(*find_table(root)[:2], {})
         assert init(root, {}) == after

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin import _arch, _cuda, _options, _plan, _reader
-from hatch_cubin._config import Config, Place, parse_config
+from hatch_cubin import _arch, _plan
 from hatch_cubin._plan import Unit
-from hatch_cubin._sources import Source
 from hatch_cubin.errors import ConfigError, HatchCubinError
+from hatch_cubin.sources.source import Source
+from hatch_cubin.table import options, reader
+from hatch_cubin.table.config import Config, Place, parse_config
+from hatch_cubin.toolkit import toolkit
 from tests.figures import Figures
 from tests.helpers import COPY_PTX, TABLE, read_config
 
@@ -24,7 +26,7 @@ PLACE = Place("pyproject.toml", "", TABLE)
 SUPPORTED = (80, 90, 100, 120)
 SOURCES = (Source("demo/k.cu", ""), Source("demo/copy.ptx", COPY_PTX))
 TOOLKIT: Any = SimpleNamespace(version=(13, 0), supported=SUPPORTED, load=lambda: None)
-KNOWN = {*_reader._CHECKS, *_reader._SOURCE_CHECKS}
+KNOWN = {*reader._CHECKS, *reader._SOURCE_CHECKS}
 
 _injected = st.sampled_from(
     [
@@ -42,7 +44,7 @@ _scalars = _strings | _numbers | st.booleans() | st.none()
 _lists = st.lists(_strings, max_size=4) | st.lists(_scalars, max_size=3)
 _anything = _scalars | _lists | st.dictionaries(_strings, _scalars | _lists, max_size=3)
 _names = st.sampled_from(["N", "M", "F(a, b)"])
-_hostile_table = st.dictionaries(_strings | st.sampled_from([*_options.REFUSED]), _anything, max_size=3)
+_hostile_table = st.dictionaries(_strings | st.sampled_from([*options.REFUSED]), _anything, max_size=3)
 _of_kind: Mapping[str, st.SearchStrategy[Any]] = {
     "a boolean": st.booleans(),
     "an integer": _numbers,
@@ -50,7 +52,7 @@ _of_kind: Mapping[str, st.SearchStrategy[Any]] = {
     "a string or an array of strings": _strings | st.lists(_strings, max_size=3),
     "an integer or an array of integers": _numbers | st.lists(_numbers, max_size=3),
 }
-_options_table = st.sampled_from([*_options.ALLOWED.items()]).flatmap(
+_options_table = st.sampled_from([*options.ALLOWED.items()]).flatmap(
     lambda option: st.dictionaries(st.just(option[0]), _of_kind[option[1]])
 )
 _taken_or_not: Mapping[str, st.SearchStrategy[Any]] = {
@@ -76,8 +78,8 @@ def _tables(draw: st.DrawFn, keys: list[str], base: Mapping[str, Any]) -> dict[s
     return {**base, **{key: draw(value) for key, value in each.items()}}
 
 
-_rules = st.lists(_tables([*_reader._SOURCE_CHECKS], {"path": "**/*.cu"}), min_size=1, max_size=2)
-tables = _tables([*_reader._CHECKS], {}) | st.fixed_dictionaries({"source": _rules})
+_rules = st.lists(_tables([*reader._SOURCE_CHECKS], {"path": "**/*.cu"}), min_size=1, max_size=2)
+tables = _tables([*reader._CHECKS], {}) | st.fixed_dictionaries({"source": _rules})
 
 
 def units_of(config: Config) -> list[Unit]:
@@ -90,7 +92,7 @@ def units_of(config: Config) -> list[Unit]:
 
 def flags_of(unit: Unit) -> list[bytes]:
     """Return the names of a unit's options as the compiler is given them, one by one."""
-    return [option.partition(b"=")[0] for option in _cuda.compiler_options(unit, TOOLKIT, ())]
+    return [option.partition(b"=")[0] for option in toolkit.compiler_options(unit, TOOLKIT, ())]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +106,7 @@ def flags() -> frozenset[bytes]:
         "an integer or an array of integers": ["[1]"],
     }
     found = {b"--define-macro"}
-    for name, kind in _options.ALLOWED.items():
+    for name, kind in options.ALLOWED.items():
         for value in harmless[kind]:
             config = read_config(f"archs = ['sm_90']\noptions = {{ {name} = {value} }}")
             found.update(flag for unit in units_of(config) for flag in flags_of(unit))

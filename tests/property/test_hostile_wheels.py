@@ -11,16 +11,16 @@ from random import Random
 
 import pytest
 
-from hatch_cubin import _cli
+from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
-from hatch_cubin.verbs._installed import Bundle
-from hatch_cubin.verbs._page import page
-from hatch_cubin.verbs._survey import survey
-from hatch_cubin.verbs._verify import bundle_problems
+from hatch_cubin.wheels.installed import Bundle
+from hatch_cubin.wheels.page import page
+from hatch_cubin.wheels.survey import survey
+from hatch_cubin.wheels.verify import bundle_problems
+from tests.cubins import cubin
 from tests.figures import Figures
 from tests.fuzz import manifests
 from tests.helpers import COPY_PTX, bundle, made, write_tree
-from tests.unit.test_inspect import cubin
 
 FILES = bundle(
     made("k", "sm_90", data=cubin("k")),
@@ -100,5 +100,5 @@ def test_a_bomb_is_not_unpacked(
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return what a verb says."""
     with contextlib.suppress(SystemExit):
-        _cli.main([*arguments])
+        main([*arguments])
     return "".join(capsys.readouterr())

@@ -12,14 +12,16 @@ from typing import Any, TypeVar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin import _arch, _names, _sources, _toml
+from hatch_cubin import _arch
 from hatch_cubin._arch import Arch
-from hatch_cubin._config import Config, Place, parse_config
-from hatch_cubin._diagnostics import parse_log
 from hatch_cubin._digest import digest
 from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units
-from hatch_cubin._sources import Source, glob_regex
+from hatch_cubin.compiling.diagnostics import parse_log
+from hatch_cubin.cubin import names
 from hatch_cubin.errors import ConfigError, SourceError, render
+from hatch_cubin.sources.source import Source, decode, glob_regex, without_comments
+from hatch_cubin.table import toml
+from hatch_cubin.table.config import Config, Place, parse_config
 from tests.helpers import TABLE, read_config
 
 from . import strategies as some
@@ -72,8 +74,8 @@ def test_every_key_of_a_toml_text_is_found_on_its_line(
     written: tuple[str, Mapping[tuple[str | int, ...], int]],
 ) -> None:
     text, lines = written
-    assert set(_paths(_toml.loads(text))) == set(lines)
-    assert _toml.key_lines(text) == lines
+    assert set(_paths(toml.loads(text))) == set(lines)
+    assert toml.key_lines(text) == lines
 
 
 def _paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -136,7 +138,7 @@ def test_inside_a_folder_a_glob_means_what_it_means_to_fnmatch(pattern: str, nam
 @few
 @given(st.binary(max_size=40))
 def test_a_source_is_decoded_or_refused(data: bytes) -> None:
-    outcome = attempt(lambda: _sources.decode(data), ValueError)
+    outcome = attempt(lambda: decode(data), ValueError)
     assert (
         "\r" not in outcome
         if isinstance(outcome, str)
@@ -147,10 +149,10 @@ def test_a_source_is_decoded_or_refused(data: bytes) -> None:
 @few
 @given(st.text('/*"\\\n ab', max_size=30))
 def test_blanking_comments_moves_nothing(text: str) -> None:
-    blanked = _sources.without_comments(text)
+    blanked = without_comments(text)
     assert len(blanked) == len(text)
     assert all(new in {old, " "} for new, old in zip(blanked, text, strict=True))
-    assert _sources.without_comments(blanked) == blanked
+    assert without_comments(blanked) == blanked
 
 
 @few
@@ -174,13 +176,13 @@ def test_any_text_has_a_ptx_header_or_is_refused(text: str) -> None:
     )
 )
 def test_a_symbol_always_has_a_name(symbol: str) -> None:
-    assert _names.plain_name(symbol) or not symbol
+    assert names.plain_name(symbol) or not symbol
 
 
 @few
 @given(st.lists(st.sampled_from(["_Z1av", "_Z1ai", "a", "_ZN1b1aEv", "_Z1aIfEvv"]), unique=True))
 def test_every_symbol_is_named_exactly_once(symbols: list[str]) -> None:
-    named = _names.spelled_names(symbols, {"a<float>": "_Z1aIfEvv"})
+    named = names.spelled_names(symbols, {"a<float>": "_Z1aIfEvv"})
     assert sorted(named.values()) == sorted({*symbols, "_Z1aIfEvv"})
 
 

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin import runtime
+from hatch_cubin.bundle import runtime
 
 FAMILIES = {
     100: {100, 103, 107},

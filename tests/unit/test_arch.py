@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _arch, _worker
+from hatch_cubin import _arch
 from hatch_cubin._arch import Arch, Target
-from hatch_cubin._cuda import Toolkit
+from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX
 
 SUPPORTED = (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)
@@ -202,7 +203,7 @@ def toolkit() -> Toolkit:
 
 def compiled(kind: str, code: bytes, arch: str) -> dict[str, Any]:
     task = {"id": 0, "kind": kind, "code": code, "name": b"k", "instantiate": []}
-    return _worker.compile_task({**task, "options": [f"-arch={arch}".encode()]})
+    return worker.compile_task({**task, "options": [f"-arch={arch}".encode()]})
 
 
 def spellable(numbers: tuple[int, ...]) -> list[Arch]:

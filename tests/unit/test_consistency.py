@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import re
 from typing import Any
@@ -9,8 +10,14 @@ from typing import Any
 import pytest
 
 import hatch_cubin
-from hatch_cubin import _bundle, _config, _proof, _reader, _report, _toml, runtime
+from hatch_cubin import _report
+from hatch_cubin.bundle import layout, runtime
+from hatch_cubin.cache import proof
+from hatch_cubin.table import config, reader, toml
 from tests.helpers import REPOSITORY
+from tests.pages import section
+
+from .test_layering import MODULES, PACKAGE, ROOMS
 
 README = (REPOSITORY / "README.md").read_text("utf-8")
 ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text("utf-8")
@@ -18,7 +25,7 @@ CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
 
 
 def _toml_of(path: str) -> dict[str, Any]:
-    return _toml.loads((REPOSITORY / path).read_text("utf-8"))
+    return toml.loads((REPOSITORY / path).read_text("utf-8"))
 
 
 # Versions
@@ -27,7 +34,7 @@ def _toml_of(path: str) -> dict[str, Any]:
 def test_the_version_is_the_same_everywhere() -> None:
     version = hatch_cubin.__version__
     assert importlib.metadata.version("hatch-cubin") == version
-    assert {"name": "hatch-cubin", "version": version} == _bundle.GENERATOR
+    assert {"name": "hatch-cubin", "version": version} == layout.GENERATOR
     pyproject = _toml_of("pyproject.toml")
     assert pyproject["tool"]["hatch"]["version"] == {"path": "hatch_cubin/__init__.py"}
     assert pyproject["project"]["dynamic"] == ["version"]
@@ -59,8 +66,8 @@ def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> No
         return {name.replace("_", "-") for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
 
     from_elsewhere = {"place", "replaced", "timeout-s"}  # where the table stands, and the environment
-    assert fields(_config.Config) - from_elsewhere == set(_reader._CHECKS)
-    assert fields(_config.SourceRule) - {"undefined"} == set(_reader._SOURCE_CHECKS)
+    assert fields(config.Config) - from_elsewhere == set(reader._CHECKS)
+    assert fields(config.SourceRule) - {"undefined"} == set(reader._SOURCE_CHECKS)
 
 
 # Examples
@@ -71,7 +78,7 @@ def _hook_table(pyproject: dict[str, Any]) -> object:
 
 
 def test_the_readmes_example_is_the_example_project() -> None:
-    blocks = [_toml.loads(block) for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL)]
+    blocks = [toml.loads(block) for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL)]
     example = next(block for block in blocks if "build-system" in block)
     project = _toml_of("example_project/pyproject.toml")
     assert _hook_table(example) == _hook_table(project)
@@ -81,22 +88,37 @@ def test_the_readmes_example_is_the_example_project() -> None:
 # Names of tests and modules
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:\w+/)?test_\w+\.py)`", ARCHITECTURE))))
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)`", ARCHITECTURE)))
+)
 def test_a_test_that_the_architecture_names_is_there(name: str) -> None:
-    assert list((REPOSITORY / "tests").rglob(name))
+    assert (REPOSITORY / "tests" / name).is_file()
 
 
-def test_the_architecture_names_every_module() -> None:
-    named = {f"{name}.py" for name in re.findall(r"\b(_*[a-z]+_*)(?=\.py\b)", ARCHITECTURE)}
-    modules = (
-        path.relative_to(REPOSITORY / "hatch_cubin") for path in REPOSITORY.glob("hatch_cubin/**/*.py")
-    )
-    private = {path.name for path in modules if path.name.startswith("_") or len(path.parts) == 1}
-    assert private - named == {"__init__.py"}
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"`((?:\w+/)?\w+\.py)`", ARCHITECTURE)) - {"setup.py"})
+)
+def test_a_module_that_the_architecture_names_is_there(name: str) -> None:
+    assert [*PACKAGE.glob(name), *(REPOSITORY / "tests").rglob(name)]
+
+
+def _plate(room: str) -> str:
+    """Return what a room says of itself: the first line of its `__init__`, or of its one module."""
+    file = PACKAGE / room / "__init__.py" if (PACKAGE / room).is_dir() else PACKAGE / f"{room}.py"
+    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").partition("\n")[0]
+
+
+def test_the_architecture_maps_the_rooms_as_they_are() -> None:
+    table = section(ARCHITECTURE, "## Rooms")
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    named = {room: f"{room}/" if (PACKAGE / room).is_dir() else f"{room}.py" for room in ROOMS}
+    rooms = list(ROOMS)[1:]  # the row of the ground names its modules
+    assert rows == [[f"`{named[room]}`", _plate(room), ROOMS[room] or "nothing"] for room in rooms]
+    assert all(f"`{name}.py`" in table for name in MODULES["ground"] if name != "__init__")
 
 
 def test_formats_are_numbers_that_only_grow() -> None:
-    assert (runtime.FORMAT, _proof._FORMAT, _report.FORMAT) == (1, 2, 1)
+    assert (runtime.FORMAT, proof._FORMAT, _report.FORMAT) == (1, 2, 1)
 
 
 def test_the_readme_and_the_architecture_fit_the_lines() -> None:

@@ -11,12 +11,20 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _cores, _cuda, _elf, _executor, _includes, _jobs, _pipeline, _tasks, _worker
-from hatch_cubin._cache import Cache
-from hatch_cubin._cuda import Toolkit, compiler_options
-from hatch_cubin._executor import Result
-from hatch_cubin._project import Project, read_sources
+from hatch_cubin import _pipeline
+from hatch_cubin.cache.entries import Cache
+from hatch_cubin.compiling import cores as cores_module
+from hatch_cubin.compiling import executor
+from hatch_cubin.compiling import tasks as tasks_module
+from hatch_cubin.compiling.executor import Result
+from hatch_cubin.cubin import elf
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, MissError, ToolchainError
+from hatch_cubin.keys.jobs import Job, make_jobs
+from hatch_cubin.sources import includes
+from hatch_cubin.sources.project import Project, read_sources
+from hatch_cubin.toolkit import toolkit as toolkit_module
+from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.toolkit import Toolkit, compiler_options
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
@@ -91,7 +99,7 @@ def test_every_kind_of_source_and_arch_is_built(tmp_path: Path) -> None:
     ]
     assert bundle["copy.compute_80.ptx"] == COPY_PTX.encode()
     assert b"\0" not in bundle["saxpy.compute_90.ptx"]
-    assert _elf.read_cubin(bundle["scale.sm_90a.cubin"]).kernels == (
+    assert elf.read_cubin(bundle["scale.sm_90a.cubin"]).kernels == (
         "_Z5scaleIfLi4EEvPT_",
         "_Z5scaleIiLi2EEvPT_",
     )
@@ -189,7 +197,7 @@ def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:
     def options(*args: Any) -> tuple[bytes, ...]:
         return (*compiler_options(*args), *more)
 
-    monkeypatch.setattr(_tasks, "compiler_options", options)
+    monkeypatch.setattr(tasks_module, "compiler_options", options)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +234,7 @@ def test_a_failure_is_worded_whatever_the_log(
         while (task := upcoming(None, [])) is not None:
             yield Result(task.id, ok=False, log=log)
 
-    monkeypatch.setattr(_executor, "run", fail)
+    monkeypatch.setattr(executor, "run", fail)
     assert failure(tmp_path, {"k.cu": SAXPY}).startswith(expected)
 
 
@@ -281,27 +289,29 @@ def test_two_builds_in_two_folders_give_the_same_bytes(tmp_path: Path, option: s
     assert not [name for name, data in bundles[0].items() if os.fsencode(tmp_path) in data]
 
 
-@pytest.mark.parametrize("first_with_seed", [_cuda._FIRST_WITH_SEED, (99, 0)], ids=["as it is", "no seed"])
+@pytest.mark.parametrize(
+    "first_with_seed", [toolkit_module._FIRST_WITH_SEED, (99, 0)], ids=["as it is", "no seed"]
+)
 def test_templates_in_anonymous_namespaces_have_one_name_in_every_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_with_seed: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(_cuda, "_FIRST_WITH_SEED", first_with_seed)
+    monkeypatch.setattr(toolkit_module, "_FIRST_WITH_SEED", first_with_seed)
     files = {"k.cu": "namespace { template <class T> __global__ void hidden(T *x) { *x = 1; } }\n"}
     options = f'archs = ["sm_90"]\n{RULE}path = "demo/k.cu"\ninstantiate = ["hidden<int>"]'
     caches = [str(tmp_path / name) for name in ("one", "two")]
     first, second = (build(tmp_path, files, options, HATCH_CUBIN_CACHE_DIR=cache) for cache in caches)
     assert first == second
-    (kernel,) = _elf.read_cubin(first["k.sm_90.cubin"]).kernels
+    (kernel,) = elf.read_cubin(first["k.sm_90.cubin"]).kernels
     assert ("hidden" in kernel, b"namesake" in first["k.sm_90.cubin"]) == (True, False)
 
 
 def test_how_anonymous_namespaces_are_named_is_in_the_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if Toolkit(None).version < _cuda._FIRST_WITH_SEED:
+    if Toolkit(None).version < toolkit_module._FIRST_WITH_SEED:
         pytest.skip("this compiler takes no seed")
     seeded = build(tmp_path, {"k.cu": SAXPY, "c.ptx": COPY_PTX})
-    monkeypatch.setattr(_cuda, "_FIRST_WITH_SEED", (99, 0))
+    monkeypatch.setattr(toolkit_module, "_FIRST_WITH_SEED", (99, 0))
     units = [json.loads(each["keys.json"])["units"] for each in (seeded, build(tmp_path, {"k.cu": SAXPY}))]
     assert units[0]["k"]["sm_90"]["key"] != units[1]["k"]["sm_90"]["key"]
     assert units[0]["c"] == units[1]["c"]
@@ -332,14 +342,14 @@ def test_a_build_that_fails_in_one_unit_keeps_the_others(tmp_path: Path) -> None
 
 
 def test_an_interrupted_build_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = _executor.run
+    real = executor.run
 
     def interrupted(tasks: Any, *setup: Any) -> Iterator[Result]:
         yield next(real(tasks, *setup))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(_executor, "run", interrupted)
+        patched.setattr(executor, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             build(tmp_path, {"k.cu": SAXPY})
     assert report(tmp_path, {"k.cu": SAXPY})["hits"] == 1
@@ -452,13 +462,13 @@ def test_no_more_units_are_compiled_at_once_than_wanted(
     options, environ, cores, expected = case
     used: list[int] = []
 
-    def run(_tasks: object, setup: _executor.Setup, *_started: object) -> Iterator[Result]:
+    def run(tasks_module: object, setup: executor.Setup, *_started: object) -> Iterator[Result]:
         used.append(setup.jobs)
         yield from ()
         raise ToolchainError
 
-    monkeypatch.setattr(_executor, "run", run)
-    monkeypatch.setattr(_cores, "_groups", lambda _system: [])
+    monkeypatch.setattr(executor, "run", run)
+    monkeypatch.setattr(cores_module, "_groups", lambda _system: [])
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     if cores is None:
         monkeypatch.delattr(os, "sched_getaffinity", raising=False)
@@ -486,7 +496,7 @@ HALF = '#include <cuda_fp16.h>\nextern "C" __global__ void k(__half *x) { *x = _
 def test_a_closure_holds_every_toolkit_header_that_a_compile_reads(tmp_path: Path, source: str) -> None:
     toolkit = Toolkit(None)
     project = project_of(tmp_path / "project", {"k.cu": source}, 'archs = ["sm_90"]')
-    (job,) = _jobs.make_jobs(project, read_sources(project), toolkit)
+    (job,) = make_jobs(project, read_sources(project), toolkit)
     copies = {root.logical: (root.path, tmp_path / "copy" / root.logical) for root in job.search}
     for logical in job.closure.files:
         root = max((name for name in copies if logical.startswith(f"{name}/")), key=len)
@@ -498,7 +508,7 @@ def test_a_closure_holds_every_toolkit_header_that_a_compile_reads(tmp_path: Pat
     assert len(job.closure.files) > 1
 
 
-def _compiled(job: _jobs.Job, toolkit: Toolkit, search: list[Path]) -> object:
+def _compiled(job: Job, toolkit: Toolkit, search: list[Path]) -> object:
     task = {
         "id": 0,
         "kind": "c++",
@@ -507,7 +517,7 @@ def _compiled(job: _jobs.Job, toolkit: Toolkit, search: list[Path]) -> object:
         "options": list(compiler_options(job.unit, toolkit, tuple(map(str, search)))),
         "instantiate": [],
     }
-    result = _worker.compile_task(task)
+    result = worker.compile_task(task)
     assert result["ok"], result["log"]
     return result["output"]
 
@@ -528,14 +538,14 @@ def test_a_header_that_changes_during_the_build_poisons_no_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {"k.cu": '#include "v.h"\nextern "C" __global__ void k(int *p) { *p = V; }', "v.h": "#define V 1"}
-    real = _executor.run
+    real = executor.run
 
     def edit_meanwhile(*arguments: Any) -> Iterator[Result]:
         (tmp_path / "demo/v.h").write_text("#define V 2")
         yield from real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_executor, "run", edit_meanwhile)
+        patch.setattr(executor, "run", edit_meanwhile)
         assert failure(tmp_path, files, ONE) == (
             "demo/v.h: was changed while a source that includes it was compiled\n"
             f"  while compiling k for sm_90 (NVRTC {Toolkit(None).nvrtc})\n"
@@ -549,14 +559,14 @@ def test_a_header_that_appears_during_the_build_poisons_no_cache(
 ) -> None:
     source = '#if __has_include("v.h")\n#include "v.h"\n#else\n#define V 1\n#endif\n'
     files = {"k.cu": source + 'extern "C" __global__ void k(int *p) { *p = V; }'}
-    real = _executor.run
+    real = executor.run
 
     def write_meanwhile(*arguments: Any) -> Iterator[Result]:
         (tmp_path / "demo/v.h").write_text("#define V 2")
         yield from real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_executor, "run", write_meanwhile)
+        patch.setattr(executor, "run", write_meanwhile)
         assert failure(tmp_path, files, ONE).startswith(
             "demo/v.h: was changed while a source that includes it was compiled\n"
         )
@@ -593,19 +603,19 @@ def test_a_path_across_a_link_is_the_file_that_is_read(tmp_path: Path) -> None:
 def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sources whose headers were looked for, in that order."""
     paths: list[str] = []
-    real = _includes.Resolver.resolve
+    real = includes.Resolver.resolve
 
-    def count(resolver: _includes.Resolver, path: str, *rest: Any) -> _includes.Closure:
+    def count(resolver: includes.Resolver, path: str, *rest: Any) -> includes.Closure:
         paths.append(path)
         return real(resolver, path, *rest)
 
-    monkeypatch.setattr(_includes.Resolver, "resolve", count)
+    monkeypatch.setattr(includes.Resolver, "resolve", count)
     return paths
 
 
 def headers(project: Project) -> dict[str, list[str]]:
     """Return the headers that each source can read."""
-    made = _jobs.make_jobs(project, read_sources(project), Toolkit(None))
+    made = make_jobs(project, read_sources(project), Toolkit(None))
     return {job.unit.module.source.path: sorted(job.closure.files) for job in made}
 
 
@@ -627,7 +637,7 @@ def test_a_variant_whose_value_names_a_header_has_a_closure_of_its_own(
     )
     files = {"k.cu": "#include H\n" + SAXPY, "a.h": "", "b.h": ""}
     project = project_of(tmp_path, files, f"{ONE}\n{variants}")
-    jobs = _jobs.make_jobs(project, read_sources(project), Toolkit(None))
+    jobs = make_jobs(project, read_sources(project), Toolkit(None))
     assert [(dict(job.unit.module.variant)["H"], *job.closure.files) for job in jobs] == [
         (f'"{name}"', f"project/demo/{name}") for name in ("a.h", "a.h", "b.h", "b.h")
     ]

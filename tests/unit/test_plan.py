@@ -8,11 +8,11 @@ import pytest
 
 from hatch_cubin import _arch
 from hatch_cubin._arch import Arch, Target
-from hatch_cubin._config import Config
 from hatch_cubin._digest import digest
 from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units, unsupported
-from hatch_cubin._sources import Source
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, SourceError
+from hatch_cubin.sources.source import Source
+from hatch_cubin.table.config import Config
 from tests.helpers import TABLE, pyproject, read_config
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)

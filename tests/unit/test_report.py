@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin._arch import expand
-from hatch_cubin._cache import Compiled
-from hatch_cubin._compile import Results
 from hatch_cubin._plan import Toolchain, plan_modules, plan_units
-from hatch_cubin._project import Project
 from hatch_cubin._report import report
-from hatch_cubin._sources import Source
+from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.compiling.results import Results
+from hatch_cubin.sources.project import Project
+from hatch_cubin.sources.source import Source
 from tests.helpers import read_config
 
 

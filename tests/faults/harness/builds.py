@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from hatch_cubin import _executor, _pipeline, _worker
-from hatch_cubin._cuda import Facts, Toolkit
-from hatch_cubin._executor import Next, Result, Setup, Task
-from hatch_cubin._project import Project
+from hatch_cubin import _pipeline
+from hatch_cubin.compiling import executor
+from hatch_cubin.compiling.executor import Next, Result, Setup, Task
 from hatch_cubin.errors import HatchCubinError
+from hatch_cubin.sources.project import Project
+from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.toolkit import Facts, Toolkit
 from tests.helpers import make_project
 
 KERNEL = 'extern "C" __global__ void {0}() {{ }}\n'
@@ -102,7 +104,7 @@ class Builds:
     def stubbed(read: Callable[[str], bytes] = read_as_before) -> Iterator[Stub]:
         """Let the stub compile, in what is called meanwhile."""
         stub = Stub(read)
-        with patch.object(_executor, "run", stub.run), patch.object(_pipeline, "Toolkit", toolkit):
+        with patch.object(executor, "run", stub.run), patch.object(_pipeline, "Toolkit", toolkit):
             yield stub
 
 
@@ -156,5 +158,5 @@ class Stub:
 @functools.cache
 def _cubin() -> bytes:
     task: dict[str, Any] = {"id": 0, "kind": "c++", "code": KERNEL.format("k").encode(), "name": b"k.cu"}
-    result = _worker.compile_task(task | {"options": [b"-arch=sm_90"], "instantiate": []})
+    result = worker.compile_task(task | {"options": [b"-arch=sm_90"], "instantiate": []})
     return bytes(result["output"])

@@ -1,0 +1,265 @@
+"""Lay out what enters the wheel: the loader, the manifest, the keys and the compiled units."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import __version__
+from .._arch import Arch
+from .._digest import file_digest
+from .._plan import Module, Unit
+from ..cache.entries import Compiled, Content
+from ..cache.locks import wait_for_lock
+from ..errors import BundleError, Location, Problem
+from ..sources.source import read_ptx_version
+from ..toolkit.toolkit import Keys
+from . import editable, runtime
+from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
+from .stub import stub
+
+GENERATOR = {"name": "hatch-cubin", "version": __version__}
+
+_TEMPORARY = ".writing-"
+_PATIENCE_S = 10.0  # with another build that writes the same folder, and should need milliseconds
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A unit with its result and its keys."""
+
+    unit: Unit
+    compiled: Compiled
+    keys: Keys
+
+
+class Rebuild(NamedTuple):
+    """How an editable install is built again, in the project's folder."""
+
+    command: tuple[str, ...]  # Python's arguments
+    needs: tuple[str, ...]  # what Python has to find
+
+
+def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> dict[str, Content]:
+    """Return every file of the bundle by name, or where it is held ready.
+
+    The *header* and the toolkit's *major* say how it was built. Of what was *built*, a module's units stand
+    together; all that is kept of them are their lines.
+    """
+    files: dict[str, Content] = {}
+    stored: dict[str, str] = {}  # identical results are stored once
+    taken: set[str] = set()
+    kernels: dict[str, list[str]] = defaultdict(list)
+    names: set[str] = set()
+    lines, keys = [], {}
+    for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
+        units = [*group]
+        module = units[0].unit.module
+        stem = _stem(module, taken)
+        placed = [(item, stored.setdefault(item.compiled.sha256, stem + item.unit.suffix)) for item in units]
+        files |= {file: item.compiled.content for item, file in placed}
+        entry = _module(module, placed, major)
+        lines.append(module_line(name, entry))
+        keys[name] = keys_line(name, _keys(units))
+        names |= {name, module.base}
+        for kernel in entry["kernels"]:
+            kernels[kernel].append(name)
+    manifest = {"format": runtime.FORMAT, "generator": GENERATOR, **header}
+    return {
+        "__init__.py": [Path(runtime.__file__).read_bytes()],
+        "__init__.pyi": [stub(kernels, names)],
+        "manifest.json": write_manifest(manifest, kernels, lines),
+        "keys.json": write_keys(keys),
+        **files,
+    }
+
+
+def _stem(module: Module, taken: set[str]) -> str:
+    """Name a module's files; names that differ in case only are told apart by a hash."""
+    stem = module.file_stem
+    if stem.casefold() in taken:
+        return file_digest(module.name.encode())[:10]
+    taken.add(stem.casefold())
+    return stem
+
+
+def _module(module: Module, items: Sequence[tuple[Built, str]], major: int) -> dict[str, Any]:
+    kernels: dict[str, str] = {}
+    for item, _name in items:
+        for spelled, symbol in item.compiled.kernels.items():
+            kernels.setdefault(spelled, symbol)
+    entries = []
+    for item, name in items:
+        entry = _entry(item, name, major)
+        if dict(item.compiled.kernels) != kernels:  # code may differ by arch, kernels and all
+            entry["kernels"] = dict(item.compiled.kernels)
+        entries.append(entry)
+    return {
+        "source": module.source.path,
+        "variant": dict(module.variant),
+        "kernels": kernels,
+        "options": _options(module),
+        "entries": sorted(entries, key=lambda entry: (entry["kind"], entry["arch"])),
+    }
+
+
+def _options(module: Module) -> dict[str, Any]:
+    return module.plain_options | (
+        {"define_macro": [f"{name}={value}" for name, value in module.define]} if module.define else {}
+    )
+
+
+def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
+    compiled, arch = item.compiled, item.unit.arch
+    resources = None if arch.is_ptx else json.loads(compiled.described)
+    return ({"resources": resources} if resources else {}) | {
+        "arch": str(arch),
+        "kind": "ptx" if arch.is_ptx else "cubin",
+        "file": name,
+        "size": compiled.size,
+        "sha256": compiled.sha256,
+        "min_driver": min_driver(arch, compiled.data if arch.is_ptx else b"", major),
+    }
+
+
+def min_driver(arch: Arch, data: bytes, major: int) -> int:
+    """Return which driver a unit's result needs, if the toolkit is of that *major*."""
+    return _ptx_driver(data) if arch.is_ptx else major * 1000
+
+
+def _ptx_driver(data: bytes) -> int:
+    """Return the CUDA release that brought the PTX version, as `cuDriverGetVersion` counts."""
+    major, minor = read_ptx_version(data.decode()) or (0, 0)
+    if major >= 9:
+        return (major + 4) * 1000 + minor * 10
+    if major == 8:  # 12.6 brought no PTX version: 8.5 is of 12.5, 8.6 of 12.7
+        return 12000 + (minor + (minor > 5)) * 10
+    if major == 7:
+        return 11000 + minor * 10
+    return 10000 + max(0, minor - 3) * 10 if major == 6 else 9000  # no supported driver is older
+
+
+def _keys(built: Iterable[Built]) -> dict[str, Any]:
+    return {
+        str(item.unit.arch): dict(zip(("key", "program_key"), item.keys.hex(), strict=True)) for item in built
+    }
+
+
+def describe_editable(
+    root: Path, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
+) -> dict[str, bytes]:
+    """Return what an editable install has beside its bundle, to notice that *sources* were edited.
+
+    The project at *root* is found from the bundle's *folder*, or *found_at* a path of its own.
+    """
+    files = {}
+    for name in sources:
+        status = os.stat(root / name)
+        digest = file_digest((root / name).read_bytes())
+        files[Path(name).as_posix()] = [status.st_size, status.st_mtime_ns, digest]
+    built = {
+        "files": files,
+        "needs": rebuild.needs,
+        "rebuild": rebuild.command,
+        "root": found_at or Path(os.path.relpath(".", folder)).as_posix(),
+    }
+    return {
+        "_editable.py": Path(editable.__file__).read_bytes(),
+        "editable.json": f"{canonical(built)}\n".encode(),
+    }
+
+
+def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
+    """Write *files* into *folder*, which is nobody else's, and return where each is: some are held ready."""
+    places = {}
+    try:
+        for name, content in files.items():
+            if isinstance(content, str):
+                places[name] = content
+                continue
+            places[name] = str(folder / name)
+            with open(places[name], "wb") as file:
+                file.writelines(content)
+    except OSError as exc:
+        raise _unwritable(exc, folder) from exc
+    return places
+
+
+def write(files: Mapping[str, bytes], folder: Path) -> None:
+    """Make *folder* hold exactly *files*; what is right already keeps its time stamp.
+
+    Whoever else writes there at the same time does so before or after. Files are replaced in one go once
+    all are written, the manifest last: a reader who meets a new file under the old manifest finds the
+    new one a moment later.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with wait_for_lock(folder, _PATIENCE_S):
+            # More than once where there are no locks, and another build removes what it does not know.
+            for _ in range(_ROUNDS):
+                if not _write_once(files, folder):
+                    break
+    except OSError as exc:
+        raise _unwritable(exc, folder) from exc
+
+
+def _unwritable(exc: OSError, folder: Path) -> BundleError:
+    where = Location(str(exc.filename or folder))
+    return BundleError(Problem(f"cannot write the bundle: {exc.strerror}", where))
+
+
+def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
+    """Write what is not as it should be, the manifest last, and remove the rest; say whether it had to."""
+    names = sorted(files, key=lambda name: (name == "manifest.json", name))
+    with contextlib.ExitStack() as left_over:
+        written = {
+            folder / name: _write_beside(folder / name, files[name], left_over)
+            for name in names
+            if not _holds(folder / name, files[name])
+        }
+        for path, temporary in written.items():
+            temporary.replace(path)
+    stale = [
+        path
+        for path in folder.iterdir()
+        if path.name not in files and path.is_file() and not _is_in_work(path)
+    ]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return bool(written or stale)
+
+
+def _is_in_work(path: Path) -> bool:
+    """Say whether another build may be about to move this temporary file into its place."""
+    try:
+        return path.name.startswith(_TEMPORARY) and time.time() - path.stat().st_mtime < 3600
+    except FileNotFoundError:
+        return True
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except (FileNotFoundError, IsADirectoryError):
+        return False
+
+
+def _write_beside(path: Path, data: bytes, left_over: contextlib.ExitStack) -> Path:
+    """Write *data* into a temporary file, which *left_over* removes where it is not moved to *path*."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+    temporary = Path(name)
+    left_over.callback(temporary.unlink, missing_ok=True)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    temporary.chmod(0o644)
+    return temporary

@@ -1,0 +1,211 @@
+"""A bundle's two indexes, `manifest.json` and `keys.json`: how they are written, and what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .._digest import file_digest, pieces_digest
+from . import runtime
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A unit's result, as the manifest describes it."""
+
+    arch: str
+    kind: str
+    file: str
+    size: int
+    sha256: str
+    min_driver: int
+    kernels: Mapping[str, str]  # spelled name → symbol
+    resources: Mapping[str, Mapping[str, int]]
+
+    @property
+    def is_ptx(self) -> bool:
+        return self.kind == "ptx"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module's line of the manifest."""
+
+    name: str
+    source: str
+    variant: Mapping[str, str]
+    options: Mapping[str, Any]
+    entries: tuple[Entry, ...]
+
+    @property
+    def base(self) -> str:
+        """The name without its variant."""
+        if not self.variant:
+            return self.name
+        return self.name[: -1 - sum(len(key) + len(value) + 2 for key, value in self.variant.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a bundle says of itself."""
+
+    format: int
+    generator: tuple[str, str]  # name and version
+    toolchain: Mapping[str, str | None]
+    data_model: str
+    folder: str | None  # where the bundle stands in its project
+    skipped: bool
+    modules: tuple[Module, ...]
+
+
+def canonical(value: object) -> str:
+    """Return canonical JSON: one text for one value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def write_manifest(
+    header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
+) -> list[bytes]:
+    """Write one line per name, sorted as bytes, so that a reader can find and take one alone; in pieces.
+
+    Each module's line carries a check of its own; that of the header covers all the rest.
+    """
+    head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
+    tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
+    index = (f"{canonical(name)}:{canonical(sorted(names))}".encode() for name, names in kernels.items())
+    before = [f'{head},"kernels":{{'.encode(), *_table(sorted(index)), b'\n},"modules":{']
+    after = f"\n}},{tail}\n".encode()
+    return [_check([*before, after]), *before, *_table(sorted(modules)), after]
+
+
+def _check(rest: Iterable[bytes]) -> bytes:
+    return f'{{"check":"{pieces_digest(rest)}",'.encode()
+
+
+def _table(lines: Iterable[bytes]) -> Iterator[bytes]:
+    for number, line in enumerate(lines):
+        yield b",\n" if number else b"\n"
+        yield line
+
+
+def module_line(name: str, entry: Mapping[str, Any]) -> bytes:
+    """Return what a manifest says of a module."""
+    line, body = canonical(name).encode(), canonical(entry)[1:].encode()
+    return b'%b:{"check":"%b",%b' % (line, file_digest(line + body).encode(), body)
+
+
+def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
+    """Return what `keys.json` says of a module's units, by arch."""
+    return f"{canonical(name)}:{canonical(archs)}".encode()
+
+
+def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
+    """Write the lines of *modules* by their names, in pieces."""
+    lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
+    rest = [b'"units":{', *lines, b"\n}}\n"]
+    return [_check(rest), *rest]
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Return what a manifest says; ValueError where it is none, or one that a newer hatch-cubin made."""
+    fields = _object(data)
+    if (number := _typed(fields, "format", int)) > runtime.FORMAT:
+        raise ValueError(f"has format {number}, this hatch-cubin reads up to {runtime.FORMAT}")
+    generator, toolchain = _typed(fields, "generator", dict), _typed(fields, "toolchain", dict)
+    return Manifest(
+        number,
+        (_typed(generator, "name", str), _typed(generator, "version", str)),
+        toolchain,
+        _typed(fields, "data_model", str),
+        _is(fields.get("folder", ""), str, "folder") or None,
+        fields.get("skipped") is True,
+        tuple(
+            _module(name, _is(line, dict, name))
+            for name, line in sorted(_typed(fields, "modules", dict).items())
+        ),
+    )
+
+
+def prove_manifest(data: bytes) -> None:
+    """Raise ValueError where a readable manifest is not, byte for byte, what is written for its facts."""
+    fields = json.loads(data)
+    modules = {
+        name: {key: value for key, value in line.items() if key != "check"}
+        for name, line in fields.pop("modules").items()
+    }
+    header = {key: value for key, value in fields.items() if key not in ("check", "kernels")}
+    index: dict[str, list[str]] = {}
+    for name, line in modules.items():
+        for kernel in line["kernels"]:
+            index.setdefault(kernel, []).append(name)
+    _same(data, write_manifest(header, index, (module_line(*each) for each in modules.items())))
+
+
+def _same(data: bytes, pieces: Iterable[bytes]) -> None:
+    expected = b"".join(pieces)
+    if data == expected:
+        return
+    lines, wanted = data.split(b"\n"), expected.split(b"\n")
+    pairs = enumerate(zip(lines, wanted, strict=False), 1)
+    number = next((at for at, (line, other) in pairs if line != other), min(len(lines), len(wanted)) + 1)
+    raise ValueError(f"line {number} is not what hatch-cubin writes: it was edited or damaged")
+
+
+def read_keys(data: bytes) -> dict[str, dict[str, str]]:
+    """Return each unit's key, by module and arch; ValueError where *data* is not what was written."""
+    units = _typed(_object(data), "units", dict)
+    keys: dict[str, dict[str, str]] = {}
+    for name, archs in units.items():
+        of_module = _is(archs, dict, name).items()
+        keys[name] = {arch: _typed(_is(found, dict, arch), "key", str) for arch, found in of_module}
+    _same(data, write_keys({name: keys_line(name, archs) for name, archs in units.items()}))
+    return keys
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise ValueError("is no JSON") from exc
+    return _is(found, dict, "it")
+
+
+def _module(name: str, line: Mapping[str, Any]) -> Module:
+    kernels = _typed(line, "kernels", dict)
+    return Module(
+        name,
+        _typed(line, "source", str),
+        {key: _is(value, str, key) for key, value in _typed(line, "variant", dict).items()},
+        _typed(line, "options", dict),
+        tuple(_entry(_is(entry, dict, name), kernels) for entry in _typed(line, "entries", list)),
+    )
+
+
+def _entry(fields: Mapping[str, Any], kernels: dict[str, Any]) -> Entry:
+    own = _is(fields.get("kernels", kernels), dict, "kernels")
+    return Entry(
+        _typed(fields, "arch", str),
+        _typed(fields, "kind", str),
+        _typed(fields, "file", str),
+        _typed(fields, "size", int),
+        _typed(fields, "sha256", str),
+        _typed(fields, "min_driver", int),
+        {name: _is(symbol, str, name) for name, symbol in own.items()},
+        _is(fields.get("resources", {}), dict, "resources"),
+    )
+
+
+def _typed(fields: Mapping[str, Any], key: str, kind: type[_T]) -> _T:
+    if key not in fields:
+        raise ValueError(f"lacks {key!r}")
+    return _is(fields[key], kind, key)
+
+
+def _is(value: object, kind: type[_T], name: str) -> _T:
+    if type(value) is not kind:
+        raise ValueError(f"{name!r} is no {kind.__name__}")
+    return value

@@ -1,0 +1,1 @@
+"""Entries of the cache, the records that prove them, and the folder as a whole."""

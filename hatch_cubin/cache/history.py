@@ -1,0 +1,71 @@
+"""What the last builds with a cache were: noted beside it, in the user's own folder.
+
+The cache's folder holds entries alone. A note that cannot be written or read is no note, and no fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import _home
+from .._digest import file_digest
+
+_FORMAT = 1
+_BUILDS = 10  # that are remembered of each cache
+_CACHES = 50  # that are remembered at all
+_OF_BUILD = {"time": str, "project": str, "hits": int, "misses": int}
+
+
+class _Notes(NamedTuple):
+    """What is noted of one cache."""
+
+    builds: list[dict[str, Any]]
+    keys: set[bytes]
+
+
+def note(cache: Path, project: Path, counts: dict[str, int], keys: Iterable[bytes]) -> None:
+    """Remember a build: what came of its units, and the keys of those that it has."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    latest = {"time": now, "project": str(project), **counts}
+    with contextlib.suppress(OSError, RuntimeError):
+        path = _path(cache)
+        known = {
+            "format": _FORMAT,
+            "builds": [latest, *builds(cache)][:_BUILDS],
+            "keys": sorted(key.hex() for key in keys),
+        }
+        _home.keep(path, json.dumps(known).encode(), _CACHES)
+
+
+def builds(cache: Path) -> list[dict[str, Any]]:
+    """Return the last builds with a cache, the latest first."""
+    return [] if (found := _read(cache)) is None else found.builds
+
+
+def keys(cache: Path) -> set[bytes] | None:
+    """Return the keys that the last build with a cache used; None where none is known."""
+    return None if (found := _read(cache)) is None else found.keys
+
+
+def _read(cache: Path) -> _Notes | None:
+    try:
+        found = json.loads(_path(cache).read_text("utf-8"))
+        if found["format"] != _FORMAT:
+            return None
+        return _Notes(
+            [{name: kind(build[name]) for name, kind in _OF_BUILD.items()} for build in found["builds"]],
+            {bytes.fromhex(key) for key in found["keys"]},
+        )
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _path(cache: Path) -> Path:
+    name = file_digest(os.fsencode(os.path.realpath(cache)))
+    return _home.own_folder() / "builds" / f"{name[:32]}.json"

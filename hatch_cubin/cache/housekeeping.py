@@ -1,0 +1,228 @@
+"""Look after a cache folder as a whole, beside any builds that use it: what is in it, what may go.
+
+Nothing is touched but what the store makes, known by its name and its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .locks import Lock, try_lock, wait_for_lock
+from .proof import Record, decode, place, record_key
+
+_NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
+_TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
+_OLD_S = 3600  # no write takes that long
+_PATIENCE_S = 10.0  # with another process that trims the same folder
+_RECORD_HEAD = re.compile(rb"[0-9a-f]{64}\n\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What is in a cache folder."""
+
+    entries: int  # that have their record
+    unproven: int  # files that lack the other half, or whose halves do not fit: each is a miss
+    temporaries: int  # being written, or left by a build that was killed
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What went from a cache folder."""
+
+    entries: int  # with their records
+    temporaries: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An entry with its record, or a file of the store that lacks the other half."""
+
+    files: Mapping[str, int]  # sizes by path
+    used: float
+    key: bytes | None
+
+    @property
+    def size(self) -> int:
+        return sum(self.files.values())
+
+    def was_used(self) -> bool:
+        """Say whether a build has read or written it since it was looked at."""
+        return any(_used(status) > self.used for path in self.files if (status := _status(path)))
+
+
+def stats(folder: Path) -> Stats:
+    """Say what is in *folder*."""
+    items, temporaries = _items(folder), list(_temporaries(folder))
+    return Stats(
+        entries=sum(item.key is not None for item in items),
+        unproven=sum(item.key is None for item in items),
+        temporaries=len(temporaries),
+        bytes=sum(item.size for item in items) + sum(status.st_size for _path, status in temporaries),
+    )
+
+
+def records(folder: Path) -> Iterator[Record]:
+    """Yield the record of every entry."""
+    return (record for path in _files(folder) if (record := _read_record(path)) is not None)
+
+
+def clear(folder: Path) -> Removed:
+    """Remove all that the store made."""
+    return _remove(folder, _items(folder))
+
+
+def trim(
+    folder: Path,
+    *,
+    size: int | None = None,
+    unused_for: float | None = None,
+    keep: Collection[bytes] = frozenset(),
+) -> Removed:
+    """Bring *folder* to *size* bytes, and drop what was unused for so many seconds; not the keys to *keep*.
+
+    What was used longest ago goes first. An entry that alone is above *size* takes no room from others:
+    the last one used stays, beside them.
+    """
+    with wait_for_lock(folder / "entries", _PATIENCE_S):  # two at a time would each keep what the other drops
+        fits = size is None or sum(status.st_size for status in _files(folder).values()) <= size
+        if fits and unused_for is None:  # records need not be read
+            return _remove(folder, [])
+        return _remove(folder, _superfluous(_items(folder), size, unused_for, keep))
+
+
+def _superfluous(
+    items: Collection[_Item], size: int | None, unused_for: float | None, keep: Collection[bytes]
+) -> Iterator[_Item]:
+    now = time.time()
+    room = float("inf") if size is None else size - sum(item.size for item in items if item.key in keep)
+    large = full = False
+    for item in sorted(items, key=lambda item: item.used, reverse=True):
+        if item.key in keep:
+            continue
+        if unused_for is not None and now - item.used > unused_for:
+            yield item
+        elif size is not None and item.size > size:
+            if large:
+                yield item
+            large = True
+        elif full or item.size > room:
+            full = True
+            yield item
+        else:
+            room -= item.size
+
+
+def _remove(folder: Path, items: Iterable[_Item]) -> Removed:
+    entries = freed = temporaries = 0
+    for item in items:
+        if not item.was_used():
+            freed += sum(size for path, size in item.files.items() if _unlink(path))
+            entries += 1
+    # Whoever writes shares this lock: where it can be had alone, no temporary file is still in use.
+    with try_lock(folder / "tmp") or Lock(None) as lock, contextlib.suppress(PermissionError):
+        for path, status in _temporaries(folder):
+            if (lock.real or time.time() - status.st_mtime > _OLD_S) and _unlink(path):
+                temporaries += 1
+                freed += status.st_size
+    return Removed(entries, temporaries, freed)
+
+
+def _unlink(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:  # another process was faster
+        return False
+    return True
+
+
+def _items(folder: Path) -> list[_Item]:
+    """Pair each entry with its record; what has no partner stands alone."""
+    files = _files(folder)
+    pairs = {}
+    for path in files:
+        record = _read_record(path)
+        key = None if record is None else _key_of(record)
+        if record is None or key is None or place(folder, record_key(key)) != path:
+            continue
+        entry = place(folder, key)
+        if entry in files and files[entry].st_size == record.size:
+            pairs[entry, path] = key
+    alone = files.keys() - {path for pair in pairs for path in pair}
+    return [
+        _Item(
+            {path: files[path].st_size for path in paths},
+            max(_used(files[path]) for path in paths),
+            key,
+        )
+        for paths, key in [*pairs.items(), *(((path,), None) for path in alone)]
+    ]
+
+
+def _key_of(record: Record) -> bytes | None:
+    try:
+        return bytes.fromhex(record.key)
+    except ValueError:
+        return None
+
+
+def _read_record(path: str) -> Record | None:
+    try:
+        with open(path, "rb", opener=_unseen) as file:
+            head = file.read(66)
+            return decode(head + file.read()) if _RECORD_HEAD.fullmatch(head) else None
+    except OSError:  # gone by now, or not ours to read
+        return None
+
+
+def _unseen(path: str, flags: int) -> int:
+    """Open a file so that it does not count as used, where the system can do that."""
+    try:
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:  # for its owner alone
+        return os.open(path, flags)
+
+
+def _files(folder: Path) -> dict[str, os.stat_result]:
+    """Return every file that the store keeps something in."""
+    found = {}
+    for parent, _folders, names in os.walk(folder / "entries"):
+        for name in names:
+            if _NAME.fullmatch(os.path.basename(parent) + name):
+                path = os.path.join(parent, name)
+                if (status := _status(path)) is not None:
+                    found[path] = status
+    return found
+
+
+def _temporaries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    try:
+        names = os.listdir(folder / "tmp")
+    except OSError:  # none, or another user's
+        return
+    for name in names:
+        path = str(folder / "tmp" / name)
+        if _TEMPORARY.fullmatch(name) and (status := _status(path)) is not None:
+            yield path, status
+
+
+def _used(status: os.stat_result) -> float:
+    return max(status.st_atime, status.st_mtime)
+
+
+def _status(path: str) -> os.stat_result | None:
+    """Return what is known of a file; None where there is none, or something else."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,32 @@
+"""What a shell has to be told to complete the command line: shtab writes it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from ..errors import ConfigError, Problem
+
+# What stands for a path in the help, and what shtab calls it.
+_PATHS = {"DIR": "DIRECTORY", "FILE": "FILE", "SOURCE": "FILE", "WHEEL|DIR|PACKAGE": "FILE"}
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return the script for one of the shells."""
+    try:
+        import shtab
+    except ImportError:
+        what = "shtab, which writes completions, is not installed here"
+        raise ConfigError(Problem(what, hint="pip install 'hatch-cubin[cli]'")) from None
+    for action in _actions(parser):
+        if kind := _PATHS.get(str(action.metavar)):
+            action.complete = getattr(shtab, kind)  # type: ignore[attr-defined]
+    return shtab.complete(parser, shell)
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
+        yield action
+        if isinstance(action.choices, dict):
+            for each in action.choices.values():
+                yield from _actions(each)

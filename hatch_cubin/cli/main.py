@@ -1,0 +1,138 @@
+"""The command line: which verb is meant, how its answer is printed, how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import gc
+import importlib
+import io
+import os
+import sys
+
+from .. import __version__
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import Any
+
+VERBS = {
+    "plan": "list the units: arch, hit or miss, key",
+    "bake": "compile what is missing into the cache",
+    "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
+    "inspect": "show what is in a wheel, a folder or an installed package",
+    "verify": "check a wheel against its manifest, or against a rebuild",
+    "cache": "show, trim or empty the cache; hash the plan for CI",
+    "bundle": "write the bundle into a package folder, for any build backend",
+    "init": "add hatch-cubin to a project's pyproject.toml",
+}
+FORMAT = 1  # of what --json prints
+
+_UNHEARD = 141  # as shells count: 128 and the number of SIGPIPE
+_DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and look at what came of it."
+_EPILOG = """\
+'hatch-cubin VERB --help' tells more of each. Facts go to standard output, everything else to standard error.
+Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code."""
+    gc.set_threshold(20_000)  # what is imported is no garbage: look for some less often
+    atexit.register(gc.freeze)  # to free all of it piece by piece at the end takes as long as a short verb
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # as standard error has it: a name is not worth a crash
+    try:
+        try:
+            _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads this has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNHEARD
+    return 0
+
+
+def _run(arguments: Sequence[str]) -> None:
+    chosen = [each for each in arguments if each in VERBS][:1]
+    shown = chosen if arguments and arguments[0] in chosen else VERBS
+    args = make_parser(chosen, shown).parse_args(arguments)
+    from ..errors import CheckError, reported
+
+    with reported(_complain):
+        answer = args.run(args)
+        _print(args, answer)
+        if answer.problems:
+            raise CheckError(*answer.problems)
+
+
+def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
+    """Return the parser of what is *shown*; only *verbs* have their arguments, for that imports them."""
+    parser = argparse.ArgumentParser(
+        prog="hatch-cubin",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=_help_formatter,
+    )
+    parser.add_argument("--version", action="version", version=f"hatch-cubin {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        choices=("bash", "zsh"),
+        action=_PrintCompletion,
+        help="print a script that lets the shell complete all of this",
+    )
+    choices = parser.add_subparsers(metavar="VERB", required=True)
+    for verb in shown:
+        own = choices.add_parser(verb, help=VERBS[verb], formatter_class=_help_formatter)
+        if verb in verbs:
+            module = importlib.import_module(f"{__package__}.verbs.{verb}")
+            own.description = module.__doc__
+            module.arguments(own)
+            own.set_defaults(verb=verb, run=module.run)
+    return parser
+
+
+def _help_formatter(prog: str) -> argparse.HelpFormatter:
+    """Return what lays out help; argparse wants one for every argument, and would import shutil to do so."""
+    try:
+        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
+    except (OSError, ValueError):
+        width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
+
+
+class _PrintCompletion(argparse.Action):
+    """Print the script for a shell, and end."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        _namespace: argparse.Namespace,
+        values: Any,
+        _option: str | None = None,
+    ) -> None:
+        from ..errors import reported
+        from .completion import completion
+
+        with reported(_complain):
+            sys.stdout.write(completion(make_parser(VERBS), values))
+        parser.exit()
+
+
+def _print(args: argparse.Namespace, answer: Any) -> None:
+    if getattr(args, "json", False):
+        import json
+
+        sys.stdout.write(json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n")
+    else:
+        from ..errors import plain
+
+        sys.stdout.writelines(f"{plain(line)}\n" for line in answer.lines)
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()

@@ -1,0 +1,106 @@
+"""The verbs of the command line, a module for each: what it takes, and what it answers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._sizes import size
+from ..errors import Problem
+
+if TYPE_CHECKING:
+    from ..sources.project import Project
+
+__all__ = [
+    "Answer",
+    "archs_argument",
+    "json_argument",
+    "open_project",
+    "project_arguments",
+    "require_compiler",
+    "size",
+    "table",
+]
+
+
+class Answer(NamedTuple):
+    """What a verb has to say: facts for programs, lines for people, problems for both."""
+
+    facts: Mapping[str, Any]
+    lines: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+
+
+def json_argument(parser: argparse.ArgumentParser) -> None:
+    """Add what every verb has that prints facts."""
+    parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+
+
+def folder_argument(parser: argparse.ArgumentParser) -> None:
+    """Add where the project is."""
+    parser.add_argument(
+        "--project",
+        metavar="DIR",
+        default=os.curdir,
+        help="the project's folder, by default this one",
+    )
+
+
+def project_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every verb takes that works on a project."""
+    folder_argument(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more on the way")
+
+
+def archs_argument(parser: argparse.ArgumentParser) -> None:
+    """Add what may stand in for the table's archs."""
+    parser.add_argument(
+        "--archs", metavar="LIST", type=_archs, help="instead of the table's, as in 'sm_90,compute_90'"
+    )
+
+
+def open_project(args: argparse.Namespace, **environ: str) -> Project:
+    """Return the project that the arguments name; they and *environ* stand before the environment."""
+    from ..doors import open as door
+
+    if archs := getattr(args, "archs", None):
+        environ["HATCH_CUBIN_ARCHS"] = archs
+    environ = {**os.environ, **environ}
+    return door.open_project(args.project, environ, sys.stderr, verbose=args.verbose)
+
+
+def require_compiler(project: Project) -> None:
+    """Refuse, with the command that would help, to go on where the table's compiler is not installed."""
+    from ..doors import open as door
+
+    door.require_compiler(project)
+
+
+def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines with aligned columns; to the right: numbers, and all columns of *right*."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if number in right or isinstance(cell, (int, float)) else text.ljust(width)
+            for number, (text, cell, width) in enumerate(zip(line, row, widths, strict=True))
+        ).rstrip()
+        for line, row in zip(cells, rows, strict=True)
+    ]
+
+
+def _archs(text: str) -> str:
+    from .. import _arch
+
+    specs = _arch.split_specs(text)
+    try:
+        if not specs:
+            raise ValueError("names no arch")
+        for spec in specs:
+            _arch.parse_spec(spec)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+    return text

@@ -1,0 +1,1 @@
+"""A module for each verb: what it takes, and what it answers."""

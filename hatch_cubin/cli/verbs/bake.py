@@ -1,0 +1,72 @@
+"""Compile what the cache lacks, and make no wheel of it.
+
+A build that follows finds everything in the cache. What was compiled stays there if another unit fails, or if
+this is interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import ConfigError, Problem
+from ..verb import Answer, archs_argument, json_argument, open_project, project_arguments, require_compiler
+
+if TYPE_CHECKING:
+    from ..._pipeline import Plan
+    from ...keys.jobs import Job
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    project_arguments(parser)
+    archs_argument(parser)
+    parser.add_argument("--jobs", metavar="N", type=_jobs, help="compile so many units at once")
+    parser.add_argument(
+        "--only",
+        metavar="GLOB",
+        action="append",
+        help="only sources or modules that it matches",
+    )
+    parser.add_argument("--require-hits", action="store_true", help="compile nothing: a miss is an error")
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Bring the cache up to date."""
+    asked = {"HATCH_CUBIN_JOBS": args.jobs, "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None}
+    project = open_project(args, **{name: value for name, value in asked.items() if value})
+    require_compiler(project)
+    from ... import _pipeline, _report
+
+    plan = _pipeline.make_plan(project)
+    if args.only:
+        plan = _chosen(plan, args.only)
+    return Answer(_report.facts(_pipeline.bake(project, plan)))
+
+
+def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
+    """Return the part of a plan that at least one glob matches, by a source's path or a module's name."""
+    from ...sources.source import glob_regex
+
+    rules = [glob_regex(glob) for glob in globs]
+    jobs = tuple(job for job in plan.jobs if _is_meant(job, rules))
+    if not jobs:
+        known = ", ".join(dict.fromkeys(job.unit.module.source.path for job in plan.jobs))
+        what = f"--only {' '.join(globs)} matches no source and no module"
+        raise ConfigError(Problem(what, hint=f"sources: {known}"))
+    return plan._replace(jobs=jobs)
+
+
+def _is_meant(job: Job, rules: Sequence[re.Pattern[str]]) -> bool:
+    module = job.unit.module
+    names = (module.source.path, module.name, module.base)
+    return any(rule.fullmatch(name) for rule in rules for name in names)
+
+
+def _jobs(text: str) -> str:
+    if not text.isdecimal() or not 0 < int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1024, not {text!r}")
+    return text

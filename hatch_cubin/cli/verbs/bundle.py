@@ -1,0 +1,86 @@
+"""Write the bundle into a package's folder, for any build backend that puts a package's files into its wheel.
+
+DIR is the folder of the package, inside the project; the bundle becomes DIR/_cubins. What is right already
+is left as it is, what is not part of the bundle is removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from ...errors import ConfigError, Location, Problem
+from ..verb import (
+    Answer,
+    archs_argument,
+    json_argument,
+    open_project,
+    project_arguments,
+    require_compiler,
+    size,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...sources.project import Project
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--into", metavar="DIR", required=True, help="the folder of the package that receives it"
+    )
+    project_arguments(parser)
+    archs_argument(parser)
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Build, and write."""
+    project = _aimed(open_project(args), args.into)
+    require_compiler(project)
+    from ... import _pipeline
+    from ...bundle import layout, sbom
+    from ...sources.source import BUNDLE
+
+    files = _pipeline.build(project)
+    files.pop(sbom.NAME, None)  # a wheel has it beside its metadata, which is the backend's
+    layout.write(files, project.root / project.bundle_folder)
+    total = sum(map(len, files.values()))
+    facts = {
+        "package": project.package,
+        "folder": project.bundle_folder,
+        "bytes": total,
+        "files": [{"file": name, "bytes": len(files[name])} for name in sorted(files)],
+    }
+    return Answer(facts, [f"{len(files)} files, {size(total)}, are in {os.path.join(args.into, BUNDLE)}"])
+
+
+def _aimed(project: Project, into: str) -> Project:
+    """Return the project with the package that is meant, whatever the table says of it."""
+    from dataclasses import replace
+    from pathlib import Path
+
+    root, folder = Path(os.path.realpath(project.root)), Path(os.path.realpath(into))
+    if not _is_package(folder):
+        what = "is no package, it has no __init__.py"
+        hint = "name the folder of the package whose code imports _cubins"
+        raise ConfigError(Problem(what, Location(into), hint))
+    if root not in folder.parents:
+        what = f"is outside the project, which is {root}"
+        hint = "--project DIR names another one; elsewhere a copy of _cubins does as well"
+        raise ConfigError(Problem(what, Location(into), hint))
+    top = folder
+    while top.parent != root and _is_package(top.parent):
+        top = top.parent
+    return replace(
+        project,
+        packages={**project.packages, top.name: top.relative_to(root).as_posix()},
+        config=replace(project.config, package=".".join(folder.relative_to(top.parent).parts)),
+    )
+
+
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()

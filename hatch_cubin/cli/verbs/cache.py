@@ -1,0 +1,172 @@
+"""Show, trim or empty the cache, and hash the plan for CI.
+
+All but 'key' need no project and no compiler: the cache is the one that HATCH_CUBIN_CACHE_DIR names, or the
+table of the project that is here, or else the user's own. Builds may go on meanwhile; what they lose, they
+compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from ... import _home
+from ..._digest import digest
+from ...cache import history, housekeeping
+from ...errors import CheckError, Problem
+from ...table import checks, tables
+from ...table.config import parse_config
+from ..verb import (
+    Answer,
+    archs_argument,
+    json_argument,
+    open_project,
+    project_arguments,
+    require_compiler,
+    size,
+    table,
+)
+
+_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what can be done, and the arguments of each."""
+    choices = parser.add_subparsers(metavar="ACTION", required=True)
+    for name, (act, summary) in _ACTIONS.items():
+        own = choices.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        own.set_defaults(act=act, action=name, refuse=own.error)
+        project_arguments(own)
+        json_argument(own)
+        if name == "key":
+            archs_argument(own)
+        if name == "gc":
+            _gc_arguments(own)
+
+
+def _gc_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-size", metavar="SIZE", type=_size, help="what was used longest ago goes, down to '2GiB'"
+    )
+    parser.add_argument(
+        "--unused-for", metavar="TIME", type=_seconds, help="what was not used for '30d', '12h' or '2w' goes"
+    )
+    parser.add_argument(
+        "--keep-last-build",
+        action="store_true",
+        help="what the last build used stays; without the others, nothing else does",
+    )
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Do what was chosen."""
+    answer: Answer = args.act(args)
+    return answer._replace(facts={"action": args.action, **answer.facts})
+
+
+def _dir(args: argparse.Namespace) -> Answer:
+    folder = str(_folder(args))
+    return Answer({"folder": folder}, [folder])
+
+
+def _stats(args: argparse.Namespace) -> Answer:
+    folder = _folder(args)
+    there, builds = housekeeping.stats(folder), history.builds(folder)
+    facts = {
+        "folder": str(folder),
+        "entries": there.entries,
+        "unproven": there.unproven,
+        "temporaries": there.temporaries,
+        "bytes": there.bytes,
+        "builds": builds,
+    }
+    lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
+    if there.unproven:
+        files = "1 file" if there.unproven == 1 else f"{there.unproven} files"
+        lines.append(f"{files} that nothing proves, and a build would replace")
+    if builds:
+        rows = [(each["time"], each["hits"], each["misses"], each["project"]) for each in builds]
+        lines += table([("last builds", "hits", "misses", ""), *rows])
+    return Answer(facts, lines)
+
+
+def _gc(args: argparse.Namespace) -> Answer:
+    folder, unused_for = _folder(args), args.unused_for
+    if args.max_size is None and unused_for is None:
+        if not args.keep_last_build:
+            args.refuse("at least one of --max-size, --unused-for and --keep-last-build is needed")
+        unused_for = 0.0
+    keep = history.keys(folder) if args.keep_last_build else set()
+    if keep is None:
+        what = f"no build with the cache at {folder} is known here"
+        raise CheckError(Problem(what, hint="--keep-last-build comes after a build of the same user"))
+    return _removed(folder, housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep))
+
+
+def _clear(args: argparse.Namespace) -> Answer:
+    folder = _folder(args)
+    removed = housekeeping.clear(folder)
+    _home.forget()
+    return _removed(folder, removed)
+
+
+def _key(args: argparse.Namespace) -> Answer:
+    project = open_project(args)
+    require_compiler(project)
+    from ... import _pipeline
+
+    plan = _pipeline.make_plan(project)
+    key = digest(sorted(job.keys.key for job in plan.jobs))
+    facts = {"key": key, "units": len(plan.jobs), "toolchain": plan.toolkit.toolchain().label}
+    return Answer(facts, [key])
+
+
+_ACTIONS = {
+    "dir": (_dir, "print where the cache is"),
+    "stats": (_stats, "say what is in the cache, and what the last builds found there"),
+    "gc": (_gc, "drop what is not needed any more"),
+    "clear": (_clear, "drop everything, and what builds recall, of any project"),
+    "key": (_key, "print one hash over the keys of all units of the project"),
+}
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    """Return the folder that a build here would use; no project need be here, but one that is has a say."""
+    root = Path(args.project).absolute()
+    configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
+    if not configured and (root / "pyproject.toml").exists():
+        with contextlib.suppress(tables.NoTableError):
+            settings, place, _backend = tables.find_table(root)
+            configured = parse_config(settings, place, os.environ).cache_dir
+    return _home.cubins_folder(root, configured or None)
+
+
+def _removed(folder: Path, removed: housekeeping.Removed) -> Answer:
+    facts = {
+        "folder": str(folder),
+        "entries": removed.entries,
+        "temporaries": removed.temporaries,
+        "bytes": removed.bytes,
+    }
+    return Answer(facts, [f"removed {_entries(removed.entries)}, {size(removed.bytes)}"])
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
+def _size(text: str) -> int:
+    try:
+        return checks.size(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be a time such as '30d', '12h' or '2w', not {text!r}")
+    return float(int(match[1]) * _SECONDS[match[2]])

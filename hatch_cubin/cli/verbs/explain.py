@@ -1,0 +1,259 @@
+"""Say why a unit is a miss, why an arch is built or is not, and what a GPU would load.
+
+Nothing is compiled. A miss is compared with the nearest unit in the cache: what was compiled of the same
+source, for the same arch if there is any, with the fewest inputs that differ. Each of those is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import itertools
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ... import _arch
+from ...errors import ConfigError, Problem
+from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..._arch import Arch
+    from ..._pipeline import Plan
+    from ...explaining.choice import Asked
+    from ...explaining.lookup import Found
+    from ...keys.jobs import Job
+
+_SHOWN = 8  # of a list; -v shows the rest
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("source", metavar="SOURCE", help="its path in the project, or a module's name")
+    parser.add_argument("--arch", metavar="ARCH", type=_one_arch, help="only this one, as in sm_89")
+    parser.add_argument("--gpu", metavar="CC", type=_capability, help="a compute capability, as in 8.9")
+    parser.add_argument(
+        "--driver", metavar="CUDA", type=_driver, help="with --gpu: the CUDA of its driver, as in 13.0"
+    )
+    project_arguments(parser)
+    json_argument(parser)
+    parser.set_defaults(refuse=parser.error)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Look up the units of one source, and compare those that are a miss."""
+    if args.driver is not None and args.gpu is None:
+        args.refuse("--driver needs --gpu")
+    project = open_project(args)
+    require_compiler(project)
+    from ... import _pipeline
+    from ...explaining import choice, lookup
+    from ...keys.jobs import expand
+
+    plan = _pipeline.make_plan(project)
+    jobs = _chosen(plan.jobs, args.source, project.root)
+    source, toolchain = jobs[0].unit.module.source, plan.toolkit.toolchain()
+    specs = choice.asked(
+        project.config,
+        source,
+        toolchain,
+        lambda specs: expand(specs, plan.toolkit),
+        replaced=bool(project.environ.get(choice.VARIABLE)),
+    )
+    with _pipeline.open_cache(project) as cache:
+        units = lookup.look_up(jobs, cache)
+    arch, gpu = None, None
+    if args.arch is not None:
+        built, why = choice.about_arch(args.arch, source, toolchain, specs)
+        arch = {"arch": str(args.arch), "built": built, "why": why}
+    if args.gpu is not None:
+        _built, absent = choice.about_arch(_arch.Arch(args.gpu), source, toolchain, specs)
+        gpu = _gpu(args.gpu, args.driver, units, plan, absent)
+    units = [unit for unit in units if args.arch in {None, unit.job.unit.arch}]
+    facts = {
+        "source": source.path,
+        "cache": str(project.cache_folder),
+        "toolchain": toolchain.label,
+        "units": [unit.facts() for unit in units],
+        "archs": [
+            each._asdict()
+            | {
+                "gives": [str(arch) for arch in each.gives],
+                "left_out": [{"arch": str(arch), "why": why} for arch, why in each.left_out],
+            }
+            for each in specs
+        ],
+        "arch": arch,
+        "gpu": gpu,
+    }
+    lines = [
+        *_arch_lines(arch, source.path),
+        *_gpu_lines(gpu, verbose=args.verbose),
+        *_unit_lines(units, verbose=args.verbose),
+        *(_asked_lines(specs) if gpu is None else ()),
+    ]
+    return Answer(facts, lines)
+
+
+def _chosen(jobs: Sequence[Job], asked: str, root: Path) -> list[Job]:
+    """Return the units of the source or the module that is asked for."""
+    if os.path.isabs(asked):
+        asked = os.path.relpath(asked, root)
+    asked = posixpath.normpath(asked.replace(os.sep, "/"))
+    by_name: dict[str, list[Job]] = {}
+    for job in jobs:
+        module = job.unit.module
+        for name in dict.fromkeys((module.source.path, module.base, module.name)):
+            by_name.setdefault(name, []).append(job)
+    if asked in by_name:
+        return by_name[asked]
+    what = f"{asked!r} is no source and no module of this project"
+    raise ConfigError(Problem(what, hint=_guess(asked, by_name, jobs, root)))
+
+
+def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], root: Path) -> str:
+    """Return what is meant by a name that is none."""
+    readers = dict.fromkeys(
+        job.unit.module.source.path for job in jobs if f"project/{asked}" in job.closure.files
+    )
+    if readers:
+        return f"a header of {_listed([*readers], verbose=False)}"
+    if (root / asked).is_file():
+        return "it is there, but 'sources' does not match it, or 'exclude' does"
+    same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]
+    close = same or difflib.get_close_matches(asked, known, n=3)
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else "'hatch-cubin plan' lists them"
+
+
+def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent: str) -> dict[str, Any]:
+    """Return what a GPU would load of each module; *absent* is why none is made for just that GPU."""
+    from ...explaining import choice
+
+    major, minor = plan.toolkit.version
+    newest = major * 1000 + minor * 10
+    entries: dict[str, list[tuple[str, int | None]]] = {}
+    for unit in units:
+        entries.setdefault(unit.module, []).append((unit.arch, _needs(unit, plan.toolkit.major)))
+    loads = {module: choice.loads(cc, driver, each, newest) for module, each in entries.items()}
+    return {
+        "cc": f"{cc // 10}.{cc % 10}",
+        "driver": driver and choice.version(driver),
+        "newest": choice.version(newest),
+        "modules": [
+            each._asdict()
+            | {
+                "module": module,
+                "needs": each.needs and choice.version(each.needs),
+                "why": None if each.arch else each.why or absent,
+            }
+            for module, each in loads.items()
+        ],
+    }
+
+
+def _needs(unit: Found, major: int) -> int | None:
+    """Return the driver that a unit needs: what PTX needs is written in it, once it is there."""
+    from ...bundle import layout
+
+    source, arch = unit.job.unit.module.source, unit.job.unit.arch
+    data = source.text.encode() if source.is_ptx else unit.hit and unit.hit.data
+    return None if data is None and arch.is_ptx else layout.min_driver(arch, data or b"", major)
+
+
+def _asked_lines(specs: Iterable[Asked]) -> Iterator[str]:
+    """Say what each spec gives: in one line those of one place that give what they name."""
+    for (place, gives), each in itertools.groupby(specs, lambda spec: (spec.place, _gives(spec))):
+        yield f"archs  {', '.join(repr(one.spec) for one in each)} ({place}){gives}"
+
+
+def _gives(each: Asked) -> str:
+    gives = "" if [str(arch) for arch in each.gives] == [each.spec] else f" gives {_archs(each.gives)}"
+    left_out = [arch for arch, _why in each.left_out]
+    return gives + (f", not {_archs(left_out)}" if left_out else "")
+
+
+def _archs(archs: Iterable[Arch]) -> str:
+    return " ".join(map(str, archs)) or "nothing"
+
+
+def _arch_lines(arch: Mapping[str, Any] | None, path: str) -> Iterator[str]:
+    if arch is not None:
+        built = "is built" if arch["built"] else "is not built"
+        yield f"{arch['arch']} {built} of {path}: {arch['why']}"
+
+
+def _gpu_lines(gpu: Mapping[str, Any] | None, *, verbose: bool) -> Iterator[str]:
+    if gpu is None:
+        return
+    on = f"{gpu['cc']} with driver {gpu['driver']}" if gpu["driver"] else gpu["cc"]
+    by_outcome: dict[str, list[str]] = {}
+    for each in gpu["modules"]:
+        by_outcome.setdefault(_outcome(each, gpu), []).append(each["module"])
+    for outcome, modules in by_outcome.items():
+        yield f"{_listed(modules, verbose=verbose)} on {on}: {outcome}"
+
+
+def _outcome(loads: Mapping[str, Any], gpu: Mapping[str, Any]) -> str:
+    if loads["arch"] is None:
+        return f"nothing; {loads['why']}" + (f": {loads['needs']}" if loads["needs"] else "")
+    text = f"{loads['arch']} ({loads['rule']})"
+    if not loads["certain"]:
+        return f"{text}, if that driver takes it, which is known once it is compiled"
+    return f"{text}; needs driver {loads['needs'] or gpu['newest'] + ' at most'}"
+
+
+def _unit_lines(units: Sequence[Found], *, verbose: bool) -> Iterator[str]:
+    """Say of all units with the same fate what it is, those that are a miss first."""
+    fates: dict[tuple[str, ...], dict[str, list[str]]] = {}
+    for unit in sorted(units, key=lambda unit: unit.hit is not None):
+        fates.setdefault(_fate(unit, verbose=verbose), {}).setdefault(unit.module, []).append(unit.arch)
+    for (state, *why), archs in fates.items():
+        modules: dict[tuple[str, ...], list[str]] = {}
+        for module, each in archs.items():
+            modules.setdefault(tuple(each), []).append(module)
+        for shared, names in modules.items():
+            yield f"{state}  {_listed(names, verbose=verbose)} for {', '.join(shared)}"
+        yield from (f"      {line}" for line in why)
+
+
+def _fate(unit: Found, *, verbose: bool) -> tuple[str, ...]:
+    """Return hit or miss, and the lines that belong under it."""
+    why = unit.why(verbose=verbose)
+    state = "miss" if why else "hit "
+    if not verbose:
+        more = [f"and {len(why) - _SHOWN} more, which -v shows"] if len(why) > _SHOWN else []
+        return (state, *why[:_SHOWN], *more)
+    near = unit.nearest
+    nearest = [f"nearest {near.key}: {near.inputs['path']} for {near.inputs['arch']}"] if near else []
+    return (state, *why, f"key {unit.job.keys.key.hex()}", *nearest)
+
+
+def _listed(names: Sequence[str], *, verbose: bool) -> str:
+    more = 0 if verbose else max(0, len(names) - _SHOWN)
+    return ", ".join(names[: len(names) - more]) + (f" and {more} more" if more else "")
+
+
+def _one_arch(text: str) -> Arch:
+    try:
+        return _arch.parse_arch(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(f"{exc}: write it as sm_89 or compute_89") from None
+
+
+def _capability(text: str) -> int:
+    match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: write it as 8.9")
+    return int(match[1]) * 10 + int(match[2])
+
+
+def _driver(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text)
+    if match is None:
+        what = f"{text!r} is no CUDA version: write the one that nvidia-smi shows, as in 13.0"
+        raise argparse.ArgumentTypeError(what)
+    return int(match[1]) * 1000 + int(match[2]) * 10

@@ -1,0 +1,237 @@
+"""Set a project up: its table, its build requirement, and what keeps built kernels out of git.
+
+Comments and layout of pyproject.toml stay as they are, and so does whatever is set already. What is written
+depends on the build backend: Hatch's hook and setuptools build kernels with every wheel; before any other
+backend builds a wheel, 'hatch-cubin bundle' has to write them into the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, Location, Problem
+from ...sources.source import BUNDLE
+from ...table import edit, tables
+from ...table.edit import Setting
+from ...table.toml import Place
+from ..verb import Answer, folder_argument, json_argument
+
+# What all-major means for every toolkit of CUDA 13 so far.
+ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
+TOOLKIT = "13.0"
+
+_PYPROJECT = "pyproject.toml"
+_SETTINGS = (
+    Setting(
+        "archs",
+        json.dumps(ARCHS),
+        "every major capability of CUDA 13, and PTX for GPUs to come; fewer archs make a smaller wheel",
+    ),
+    Setting(
+        "toolkit",
+        f'"{TOOLKIT}"',
+        "PTX needs a driver as new as the toolkit: that of the first minor runs on all drivers for CUDA 13",
+    ),
+)
+_KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    folder_argument(parser)
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Add what is missing."""
+    root = Path(args.project).absolute()
+    files = _Files(root)
+    if not (root / _PYPROJECT).is_file():
+        what = f"there is no {_PYPROJECT} in {root}"
+        raise ConfigError(Problem(what, hint="'hatch new --init' or 'uv init --package' makes one"))
+    pyproject, backend = tables.read_project(root)
+    place, is_new = _table_place(root)
+    if is_new and (unread := tables.unread_table(root, backend)):
+        what = f"there is a table {unread} already, which the project's build backend does not read"
+        raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
+    packages = _packages(root, backend, place)
+    builds_kernels = backend in tables.HATCH_BACKENDS or backend.startswith("setuptools.")
+    if builds_kernels:
+        _require(files, pyproject, backend)
+    if is_new:
+        files.add_settings(place.file, place.table, *_SETTINGS)
+    if builds_kernels:
+        _add_cache_keys(files, pyproject, packages)
+    _ignore(files)
+    files.save()
+    folder = next(iter(packages.values()), "PACKAGE")
+    first = "pip install -e ." if builds_kernels else f"hatch-cubin bundle --into {folder}"
+    following = [first, "pip wheel --no-deps ."]
+    facts = {"project": str(root), "changes": files.changes, "next": following}
+    done = [f"{change['file']}: {change['what']}" for change in files.changes]
+    return Answer(
+        facts,
+        [*(done or ["nothing to do: all of it is there"]), "next:", *(f"  {step}" for step in following)],
+    )
+
+
+class _Files:
+    """Files of the project as they will be, and what is new in them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._texts: dict[str, str] = {}
+        self.changes: list[dict[str, str]] = []
+
+    def read(self, name: str) -> str:
+        """Return a file's text, with the ends of its lines as they are; an empty one where there is none."""
+        if name in self._texts:
+            return self._texts[name]
+        try:
+            return (self.root / name).read_bytes().decode()
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError) as exc:
+            reason = getattr(exc, "strerror", None) or exc
+            raise ConfigError(Problem(f"cannot be read: {reason}", Location(name))) from exc
+
+    def _change(self, name: str, text: str, what: str) -> None:
+        self._texts[name] = text
+        self.changes.append({"file": name, "what": what})
+
+    def add_settings(self, name: str, table: tuple[str, ...], *settings: Setting) -> None:
+        """Add keys to a table."""
+        lines = [f"[{'.'.join(table)}]", *(f"{setting.key} = {setting.value}" for setting in settings)]
+        with _by_hand(name, lines):
+            text = edit.add_settings(self.read(name), table, settings)
+        keys = ", ".join(setting.key for setting in settings)
+        self._change(name, text, f"{lines[0]} {keys}")
+
+    def add_items(self, name: str, array: tuple[str, ...], items: Sequence[str]) -> None:
+        """Add items to an array."""
+        what = f"[{'.'.join(array[:-1])}] {array[-1]}"
+        with _by_hand(name, [f"{what}: {', '.join(items)}"]):
+            text = edit.add_items(self.read(name), array, items)
+        self._change(name, text, what)
+
+    def add_line(self, name: str, line: str) -> None:
+        """Add a line at the end."""
+        text = self.read(name)
+        end = "\r\n" if "\r\n" in text else "\n"
+        before = end if text and not text.endswith("\n") else ""
+        self._change(name, f"{text}{before}{line}{end}", line)
+
+    def save(self) -> None:
+        """Write all of it, now that nothing can be wrong any more but the disk."""
+        for name, text in self._texts.items():
+            try:
+                _replace(Path(os.path.realpath(self.root / name)), text.encode())
+            except OSError as exc:
+                raise ConfigError(Problem(f"cannot be written: {exc.strerror}", Location(name))) from exc
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put a whole file in the place of what is there: a full disk costs nobody theirs."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
+    """Leave to the user what cannot be added."""
+    try:
+        yield
+    except ValueError as exc:
+        raise ConfigError(
+            Problem(f"cannot be edited: {exc}", Location(name), "add this by hand", tuple(lines))
+        ) from exc
+
+
+def _table_place(root: Path) -> tuple[Place, bool]:
+    """Return where the table stands or has to be put, and whether that has to be done."""
+    try:
+        _table, place, _backend = tables.find_table(root)
+    except tables.NoTableError as absent:
+        return absent.place, True
+    return place, False
+
+
+def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
+    """Return the packages and their folders, as far as they can be told before anything is set up."""
+    from ...doors import open as door
+
+    if backend in tables.HATCH_BACKENDS:
+        with contextlib.suppress(ConfigError):  # hatchling is not here, or cannot build this yet
+            return door.packages(root, backend, place)
+    return door.found_packages(root)
+
+
+def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
+    """Have the build front end install hatch-cubin."""
+    system = tables.inside(pyproject, "build-system")
+    requires = system.get("requires")
+    if requires is None:
+        written = json.dumps([backend.partition(".")[0], "hatch-cubin"])
+        files.add_settings(_PYPROJECT, ("build-system",), Setting("requires", written))
+    elif not isinstance(requires, list) or not any(map(_is_own, requires)):
+        files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])
+
+
+def _is_own(requirement: object) -> bool:
+    return re.match(r"hatch[-_.]+cubin(?![\w.-])", str(requirement), re.IGNORECASE) is not None
+
+
+def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:
+    """Tell uv what an editable install is built from, or it keeps one whose kernels are outdated or gone."""
+    uv = tables.inside(pyproject, "tool", "uv")
+    known = uv.get("cache-keys")
+    if known is None:
+        keys = [*_default_keys(files.root), *_kernel_keys(packages)]
+        lines = "".join(f"  {_written(key)},\n" for key in keys)
+        files.add_settings(_PYPROJECT, ("tool", "uv"), Setting("cache-keys", f"[\n{lines}]"))
+    elif missing := [
+        key for key in _kernel_keys(packages) if not isinstance(known, list) or key not in known
+    ]:
+        files.add_items(_PYPROJECT, ("tool", "uv", "cache-keys"), [*map(_written, missing)])
+
+
+def _default_keys(root: Path) -> Iterator[dict[str, str]]:
+    """Yield what uv looks at by itself, and what the table can stand in."""
+    yield {"file": _PYPROJECT}
+    yield from ({"file": name} for name in ("hatch.toml", "setup.py", "setup.cfg") if (root / name).exists())
+    if (root / "src").is_dir():
+        yield {"dir": "src"}
+
+
+def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    for folder in packages.values():
+        yield from ({"file": f"{folder}/**/{pattern}"} for pattern in _KERNEL_FILES)
+        yield {"dir": f"{folder}/{BUNDLE}"}  # that it is there: what is in it changes with every build
+
+
+def _written(key: Mapping[str, str]) -> str:
+    """Return a table of strings as TOML has it."""
+    return f"{{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in key.items())} }}"
+
+
+def _ignore(files: _Files) -> None:
+    """Keep what an editable install writes into the tree out of git."""
+    lines = files.read(".gitignore").splitlines()
+    known = {line.strip().removeprefix("**").strip("/").rpartition("/")[2] for line in lines}
+    if BUNDLE not in known:
+        files.add_line(".gitignore", f"{BUNDLE}/")

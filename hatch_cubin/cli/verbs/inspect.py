@@ -1,0 +1,153 @@
+"""Show the kernels that are in a wheel, in a folder or in an installed package.
+
+Sizes, registers, shared memory, stack and spills are read from the compiled files themselves: no GPU, no
+driver and no project is needed, and nothing is imported or run. --html writes the same as one page for a
+browser, with charts, which needs no other file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..._sizes import size
+from ...errors import BundleError, Location, Problem
+from ...wheels.cuobjdump import find_cuobjdump, read_usage
+from ...wheels.installed import opened
+from ...wheels.page import page
+from ...wheels.survey import BundleFacts, KernelFacts, SecondReader, UnitFacts, made_with, survey, unit_name
+from ..verb import Answer, json_argument, table
+
+_BAR = 24
+_HEAD = ("module", "arch", "size", "registers", "shared", "stack", "spills", "kernel")
+_NUMBERS = range(2, 7)  # of these columns
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "what",
+        metavar="WHEEL|DIR|PACKAGE",
+        help="a wheel, a folder, or the import name of an installed package",
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        type=Path,
+        help="take compile times from what HATCH_CUBIN_REPORT wrote when this was built",
+    )
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Look into what is there."""
+    program = find_cuobjdump(os.environ)
+    second: SecondReader | None = None if program is None else lambda data: read_usage(program, data)
+    with opened(args.what) as found:
+        bundles = [survey(bundle, second) for bundle in found.bundles]
+    times = {} if args.report is None else _read_times(args.report, bundles)
+    if args.html is not None:
+        _write(args.html, page(os.path.basename(os.path.abspath(found.path)), bundles, times))
+    facts = {"path": found.path, "bundles": bundles}
+    lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
+    return Answer(facts, lines, [*_problems(bundles)])
+
+
+def _problems(bundles: Iterable[BundleFacts]) -> Iterator[Problem]:
+    for bundle in bundles:
+        for unit in bundle["units"]:
+            if unit["problem"]:
+                yield Problem(unit["problem"], Location(f"{bundle['place']}/{unit['file']}"))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(path)))) from exc
+
+
+def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
+    """Return the seconds of what was compiled, by module and arch; those of another build are refused."""
+    try:
+        report = json.loads(path.read_text("utf-8"))
+        units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
+        sizes = {unit: int(found["bytes"]) for unit, found in units.items()}
+        times = {
+            unit: float(found["seconds"]) for unit, found in units.items() if found["state"] == "compiled"
+        }
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(str(path)))) from exc
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        raise BundleError(Problem("is no build report", Location(str(path)))) from exc
+    shipped = {(unit["module"], unit["arch"]): unit["bytes"] for each in bundles for unit in each["units"]}
+    if strange := [unit for unit in shipped if sizes.get(unit) != shipped[unit]]:
+        what = f"is the report of another build: {unit_name(*strange[0])} is not the same in it"
+        raise BundleError(Problem(what, Location(str(path))))
+    return times
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def _lines(facts: BundleFacts) -> Iterator[str]:
+    yield _plain(facts["place"])
+    yield from (_plain(f"  {line}") for line in made_with(facts))
+    if not facts["units"]:
+        return
+    yield ""
+    yield from table([_HEAD, *(row for unit in facts["units"] for row in _rows(unit))], right=_NUMBERS)
+    yield ""
+    yield from _bars(facts["archs"])
+    yield ""
+    yield from _sums(facts)
+
+
+def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
+    """Return a row for each kernel; what is the same in all stands in the first alone."""
+    start: Sequence[str] = (_plain(unit["module"]), _plain(unit["arch"]), size(unit["bytes"]))
+    for kernel in unit["kernels"]:
+        yield (*start, *_uses(kernel), _plain(kernel["name"]))
+        start = ("", "", "")
+    if not unit["kernels"]:
+        yield (*start, "", "", "", "", _plain(unit["problem"] or "there is no kernel in it"))
+
+
+def _uses(kernel: KernelFacts) -> Iterator[str]:
+    for count in (kernel["registers"], kernel["shared"], kernel["stack"], kernel["spills"]):
+        yield "-" if count is None else str(count)
+
+
+def _bars(sizes: Mapping[str, int]) -> list[str]:
+    longest = max(*sizes.values(), 1)
+    rows = [(_plain(name), size(count), "#" * round(_BAR * count / longest)) for name, count in sizes.items()]
+    return table(rows, right=(1,))
+
+
+def _sums(facts: BundleFacts) -> Iterator[str]:
+    totals = facts["totals"]
+    packed = "" if totals["packed"] is None else f", {size(totals['packed'])} in the wheel"
+    counts = [
+        _count(totals["modules"], "modules"),
+        _count(totals["units"], "units"),
+        _count(totals["kernels"], "kernels"),
+    ]
+    files = _count(totals["files"], "files")
+    yield f"{', '.join(counts)}: {size(totals['bytes'])} in {files}{packed}"
+    largest = [f"{name} {size(count)}" for name, count in facts["largest"].items()]
+    yield _plain(f"the largest: {', '.join(largest)}")
+    for each in facts["shared"]:
+        yield _plain(f"identical, stored once as {each['file']}: {', '.join(each['units'])}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what if number != 1 else what.removesuffix('s')}"
+
+
+def _plain(text: str) -> str:
+    """Return a name that somebody else chose so that it cannot steer a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,0 +1,60 @@
+"""List the units that a build of the project consists of, and which of them the cache has.
+
+Nothing is compiled. Each line is a unit: its module, its arch, hit or miss, the beginning of the key that it
+is stored under in the cache, and its source.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ..verb import (
+    Answer,
+    archs_argument,
+    json_argument,
+    open_project,
+    project_arguments,
+    require_compiler,
+    table,
+)
+
+_COLUMNS = ("module", "arch", "state", "source")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    project_arguments(parser)
+    archs_argument(parser)
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Plan, and look each unit up."""
+    project = open_project(args)
+    require_compiler(project)
+    from ... import _pipeline
+
+    plan = _pipeline.make_plan(project)
+    with _pipeline.open_cache(project) as cache:
+        units = [
+            {
+                "module": job.unit.module.name,
+                "arch": str(job.unit.arch),
+                "state": "miss" if cache.get(job.keys.key) is None else "hit",
+                "key": job.keys.key.hex(),
+                "program_key": job.keys.program_key and job.keys.program_key.hex(),
+                "source": job.unit.module.source.path,
+            }
+            for job in plan.jobs
+        ]
+    hits = sum(unit["state"] == "hit" for unit in units)
+    facts = {
+        "cache": str(project.cache_folder),
+        "toolchain": plan.toolkit.toolchain().label,
+        "hits": hits,
+        "misses": len(units) - hits,
+        "units": units,
+    }
+    columns = [(*(unit[name] for name in _COLUMNS), str(unit["key"])[:16]) for unit in units]
+    total = f"{len(units)} unit{'s' * (len(units) != 1)}"
+    return Answer(facts, [*table(columns), f"{total}: {hits} in the cache, {len(units) - hits} to compile"])

@@ -1,0 +1,108 @@
+"""Read the compilers' logs: every diagnostic with its place, once for all archs that have it. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .._plan import Unit
+from ..errors import Location, Problem
+from ..sources.source import Source
+
+_NVRTC = re.compile(
+    r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?:[a-z-]+ )?error|warning)"
+    r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
+)
+_NAME_MAP = "__nv_name_map"  # the file that NVRTC writes name expressions into
+_PTXAS = re.compile(
+    r"^ptxas (?:application ptx input|\S+), line (?P<line>\d+); "
+    r"(?P<kind>error|fatal|warning)\s*: (?P<text>.*)$"
+)
+_BARE = re.compile(
+    r"^(?:nvrtc|ptxas|nvJitLink|Command-line)?:?\s*(?P<kind>(?:[a-z-]+ )?error|fatal|warning)"
+    r"(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$",
+    re.IGNORECASE,
+)
+# Whatever else calls itself one: source lines that a compiler quotes are indented.
+_OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
+_REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
+_NOISE = re.compile(
+    r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
+    r"|Remark: The warnings can be suppressed",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message of a compiler."""
+
+    kind: str  # "error" or "warning"
+    where: Location | None
+    text: str
+    context: tuple[str, ...] = ()
+    hint: str | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is about what is the project's to change: other headers are named `<folder>/...`."""
+        return self.where is None or not self.where.path.startswith("<")
+
+
+def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
+    """Return the diagnostics of *log*, the compile's *folders* called what the user calls them."""
+    for folder, logical in folders.items():
+        log = log.replace(f"{folder}/", "" if logical == "project" else f"<{logical}>/")
+    found: list[Diagnostic] = []
+    for line in log.splitlines():
+        if (new := _diagnostic(line, source)) is not None:
+            found.append(new)
+        elif found and line.strip() and not _NOISE.search(line):
+            found[-1] = replace(found[-1], context=(*found[-1].context, line.rstrip()))
+    return found
+
+
+def _diagnostic(line: str, source: str) -> Diagnostic | None:
+    if match := _NVRTC.match(line):
+        where, text = Location(posixpath.normpath(match["path"]), int(match["line"])), match["text"]
+        if where.path == _NAME_MAP:
+            where, text = Location(source), f"instantiate: {text}"
+        if match["kind"] != "warning":
+            return Diagnostic("error", where, text)
+        return Diagnostic("warning", where, text, hint=_about_warning(text, match["number"]))
+    if match := _PTXAS.match(line):
+        kind = "warning" if match["kind"] == "warning" else "error"
+        if not source.lower().endswith(".ptx"):  # inline assembly: no line that the user ever wrote
+            return Diagnostic(kind, Location(source), f"{match['text']} (in the generated PTX)")
+        return Diagnostic(kind, Location(source, int(match["line"])), match["text"])
+    if (match := _BARE.match(line)) and not _NOISE.search(line):
+        kind = "warning" if match["kind"].lower() == "warning" else "error"
+        return Diagnostic(kind, Location(source), match["text"])
+    match = _OTHER.match(line)
+    return Diagnostic("error", Location(source), f"{match['place']}: {match['text']}") if match else None
+
+
+def _about_warning(text: str, number: str | None) -> str | None:
+    if match := _REDEFINED.match(text):  # the table's value is lost: to silence it would hide that
+        return f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
+    return f"options = {{ diag-suppress = [{number}] }} silences it" if number else None
+
+
+def merge(
+    found: Iterable[tuple[Diagnostic, Unit]], compiler_of: Callable[[Source], str]
+) -> list[tuple[Problem, list[Unit]]]:
+    """Return one problem per distinct diagnostic, with the units that have it."""
+    units: dict[Diagnostic, list[Unit]] = {}
+    for diagnostic, unit in found:
+        units.setdefault(diagnostic, []).append(unit)
+    return [(_problem(diagnostic, having, compiler_of), having) for diagnostic, having in units.items()]
+
+
+def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callable[[Source], str]) -> Problem:
+    compiler = compiler_of(units[0].module.source)
+    modules = ", ".join(dict.fromkeys(unit.module.name for unit in units))
+    archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
+    details = (*diagnostic.context, f"while compiling {modules} for {archs} ({compiler})")
+    return Problem(diagnostic.text, diagnostic.where, diagnostic.hint, details)

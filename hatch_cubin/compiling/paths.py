@@ -1,0 +1,105 @@
+"""Paths for the compiler that are the same in every build folder.
+
+Debug information, `assert` and `__FILE__` put paths into the bytes. Linux can name an open folder by
+a number, so the project and each header tree outside it get a descriptor that only its name decides.
+Before CUDA 13.4 debug information also holds when each header was written, which differs with every
+checkout and installation: there the descriptors stand for copies of the headers, all of one time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from .._digest import digest
+from ..sources.includes import Closure, Root
+
+_PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
+_FIRST, _COUNT = 100, 800  # below the usual limit of 1024 open files
+
+
+class CompilePaths:
+    """How the project's folder and each header tree are called in a compile."""
+
+    def __init__(self, project: Path, search: Iterable[Root]) -> None:
+        self._project = project
+        self._numbers = {project: _PROJECT_DESCRIPTOR}
+        self._logical = {project: "project"}
+        self._trees = {project: ""}
+        for root in sorted(set(search), key=lambda root: root.logical):
+            if root.tree:
+                self._numbers.setdefault(root.path, self._free(root.logical))
+                self._logical.setdefault(root.path, root.logical)
+                self._trees.setdefault(root.path, root.tree)
+
+    def _free(self, logical: str) -> int:
+        number = _FIRST + int(digest([logical])[:8], 16) % _COUNT
+        while number in self._numbers.values():
+            number += 1
+        return number
+
+    @property
+    def descriptors(self) -> Mapping[int, str]:
+        """The folder that each descriptor has to stand for in the compiler's process."""
+        return {number: str(path) for path, number in self._numbers.items()} if _named_by_number() else {}
+
+    def copies(self, into: Path, closures: Iterable[Closure]) -> Mapping[int, str]:
+        """Return descriptors that stand for copies of what *closures* have, whatever the files' times."""
+        if not self.descriptors:
+            return {}
+        places = {path: into / self._place(path) for path in self._numbers}
+        for place in places.values():
+            place.mkdir(parents=True, exist_ok=True)
+        for closure in closures:
+            for path, tree in self._trees.items():
+                if tree in closure.trees:  # any of its files may be meant
+                    shutil.copytree(path, places[path], dirs_exist_ok=True)
+            for folder, relative in map(self._home_of, closure.files):
+                if folder is not None:
+                    _copy(folder / relative, places[folder] / relative)
+        for parent, _folders, files in os.walk(into):
+            for file in files:
+                os.utime(os.path.join(parent, file), (0, 0))
+        return {number: str(places[path]) for path, number in self._numbers.items()}
+
+    def _home_of(self, logical: str) -> tuple[Path | None, str]:
+        """Return the folder, the innermost, and the path in it that a logical name means."""
+        named = ((name, path) for path, name in self._logical.items() if logical.startswith(f"{name}/"))
+        name, folder = max(named, default=("", None), key=lambda item: len(item[0]))
+        return folder, logical[len(name) + 1 :]
+
+    def _place(self, path: Path) -> Path:
+        """Return where a folder is copied to: where it lies in another, its copy does too."""
+        outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
+        return Path(str(self._numbers[outermost]), path.relative_to(outermost))
+
+    @property
+    def readable(self) -> Mapping[str, str]:
+        """What the user calls each folder that a diagnostic may name."""
+        return {self._name(path): logical for path, logical in self._logical.items()}
+
+    def of_source(self, path: str) -> str:
+        """Return the compile's name of a file of the project."""
+        return f"{self._name(self._project)}/{path}"
+
+    def of_root(self, root: Root) -> str:
+        """Return the compile's name of a folder of the search path."""
+        if root.tree:
+            return self._name(root.path)
+        return self.of_source(root.path.relative_to(self._project).as_posix())
+
+    def _name(self, path: Path) -> str:
+        return f"/proc/self/fd/{self._numbers[path]}" if _named_by_number() else str(path)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def _named_by_number() -> bool:
+    return sys.platform == "linux" and Path("/proc/self/fd").is_dir()

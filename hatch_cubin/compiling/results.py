@@ -1,0 +1,255 @@
+"""Compile what the cache lacks: tasks out, results in, every failure worded."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
+
+from .._arch import Arch
+from .._plan import Module, Unit
+from ..bundle import runtime
+from ..cache.entries import Cache, Compiled
+from ..cubin import elf, names
+from ..errors import CompileError, Location, MissError, Problem
+from ..keys import headers
+from ..keys.jobs import Job, changed_header, header_stamps
+from ..sources.project import Project
+from ..sources.source import ptx_entries
+from ..toolkit.toolkit import Toolkit
+from . import cores, diagnostics, executor, preludes
+from .advice import about_target, advise
+from .diagnostics import Diagnostic
+from .paths import CompilePaths
+from .tasks import folders_for, make_scratch, make_tasks
+from .turns import Turns
+
+_EDITED = "was changed while a source that includes it was compiled"
+_PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
+_OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
+_NO_KERNEL_HINT = (
+    "a template is compiled only where 'instantiate' names it, as in [[source]] path = {!r}, "
+    "instantiate = [\"…<float>\"]; device functions alone are no kernel: 'exclude' leaves them out"
+)
+
+
+@dataclass(slots=True)
+class Results:
+    """What is known of every unit: found in the cache, compiled in so many seconds, failed or missing."""
+
+    done: dict[Unit, Compiled] = field(default_factory=dict)
+    seconds: dict[Unit, float] = field(default_factory=dict)
+    failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
+    missing: list[Unit] = field(default_factory=list)
+
+
+def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit) -> Results:
+    """Return what came of every unit: its result, from the cache or compiled, or why there is none."""
+    results = Results()
+    for job in jobs:
+        if (hit := cache.get(job.keys.key, job.known)) is not None:
+            results.done[job.unit] = hit
+    misses = [job for job in jobs if job.unit not in results.done]
+    _repeat_warnings(project, results.done.values())
+    if cache.damaged:
+        project.warn(f"damaged cache entries, built again: {cache.damaged}")
+    if misses and project.asks("HATCH_CUBIN_REQUIRE_HITS"):
+        results.missing = [job.unit for job in misses]
+    elif misses:
+        _Bake(project, jobs, cache, toolkit, results).run()
+        results.failed.sort(key=lambda item: (item[0].module.name, item[0].arch))
+    return results
+
+
+def _repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
+    """Say again what was heard when they were compiled, to those who want to hear everything."""
+    if project.verbose:
+        for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
+            project.warn(warning)
+
+
+def require(results: Results, toolkit: Toolkit) -> None:
+    """Raise an error that names all that failed, or all that is missing."""
+    if results.missing:
+        archs: dict[Module, list[str]] = {}
+        for unit in results.missing:
+            archs.setdefault(unit.module, []).append(str(unit.arch))
+        raise MissError(*(_unwanted(module, ", ".join(each)) for module, each in archs.items()))
+    if results.failed:
+        raise CompileError(*_problems(results, toolkit))
+
+
+def _unwanted(module: Module, archs: str) -> Problem:
+    path = module.source.path
+    what = f"{module.name} for {archs} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+    return Problem(what, Location(path), f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
+
+
+class _Bake:
+    """The units that the cache lacks, on their way to results."""
+
+    def __init__(
+        self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results
+    ) -> None:
+        self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
+        misses = (job for job in jobs if job.unit not in results.done)
+        # Those together that can share their headers.
+        self._misses = sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch))
+        # Named for all jobs, so that no name depends on what is cached already.
+        self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
+        self._workers = min(project.config.jobs or cores.count(), len(self._misses))
+        self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
+        patience_s = min(project.config.timeout_s, _PATIENCE_S)
+        keys = [job.keys.key for job in self._misses]
+        groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
+        self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
+        self._trust = preludes.Trust()
+        shared = {
+            task.prelude.id: job for task, job in zip(self._tasks, self._misses, strict=True) if task.prelude
+        }
+        self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
+        self._said: set[str] = set()
+
+    def run(self) -> None:
+        """Compile, until every unit has a result or has failed."""
+        units = len(self._results.done) + len(self._misses)
+        with contextlib.ExitStack() as stack:
+            setup = self._setup(stack)
+            self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
+            for answer in stack.enter_context(
+                contextlib.closing(executor.run(self._upcoming, setup, self._accepts))
+            ):
+                job = self._misses[answer.id]
+                self._progress.finished(job.unit.name)
+                self._take(job, answer)
+                self._turns.done(answer.id)
+
+    def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
+        folders = folders_for(self._misses, self._paths, self._toolkit, stack)
+        scratch = make_scratch(stack) if any(task.prelude for task in self._tasks) else ""
+        limit_s = self._project.config.timeout_s
+        return executor.Setup(self._toolkit.libraries, folders, self._workers, limit_s, scratch=scratch)
+
+    def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
+        """Return the next task for a worker that has precompiled *held*; None while there is none."""
+
+        def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
+            return preludes.choose(left, held, [*others, *elsewhere])
+
+        if (number := self._turns.take(choose)) is None:
+            return None
+        job, task = self._misses[number], self._tasks[number]
+        self._progress.started(job.unit.name)
+        if task.prelude is not None:
+            count = self._turns.left_like(number) + 1
+            pays = preludes.pays(task.prelude.id, count, held, others)
+            if not pays or not self._trust.allows(job.unit):
+                return replace(task, prelude=None)
+        return task
+
+    def _accepts(self, answer: executor.Result) -> bool:
+        """Say whether a result is what the plain compile gives."""
+        job, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
+        if not answer.ok or prelude is None:
+            return True
+        # Precompiled at any time since: by now a header may again have what the key was made of.
+        edited = answer.shared and header_stamps(self._project, job) != self._stamps[prelude.id]
+        return self._trust.accepts(job.unit, answer.output, shared=answer.shared, edited=edited)
+
+    def _found_late(self, number: int, hit: Compiled) -> None:
+        self._progress.found()
+        self._results.done[self._misses[number].unit] = hit
+        _repeat_warnings(self._project, [hit])
+
+    def _take(self, job: Job, answer: executor.Result) -> None:
+        found = diagnostics.parse_log(answer.log, job.unit.module.source.path, self._paths.readable)
+        outcome = _outcome(job.unit, answer, found)
+        if (edited := changed_header(self._project, job)) is not None:
+            # Its bytes are of another header than its key: stored, they would be stale for ever.
+            outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+        if isinstance(outcome, Compiled):
+            self._keep(job, replace(outcome, warnings=(*job.warnings, *_warnings(found))), answer.seconds)
+        else:
+            folder_of = functools.partial(headers.folder_of, self._project.root)
+            advised = advise(outcome, folder_of, self._toolkit.version, self._project.config.toolkit)
+            self._results.failed.append((job.unit, advised))
+
+    def _keep(self, job: Job, compiled: Compiled, seconds: float) -> None:
+        for warning in compiled.warnings:
+            if warning not in self._said:  # the same for every arch and variant
+                self._said.add(warning)
+                self._project.warn(warning)
+        # Stored at once, so that an interrupted build goes on from here.
+        self._cache.put(job.keys.key, compiled, job.inputs)
+        self._results.done[job.unit] = compiled
+        self._results.seconds[job.unit] = seconds
+
+
+def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
+    """Return the compiler's warnings, but those about headers that are not the project's to change."""
+    own = (each for each in found if each.is_own and each.kind == "warning")
+    problems = (Problem(each.text, each.where, each.hint, each.context) for each in own)
+    return tuple(dict.fromkeys(map(str, problems)))
+
+
+def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:
+    """Return a result that can be loaded, its kernels named, or what is wrong with it."""
+    source = unit.module.source
+    if not result.ok:
+        errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
+        return errors or [_unreadable(result.log, source.path)]
+    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
+    wrong, hint = None, None
+    if unit.arch.is_ptx and not source.is_ptx:
+        kernels = ptx_entries(result.output.decode())
+    else:
+        try:
+            cubin = elf.read_cubin(result.output)
+        except ValueError as exc:
+            return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
+        kernels = cubin.kernels
+        if not cubin.loadable:
+            wrong, hint = "the result is relocatable and cannot be loaded", None
+    if not kernels and wrong is None:
+        wrong = "compiled to nothing: there is no kernel in it"
+        hint = None if source.is_ptx else _NO_KERNEL_HINT.format(source.path)
+    if wrong is not None:
+        return [Diagnostic("error", Location(source.path), wrong, hint=hint)]
+    data = source.text.encode() if source.is_ptx and unit.arch.is_ptx else result.output
+    return Compiled(data, names.spelled_names(kernels, symbols))
+
+
+def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
+    """Point at the option that a compiler does not take: it stands in the table and in no source."""
+    option = _OPTION.search(error.text)
+    where = module.written.get(option[1].replace("-", "_")) if option else None
+    return error if where is None else replace(error, where=where)
+
+
+def _unreadable(log: str, path: str) -> Diagnostic:
+    lines = log.strip().splitlines() or ["the compiler failed and said nothing"]
+    return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
+
+
+def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
+    """Word what failed: each diagnostic once, and the archs that would have worked."""
+    failing: dict[str, set[Arch]] = defaultdict(set)
+    working: dict[str, set[Arch]] = defaultdict(set)
+    for unit, _found in results.failed:
+        failing[unit.module.source.path].add(unit.arch)
+    for unit in results.done:
+        working[unit.module.source.path].add(unit.arch)
+    tables = {unit.module.source.path: unit.module.tables for unit, _found in results.failed}
+    pairs = [(each, unit) for unit, found in results.failed for each in found]
+    for problem, units in diagnostics.merge(pairs, toolkit.compiler_of):
+        path = units[0].module.source.path
+        good = [str(arch) for arch in sorted(working[path] - failing[path])]
+        if good and problem.hint is None:
+            archs = ", ".join(f'"{arch}"' for arch in good)
+            yield problem._replace(hint=f'it compiles with {tables[path]} path = "{path}", archs = [{archs}]')
+        else:
+            yield problem._replace(hint=problem.hint or about_target(problem.what))

@@ -1,0 +1,74 @@
+"""Tasks of jobs: what the compiler processes are given, in their own terms."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .. import _home
+from .._arch import Arch
+from ..keys.jobs import Job
+from ..sources.project import Project
+from ..toolkit.toolkit import Toolkit, compiler_options, preamble
+from . import preludes
+from .executor import Prelude, Task
+from .paths import CompilePaths
+
+_FIRST_WITH_PRELUDES = (12, 9)  # of those that take a seed for random names: nothing stands before the source
+_FIRST_WITHOUT_TIMES = (13, 4)  # of files, in debug information
+
+
+def make_tasks(
+    project: Project, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, workers: int
+) -> list[Task]:
+    """Return a task for each job; those of one source and arch share their includes where that pays."""
+    tasks = [_task(number, job, paths, toolkit) for number, job in enumerate(jobs)]
+    if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
+        return tasks
+    first: dict[tuple[str, Arch], int] = {}
+    for number, end in preludes.shared_includes(jobs, project.root, workers).items():
+        unit, search = jobs[number].unit, tuple(map(paths.of_root, jobs[number].search))
+        shared = replace(unit, module=preludes.without_variant(unit.module))
+        prelude = Prelude(
+            first.setdefault((unit.module.source.path, unit.arch), number),
+            unit.module.source.text[:end].encode(),
+            compiler_options(shared, toolkit, search),
+            preludes.behind_includes(unit.module, end).encode(),
+        )
+        tasks[number] = replace(tasks[number], prelude=prelude)
+    return tasks
+
+
+def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
+    unit, source = job.unit, job.unit.module.source
+    options = compiler_options(unit, toolkit, tuple(map(paths.of_root, job.search)))
+    text = source.text.encode()
+    if source.is_ptx:
+        return Task(number, "ptx", text, source.path.encode(), options)
+    # Quoted includes are searched in the folder of the name; the line directive makes diagnostics,
+    # __FILE__ and debug information say the project-relative path all the same.
+    code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + text
+    kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
+    instantiate = tuple(name.encode() for name in unit.module.instantiate)
+    return Task(number, kind, code, paths.of_source(source.path).encode(), options, instantiate)
+
+
+def folders_for(
+    jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
+) -> Mapping[int, str]:
+    """Return what the compiler's descriptors stand for: the folders, or copies without their times."""
+    if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
+        job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
+    ):
+        return paths.descriptors
+    return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs))
+
+
+def make_scratch(stack: contextlib.ExitStack) -> str:
+    """Return a temporary folder that goes with *stack*."""
+    folder = _home.make_temporary()
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return str(folder)

@@ -1,0 +1,1 @@
+"""Reading what compilers wrote: cubins, and the names of kernels."""

@@ -1,0 +1,1 @@
+"""What calls a build: Hatch, setuptools, or the command line."""

@@ -1,0 +1,214 @@
+"""The Hatch build hook: translates between hatchling and the pipeline."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import sys
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+from hatchling.plugin import hookimpl
+
+from .. import _home, _pipeline
+from .._console import Console
+from ..bundle import layout, sbom
+from ..errors import PREFIX, ConfigError, Problem, reported
+from ..sources.project import Project, cache_entries, cache_folders
+from ..sources.source import BUNDLE
+from ..table import tables
+from ..table.config import Config, parse_config
+from ..toolkit import requirements
+
+_NOTHING = ", nothing was built"
+_REBUILD = layout.Rebuild(
+    command=("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"),
+    needs=("hatchling", "hatch_cubin"),
+)
+
+
+class CubinBuildHook(BuildHookInterface[Any]):
+    """Compiles the project's kernels into its wheel."""
+
+    PLUGIN_NAME = tables.HOOK
+    _unstage: Callable[[], object] | None = None
+
+    def dependencies(self) -> list[str]:
+        """Ask for the compiler that the configuration names."""
+        if self.target_name != "wheel":
+            return []
+        with reported(self.app.display_error, _NOTHING):
+            return requirements.build_requirements(self._read_config(), os.environ)
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""
+        with reported(self.app.display_error, _NOTHING):
+            if self.target_name == "wheel":
+                self._wheel(self._project(), version, build_data)
+            elif self.target_name == "sdist":
+                self._sdist(self._project(), build_data)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+        """Remove what was staged for the wheel."""
+        if self._unstage is not None:
+            self._unstage()
+
+    def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            _pipeline.build_in_place(project, _REBUILD)
+            self._warn_of_leaks(project.bundle_folder, *cache_folders(project))
+            return
+        staging = self._staging()
+        # Links would show the cache's own times and modes in a wheel that is not reproducible.
+        hold = staging if self.build_config.reproducible else None
+        files, sources = _pipeline.build_held(project, hold)
+        folder = project.bundle_folder
+        self._warn_of_leaks(*cache_folders(project))
+        self._keep_out(
+            folder,
+            *cache_entries(project),
+            *(() if project.config.ship_sources else sources),
+        )
+        places = layout.stage(files, staging)
+        if sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 has a place for it
+            build_data["sbom_files"].append(places.pop(sbom.NAME))
+        # Named by their places in the project: hatchling rewrites them as it does the package's own files.
+        build_data["force_include"] |= {place: os.path.join(folder, name) for name, place in places.items()}
+        _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
+
+    def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
+        self._keep_out(project.bundle_folder, *cache_entries(project))
+        build_data["force_include"] |= {
+            str(project.root / path): path for path in _pipeline.needed_files(project)
+        }
+
+    def _staging(self) -> Path:
+        """Return a folder for the bundle outside the tree, so that nothing can leak into it."""
+        folder = _home.make_temporary()
+        # At exit where finalize never runs: after --hooks-only, or a failure.
+        self._unstage = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def _keep_out(self, *paths: str) -> None:
+        """Keep paths of the project out of what hatchling selects by itself."""
+        config, shared = self.build_config.target_config, self.build_config.build_config
+        added = {"exclude": list(_patterns(self.root, paths))}
+        if config.get("artifacts", shared.get("artifacts")):
+            # A pattern that names a file, as an artifact's does, is only undone by one that does so too.
+            added["artifacts"] = [f"!{pattern}{end}" for pattern in added["exclude"] for end in ("", "/**")]
+        for key, patterns in added.items():
+            before = config.get(key, shared.get(key, []))
+            config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
+        vars(self.build_config).pop("exclude_spec", None)  # may have been asked for already
+
+    def _warn_of_leaks(self, *folders: str) -> None:
+        """Warn where an sdist, which runs no hook of the wheel's, would ship what is only for here."""
+        if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
+            return
+        sdist = SdistBuilder(self.root, metadata=self.metadata)
+        files = [file.relative_path for file in sdist.recurse_selected_project_files()]
+        for folder in map(os.path.normpath, folders):
+            if any(file.startswith(folder + os.sep) for file in files):
+                path = folder.replace(os.sep, "/")
+                line = f"{BUNDLE}/" if path.endswith(f"/{BUNDLE}") else f"/{path}/"
+                self.app.display_warning(
+                    f"{PREFIX}warning: add '{line}' to .gitignore, or sdists ship {path}/"
+                )
+
+    def _project(self) -> Project:
+        console = Console(
+            sys.stderr,
+            say=lambda message: self.app.display_info(PREFIX + message),
+            warn=lambda message: self.app.display_warning(f"{PREFIX}warning: {message}"),
+        )
+        return Project(
+            root=Path(self.root),
+            packages=_packages(self.root, self.metadata),
+            config=self._read_config(),
+            say=console.say,
+            warn=console.warn,
+            units=console.units,
+            verbose=self.app.verbosity > 0,
+        )
+
+    def _read_config(self) -> Config:
+        """Read the table that the wheel is built with, also while an sdist is made."""
+        build = self.metadata.hatch.build_config
+        return parse_config(*tables.hatch_table(Path(self.root), build, self.target_name), os.environ)
+
+
+def packages_of(root: Path) -> dict[str, str]:
+    """Return the top-level packages of the project at *root* and their folders."""
+    try:
+        return _packages(str(root), WheelBuilder(str(root)).metadata)
+    except (TypeError, ValueError) as exc:  # what hatchling raises, whatever is wrong with a project
+        what = " ".join(str(exc).split())
+        raise ConfigError(Problem(f"hatchling cannot build this project: {what}")) from exc
+
+
+def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield patterns for *paths*: one for all files of a suffix where a folder has no others of it.
+
+    hatchling tries each pattern on each file, which is felt where there are thousands of both.
+    """
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in map(posixpath.normpath, paths):
+        folder, name = posixpath.split(path)
+        alike[folder, posixpath.splitext(name)[1]].append(name)
+    for (folder, suffix), names in alike.items():
+        place = f"/{_escaped(folder)}/" if folder else "/"
+        there = [name for name in _listed(root, folder) if posixpath.splitext(name)[1] == suffix]
+        if suffix and len(names) > 1 and sorted(there) == sorted(names):
+            yield f"{place}*{_escaped(suffix)}"
+        else:
+            yield from (place + _escaped(name) for name in names)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{char}" if char in "\\*?[]!# " else char for char in text)
+
+
+def _listed(root: str, folder: str) -> list[str]:
+    path = os.path.join(root, folder)
+    return os.listdir(path) if os.path.isdir(path) else []
+
+
+def _packages(root: str, metadata: Any) -> dict[str, str]:
+    """Return the wheel's top-level packages and their folders, as hatchling would select them.
+
+    Asked of a builder of our own: the hook's has to see what is excluded before it looks.
+    """
+    folders: dict[str, str] = {}
+    for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
+        inside, name = os.path.split(file.distribution_path)
+        if inside and name == "__init__.py" and BUNDLE not in Path(inside).parts:
+            folder = os.path.dirname(file.relative_path).replace(os.sep, "/")
+            folders[inside.replace(os.sep, ".")] = folder or "."
+    return {
+        package: folder
+        for package, folder in sorted(folders.items())
+        if not any(package.startswith(other + ".") for other in folders)
+    }
+
+
+def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:
+    """Say what the wheel runs on, unless another hook does: code in another language has a tag of its own."""
+    if "tag" in build_data or build_data["infer_tag"] or not build_data["pure_python"]:
+        return
+    if platform == "win32":  # `long` is 32 bits where the kernels were compiled
+        build_data.update(tag="py3-none-win_amd64", pure_python=False)
+    elif last:  # hatchling's own choice is nearly the same, and leaves later hooks theirs
+        build_data["tag"] = "py3-none-any"
+
+
+@hookimpl
+def hatch_register_build_hook() -> type[CubinBuildHook]:
+    """Name the hook to hatchling."""
+    return CubinBuildHook

@@ -1,0 +1,96 @@
+"""Open a project as its own build would see it, for the doors that no build front end opens.
+
+A wrong table is told at once: all that is slow to import waits until the table is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from ..errors import PREFIX, ConfigError, Problem, ToolchainError
+from ..table import reader, tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..sources.project import Project
+    from ..table.toml import Place
+
+_NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
+
+
+def open_project(folder: str, environ: Mapping[str, str], stream: TextIO, *, verbose: bool) -> Project:
+    """Return the project in *folder*, which speaks on *stream*."""
+    table, place, backend = tables.find_table(folder)
+    values = reader.read_table(table, place, environ)
+    from pathlib import Path
+
+    from .._console import Console
+    from ..sources.project import Project
+    from ..table.config import make_config
+
+    def tell(kind: str) -> Callable[[str], object]:
+        return lambda message: print(f"{PREFIX}{kind}{message}", file=stream, flush=True)
+
+    root = Path(folder).absolute()
+    console = Console(stream, say=tell(""), warn=tell("warning: "))
+    return Project(
+        root=root,
+        packages=packages(root, backend, place),
+        config=make_config(values),
+        environ=environ,
+        say=console.say,
+        warn=console.warn,
+        units=console.units,
+        verbose=verbose,
+    )
+
+
+def require_compiler(project: Project) -> None:
+    """Refuse, with the line that would help, to plan where the table's compiler is not installed."""
+    from ..toolkit import requirements
+
+    wanted = requirements.build_requirements(project.config, project.environ)
+    if not all(map(_is_installed, wanted)):
+        what = "the compiler that the table asks for is not installed here"
+        # All of it, for what is installed may be of another version.
+        hint = requirements.install_command(project.config, project.environ)
+        raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
+
+
+def _is_installed(requirement: str) -> bool:
+    import importlib.metadata
+
+    try:
+        importlib.metadata.distribution(re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
+    """Return the wheel's top-level packages and their folders, as the build backend would."""
+    if backend.startswith("setuptools."):
+        from . import setuptools
+
+        return setuptools.packages_of(root)
+    if not backend.startswith("hatchling."):
+        return found_packages(root)
+    try:
+        from . import hatch
+    except ImportError:
+        what = "this project is built with hatchling, which is not installed here"
+        raise ConfigError(Problem(what, place.of(), "pip install hatchling")) from None
+    return hatch.packages_of(root)
+
+
+def found_packages(root: Path) -> dict[str, str]:
+    """Return the packages that stand in `src/` or, without one, in the project's folder itself."""
+    from ..sources.source import BUNDLE
+
+    home = root / "src" if (root / "src").is_dir() else root
+    folders = sorted(path.parent for path in home.glob("*/__init__.py"))
+    shipped = (folder for folder in folders if home != root or folder.name not in {BUNDLE, *_NOT_SHIPPED})
+    return {folder.name: folder.relative_to(root).as_posix() for folder in shipped}

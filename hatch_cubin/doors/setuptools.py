@@ -1,0 +1,55 @@
+"""The setuptools door, loaded in every setuptools build of an environment: all that costs anything waits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from setuptools import Distribution
+
+
+def finalize(distribution: Distribution) -> None:
+    """Let setuptools build kernels where the project asks for them."""
+    try:
+        text = Path(distribution.src_root or os.curdir, "pyproject.toml").read_text("utf-8")
+    except (OSError, ValueError):
+        return
+    if "hatch-cubin" in text:
+        from . import commands
+
+        commands.join(distribution)
+
+
+def packages_of(root: Path) -> dict[str, str]:
+    """Return the top-level packages of the project at *root* and their folders.
+
+    Asked in a process of its own: setup.py is a program, and the answer depends on the working directory.
+    """
+    import importlib.util
+    import json
+    import subprocess
+    import sys
+    import tempfile
+
+    from ..errors import ConfigError, Location, Problem
+
+    here = Location("pyproject.toml")
+    if importlib.util.find_spec("setuptools") is None:
+        what = "this project is built with setuptools, which is not installed here"
+        raise ConfigError(Problem(what, here, "pip install setuptools"))
+    script = (
+        ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
+    )
+    with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
+        answer = Path(folder, "packages")  # a file: what a setup.py prints is its own affair
+        command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
+        done = subprocess.run(  # noqa: S603
+            command, cwd=root, capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode or not answer.is_file():  # there is none where setup.py sets up nothing
+            what = "setuptools cannot tell the project's packages"
+            raise ConfigError(Problem(what, here, details=tuple(done.stderr.splitlines()[-5:])))
+        packages: dict[str, str] = json.loads(answer.read_text("utf-8"))
+    return packages

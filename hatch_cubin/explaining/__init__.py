@@ -1,0 +1,1 @@
+"""Why a unit is a miss, why an arch is built, what a GPU would load."""

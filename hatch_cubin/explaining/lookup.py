@@ -1,0 +1,85 @@
+"""Look units up in the cache, and find out why those are a miss that are one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..cache.entries import Cache, Compiled
+from ..keys.jobs import Job
+from . import differences
+from .differences import Nearest
+
+REASONS = {
+    "new": "nothing of this source is in this cache",
+    "damaged": "its entry is damaged, and will be built again",
+    "removed": "its entry was removed from the cache",
+    "unknown": "no input that is recorded differs",
+    "differs": "",  # the differences say it
+}
+
+
+class Found(NamedTuple):
+    """A unit, what the cache has of it, and why that is nothing."""
+
+    job: Job
+    hit: Compiled | None = None
+    reason: str | None = None
+    nearest: Nearest | None = None
+
+    @property
+    def module(self) -> str:
+        return self.job.unit.module.name
+
+    @property
+    def arch(self) -> str:
+        return str(self.job.unit.arch)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is known, as JSON has it."""
+        near = self.nearest
+        return {
+            "module": self.module,
+            "arch": self.arch,
+            "state": "miss" if self.hit is None else "hit",
+            "key": self.job.keys.key.hex(),
+            "reason": self.reason,
+            "nearest": near and {"key": near.key, "path": near.inputs["path"], "arch": near.inputs["arch"]},
+            "differences": [each._asdict() for each in near.differences] if near else [],
+        }
+
+    def why(self, *, verbose: bool) -> list[str]:
+        """Return why it is a miss, as people read it."""
+        if self.reason is None:
+            return []
+        if self.reason == "differs" and self.nearest is not None:
+            found, now = self.nearest.differences, self.job.inputs
+            return (
+                [differences.say_one(each, now) for each in found] if verbose else differences.say(found, now)
+            )
+        return [REASONS[self.reason]]
+
+
+def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
+    """Return what the cache has of each unit; its records are read only where one is a miss."""
+    found = [_look_up(job, cache) for job in jobs]
+    if all(each.hit is not None for each in found):
+        return found
+    records = cache.inputs()
+    return [each if each.hit or each.reason else _explained(each.job, records) for each in found]
+
+
+def _look_up(job: Job, cache: Cache) -> Found:
+    damaged = cache.damaged
+    hit = cache.get(job.keys.key)
+    return Found(job, hit, "damaged" if cache.damaged > damaged else None)
+
+
+def _explained(job: Job, records: Mapping[str, Mapping[str, Any]]) -> Found:
+    if job.keys.key.hex() in records:
+        return Found(job, reason="removed")
+    variant = [f"{name}={value}" for name, value in job.unit.module.variant]
+    nearest = differences.nearest(job.inputs, variant, records)
+    if nearest is None:
+        return Found(job, reason="new")
+    return Found(job, reason="differs" if nearest.differences else "unknown", nearest=nearest)

@@ -1,0 +1,167 @@
+"""The search path of headers: the project's folders, header wheels, and the toolkit's own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from .. import __version__, _home
+from .._digest import digest
+from ..errors import ConfigError, Problem, ToolchainError
+from ..sources.includes import Root
+from ..sources.source import walk
+from ..table.config import Config
+from ..toolkit.libraries import system_home
+from ..toolkit.toolkit import Toolkit
+
+_FIRST_WITH_BUNDLED = (13, 3)
+_SHIMS = Path(__file__).with_name("shims")
+_NVIDIA = "NVIDIA's wheels"
+_HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
+
+
+def project_roots(root: Path, folders: Iterable[str]) -> Iterator[Root]:
+    """Yield the project's own include folders."""
+    for folder in folders:
+        yield Root(root / folder, f"project/{PurePosixPath(folder)}")
+
+
+def package_roots(config: Config) -> Iterator[Root]:
+    """Yield the include folders of the distributions that `header-packages` names."""
+    problems = []
+    for index, requirement in enumerate(config.header_packages):
+        name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
+        try:
+            found = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            what = f"header-packages: {name!r} is not installed in the build environment"
+            hint = "a build with isolation installs it; without isolation, install it yourself"
+            problems.append(Problem(what, config.place.of("header-packages", index), hint))
+            continue
+        folders = sorted(_include_folders(found))
+        for folder in folders:
+            shared = _wheels() if folder.startswith("nvidia/") else ""
+            label = f"{found.metadata['Name']}=={found.version} {shared}".rstrip()
+            yield Root(Path(str(found.locate_file(folder))), f"{name.lower()}/{folder}", label)
+        if not folders:
+            problems.append(
+                Problem(
+                    f"header-packages: {name!r} has no include folder",
+                    config.place.of("header-packages", index),
+                )
+            )
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
+    folders = set()
+    for file in found.files or ():
+        if "include" in file.parts[:-1] and file.suffix in _HEADER_SUFFIXES:
+            folders.add("/".join(file.parts[: file.parts.index("include") + 1]))
+    return folders
+
+
+def toolkit_roots(toolkit: Toolkit, *, system: bool) -> list[Root]:
+    """Return the folders with the toolkit's headers: NVRTC's bundled ones, shims, those of its wheels.
+
+    The shims stand in for headers of the host's standard library, which device code includes out of
+    habit and NVRTC has none of, and for cuda.h, which declares host functions.
+    """
+    roots = []
+    if toolkit.version >= _FIRST_WITH_BUNDLED and not system and (bundled := _bundled(toolkit)) is not None:
+        label = f"NVRTC {toolkit.nvrtc} headers"
+        roots += [Root(bundled, "nvrtc", label), Root(bundled / "cccl", "nvrtc/cccl", label)]
+    roots.append(Root(_SHIMS, "shims", f"shims of hatch-cubin {__version__}"))
+    label = f"CUDA_HOME {toolkit.nvrtc}" if system else _wheels()
+    trees = _system_trees() if system else _wheel_trees(toolkit.major)
+    tree = next((tree for tree in trees if _fits(next(iter(tree.values())), toolkit)), {})
+    return [*roots, *(Root(folder, name, label) for name, folder in tree.items() if folder.is_dir())]
+
+
+def _wheels() -> str:
+    """Return one label, by all their versions, for NVIDIA's wheels here: they share folders."""
+    found = {path.name for entry in sys.path for path in Path(entry).glob("nvidia_*.dist-info")}
+    return f"{_NVIDIA} {digest(sorted(found))}"
+
+
+def wheels_of(tree: str) -> dict[str, str]:
+    """Return the wheels that a tree of headers comes from, each with its version."""
+    named = re.match(r"(\S+)==(\S+)", tree)
+    wheels = {named[1]: named[2]} if named else {}
+    if _NVIDIA in tree:
+        for found in importlib.metadata.distributions():
+            name = found.metadata["Name"]
+            if name.startswith("nvidia-") and _include_folders(found):
+                wheels.setdefault(name, found.version)
+    return wheels
+
+
+def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:
+    """Yield the header folders of each place that wheels are in, that of the runtime first."""
+    names = ["cu13/include", "cu13/include/cccl"]
+    if major < 13:
+        names = ["cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"]
+    for entry in sys.path:
+        yield {f"cuda/{name}": Path(entry, "nvidia", name) for name in names}
+
+
+def _system_trees() -> Iterator[Mapping[str, Path]]:
+    include = system_home() / "include"
+    yield {"cuda/include": include, "cuda/include/cccl": include / "cccl"}
+
+
+def _fits(runtime: Path, toolkit: Toolkit) -> bool:
+    """Say whether headers are of the compiler's version: those of another change what a source means.
+
+    Only the runtime's say of which CUDA they are; what is beside them was installed with them.
+    """
+    header = runtime / "cuda_runtime_api.h"
+    text = header.read_text("latin-1") if header.is_file() else ""
+    match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
+    return match is not None and (int(match[1]) // 1000, int(match[1]) % 1000 // 10) == toolkit.version
+
+
+def folder_of(root: Path, name: str) -> str | None:
+    """Return the folder of the project from which the header *name* would be found."""
+    for path in walk(root, "."):
+        if path == name or path.endswith(f"/{name}"):
+            return path.removesuffix(name).rstrip("/") or "."
+    return None
+
+
+def _bundled(toolkit: Toolkit) -> Path | None:
+    """Return NVRTC's bundled headers: kept beside the user's cache folder, never inside one."""
+    try:
+        return _unpacked(toolkit, _home.user_folder() / "headers")
+    except OSError as exc:
+        why = f"NVRTC's headers cannot be kept in the user's cache folder: {exc.strerror}"
+    try:
+        return _unpacked(toolkit, _home.instead(why))
+    except OSError as exc:
+        raise ToolchainError(Problem(f"{why}, nor unpacked elsewhere: {exc.strerror}")) from exc
+
+
+def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
+    """Return NVRTC's bundled headers below *home*, installed once per build of NVRTC."""
+    folder = home / toolkit.nvrtc
+    if (folder / "complete").is_file():
+        return folder / "include"
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as scratch:
+        staged = Path(scratch) / toolkit.nvrtc
+        staged.mkdir()
+        if not toolkit.install_headers(staged / "include"):
+            return None
+        (staged / "complete").touch()
+        try:
+            staged.rename(folder)
+        except OSError:
+            if not (folder / "complete").is_file():  # no other build was first: it is an old half
+                folder.rename(Path(scratch) / "stale")
+                staged.rename(folder)
+    return folder / "include"

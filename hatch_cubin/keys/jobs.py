@@ -1,0 +1,234 @@
+"""Make jobs of units: find the headers that each can read, then the keys it is stored under."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import _arch, _plan
+from .._digest import digest
+from .._plan import Module, Unit
+from ..cache.proof import Known
+from ..errors import Location, Problem
+from ..sources import disk, includes
+from ..sources.project import Project
+from ..sources.scan import Scans, meanings
+from ..sources.source import Source
+from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
+from .headers import package_roots, project_roots, toolkit_roots
+from .recall import Recall
+
+_OWN = "project/"  # what the logical names of the project's own files begin with
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A unit ready to be looked up and, on a miss, compiled."""
+
+    unit: Unit
+    keys: Keys
+    search: tuple[includes.Root, ...]
+    closure: includes.Closure
+    toolkit: Toolkit
+    asked: str  # a digest of all that the results of the module depend on
+    known: Known | None  # from an earlier build that asked the same
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the unit's key is made of, by the names that people know it by."""
+        return {**key_inputs(self.unit.module, self.toolkit, self.closure), "arch": str(self.unit.arch)}
+
+
+def make_jobs(
+    project: Project, sources: Sequence[Source], toolkit: Toolkit, recall: Recall | None = None
+) -> list[Job]:
+    """Return one job per unit of the plan, with what is known of it from an earlier build."""
+    modules = _modules(project, sources, lambda specs: expand(specs, toolkit))
+    plan = _plan.plan_units(modules, toolkit.toolchain())
+    for note in plan.notes:
+        project.say(note)
+    recall = recall or Recall(None)
+    finder = _HeaderFinder(project, toolkit, recall.scans)
+    by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
+    return [job for module, units in by_module for job in _jobs_of(module, units, finder, toolkit, recall)]
+
+
+def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
+    """Return the targets that *specs* stand for, with this toolkit and on this machine."""
+    return _arch.expand(specs, toolkit.supported, native_archs() if "native" in specs else ())
+
+
+def reachable_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:
+    """Return every file of the project that its kernels can be built from: sources and headers.
+
+    With *by_name* only headers that some include names, not all that a computed one could mean.
+    """
+    finder = _HeaderFinder(project, None)
+    modules = _modules(project, sources, lambda _specs: ())
+    return _needed(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
+
+
+def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
+    """Return the sources of *jobs* and the headers of the project that some include of theirs names."""
+    closures = {job.unit.module: job.closure for job in jobs}
+    return _needed(project, closures.items(), by_name=True)
+
+
+def _needed(
+    project: Project, closures: Iterable[tuple[Module, includes.Closure]], *, by_name: bool
+) -> list[str]:
+    files, perhaps = set[str](), set[str]()
+    for module, closure in closures:
+        files.add(module.source.path)
+        files.update(_own_files(closure, closure.widened))
+        perhaps.update(_own_files(closure))
+    root = os.path.realpath(project.root)
+
+    def real(path: str) -> str:
+        return os.path.relpath(os.path.realpath(project.root / path), root)
+
+    # A `..` is left in a path only where it crosses a link.
+    needed = {real(path) if ".." in path else path for path in files}
+    if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
+        needed |= {path for path in perhaps - files if not real(path).startswith("..")}
+    return sorted(path for path in needed if not path.startswith(".."))
+
+
+def files_of(jobs: Iterable[Job]) -> list[str]:
+    """Return the files of the project that *jobs* can read: their sources and headers."""
+    return sorted({path for job in jobs for path in (job.unit.module.source.path, *_own_files(job.closure))})
+
+
+def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
+    """Return the digest of each of these files, as it was when the keys were made."""
+    closures = {job.unit.module: job.closure for job in jobs}
+    sources = {module.source.path: module.source.sha256 for module in closures}
+    headers = {
+        path: closure.files[_OWN + path] for closure in closures.values() for path in _own_files(closure)
+    }
+    return headers | sources
+
+
+def changed_header(project: Project, job: Job) -> str | None:
+    """Return a header of the project that is not what the unit's key was made of any more."""
+    for path in _own_files(job.closure):
+        if includes.content_digest(project.root / path) != job.closure.files[_OWN + path]:
+            return path
+    return next((path for path in sorted(job.closure.absent) if (project.root / path).exists()), None)
+
+
+def header_stamps(project: Project, job: Job) -> list[str]:
+    """Return what changes where one of the project's headers is written, be it with what it had before."""
+    return [disk.stamp(project.root / path) for path in _own_files(job.closure)]
+
+
+def _own_files(closure: includes.Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
+    return [
+        logical[len(_OWN) :] for logical in closure.files if logical.startswith(_OWN) and logical not in but
+    ]
+
+
+def _modules(
+    project: Project, sources: Sequence[Source], expand: Callable[[tuple[str, ...]], tuple[_arch.Target, ...]]
+) -> list[Module]:
+    config = project.config
+    specs = {config.archs, *(rule.archs for rule in config.source if rule.archs)}
+    return _plan.plan_modules(config, sources, {each: expand(each) for each in specs})
+
+
+def _jobs_of(
+    module: Module, units: Iterable[Unit], finder: _HeaderFinder, toolkit: Toolkit, recall: Recall
+) -> Iterator[Job]:
+    closure, search = finder.find(module)
+    inputs = key_inputs(module, toolkit, closure)
+    asked = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
+    recalled, stamps = recall.units(asked), finder.stamps(module)
+    for unit in units:
+        keys, known = recalled.get(str(unit.arch)) or (unit_keys(unit, toolkit, closure), None)
+        yield Job(unit, keys, search, closure, toolkit, asked, known, stamps)
+
+
+def _stamp(path: str, line: int, macro: str) -> Problem:
+    what = f"{macro} makes every compile differ; a cached unit keeps that of its first"
+    return Problem(what, Location(path, line))
+
+
+@dataclass(slots=True)
+class _HeaderFinder:
+    """Finds the header closure of modules; the toolkit's headers only where the project's do not do."""
+
+    project: Project
+    toolkit: Toolkit | None
+    scans: Scans = field(default_factory=Scans)
+    _found: dict[Module, tuple[includes.Closure, tuple[includes.Root, ...]]] = field(default_factory=dict)
+    _outside: dict[str, tuple[includes.Root, ...]] = field(default_factory=dict)
+    _resolvers: dict[tuple[includes.Root, ...], includes.Resolver] = field(default_factory=dict)
+    _shared: dict[object, includes.Closure] = field(default_factory=dict)
+
+    def find(self, module: Module) -> tuple[includes.Closure, tuple[includes.Root, ...]]:
+        """Return a module's closure and the search path that it was found with."""
+        if module not in self._found:
+            self._found[module] = self._find(module)
+        return self._found[module]
+
+    def stamps(self, module: Module) -> tuple[str, ...]:
+        """Return a warning for each line whose result depends on when it is compiled."""
+        source, root = module.source, self.project.root
+        if source.is_ptx:
+            return ()
+        closure, _search = self.find(module)
+        scans = {source.path: self.scans.of_text(source.text)}
+        for path in sorted(_own_files(closure, closure.widened)):
+            scans[path] = self.scans.of_file(os.path.join(root, path), root)[1]
+        return tuple(str(_stamp(path, *each)) for path, scan in scans.items() for each in scan.stamps)
+
+    def _find(self, module: Module) -> tuple[includes.Closure, tuple[includes.Root, ...]]:
+        if module.source.is_ptx:
+            return includes.Closure(), ()
+        search = tuple(project_roots(self.project.root, module.include_dirs))
+        closure = self._resolve(module, search)
+        # What the project has is found first in any case, so the rest of the path matters, and is looked
+        # for, only where something is missing.
+        if self.toolkit is None:  # an sdist: only the project's own files matter
+            return closure, search
+        for outside in (self._package_roots, self._toolkit_roots):
+            if closure.missing:
+                search = (*search, *outside())
+                closure = self._resolve(module, search)
+        return closure, search
+
+    def _resolve(self, module: Module, search: tuple[includes.Root, ...]) -> includes.Closure:
+        wanted = module.options.get("pre_include", ())
+        names = (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
+        source, asked = module.source, self.scans.of_text(module.source.text)
+        # Sources of a folder that ask for the same are given the same, unless one of them asks for itself.
+        own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
+        place = source.path if os.path.basename(source.path) in own else source.folder
+        shared = (place, asked, search, names)
+        # Where macros decide, only variants of the same source whose values mean the same to an include.
+        own_shared = (source.path, meanings(module.macros), search, names)
+        for key in (shared, own_shared):
+            if key in self._shared:
+                return self._shared[key]
+        if search not in self._resolvers:
+            self._resolvers[search] = includes.Resolver(self.project.root, search, self.scans)
+        closure = self._resolvers[search].resolve(source.path, source.text, module.macros, names)
+        return self._shared.setdefault(own_shared if closure.computed else shared, closure)
+
+    def _package_roots(self) -> tuple[includes.Root, ...]:
+        if "packages" not in self._outside:
+            self._outside["packages"] = tuple(package_roots(self.project.config))
+        return self._outside["packages"]
+
+    def _toolkit_roots(self) -> tuple[includes.Root, ...]:
+        assert self.toolkit is not None
+        if "toolkit" not in self._outside:
+            system = self.project.config.toolkit == "system"
+            self._outside["toolkit"] = tuple(toolkit_roots(self.toolkit, system=system))
+        return self._outside["toolkit"]

@@ -1,0 +1,138 @@
+"""What the last build found out, so that the next one asks neither cuda.core nor NVRTC for it.
+
+A module's line begins with a digest of all that its results depend on, and has what is known of its units;
+a text's begins with a digest of the text, and has what it includes. It is kept for one project, one cache
+and one installation of the toolkit, in the user's own folder. What cannot be read or written there is not
+recalled, and is no fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from .. import _home
+from .._digest import digest, file_digest
+from ..cache.proof import Known
+from ..sources.project import Project
+from ..sources.scan import Include, Scan, Scans
+from ..toolkit import libraries
+from ..toolkit.toolkit import Facts, Keys
+
+_FORMAT = 2  # since 2 what several units have in common stands once
+_FILES = 20  # that are kept, those used last
+
+Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
+
+
+class Recall:
+    """What is known of a project's modules and of the texts in them; nothing without a *path*.
+
+    What was asked for is told once, and let go of: a large project has megabytes of it.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.facts: Facts | None = None
+        self.scans = Scans(self._scan)
+        self._path = path
+        self._lines: dict[str, str] = {}  # that nobody asked for yet
+        self._modules: set[str] = set()  # that somebody did
+        self._new_text = False
+        self._alike: dict[str, Scan] = {}  # of texts that ask for the same
+        if path is not None:
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                self.facts, self._lines = _read(path)
+                os.utime(path)
+
+    def units(self, module: str) -> Units:
+        """Return what is known of a module's units."""
+        self._modules.add(module)
+        return _units(self._lines.pop(module, "[]"))
+
+    def _scan(self, text: str) -> Scan | None:
+        if (line := self._lines.pop(text, None)) is None:
+            self._new_text = True
+            return None
+        if line not in self._alike:
+            includes, defines, stamps = json.loads(line)
+            pairs = (tuple(map(tuple, each)) for each in (defines, stamps))
+            self._alike[line] = Scan(tuple(Include(*each) for each in includes), *pairs)
+        return self._alike[line]
+
+    def keep(self, facts: Facts, found: Mapping[str, Units]) -> None:
+        """Remember what this build asked for, and what it *found* out about modules."""
+        if self._path is None or not (found or self._new_text or self._lines or facts != self.facts):
+            return
+        with contextlib.suppress(OSError):
+            _home.keep(self._path, _encode(facts, self._now(self._path, found)), _FILES)
+
+    def _now(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
+        """Return the lines of all that was asked for, where nothing newer is known as they are kept."""
+        lines = {text: _compact(scan) for text, scan in self.scans.used.items()}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            lines |= {asked: line for asked, line in _read(path)[1].items() if asked in self._modules}
+        for module, units in found.items():
+            lines[module] = _line({**_units(lines.get(module, "[]")), **units})
+        return lines
+
+
+def recall_of(project: Project) -> Recall:
+    """Return what is known of *project* with its cache and the toolkit that is installed here."""
+    installed = libraries.identity(project.config.toolkit)
+    try:
+        folder = _home.recall_folder()
+    except RuntimeError:
+        return Recall(None)
+    places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
+    return Recall(None if installed is None else folder / f"{digest([installed, *places])[:32]}.txt")
+
+
+def _line(units: Units) -> str:
+    """Return what is known of a module's units; what describes neighbours alike stands once."""
+    groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
+    return _compact(
+        [
+            (description, {arch: (keys.hex(), known[:-1]) for arch, (keys, known) in group})
+            for description, group in groups
+        ]
+    )
+
+
+def _units(line: str) -> Units:
+    return {
+        arch: (Keys.of(*keys), Known(sha256, size, record, description))
+        for description, group in json.loads(line)
+        for arch, (keys, (sha256, size, record)) in group.items()
+    }
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _encode(facts: Facts, lines: Mapping[str, str]) -> bytes:
+    head = json.dumps([_FORMAT, *facts])
+    body = "\n".join([head, *(f"{asked} {lines[asked]}" for asked in sorted(lines)), ""]).encode()
+    return file_digest(body).encode() + b"\n" + body
+
+
+def _read(path: Path) -> tuple[Facts, dict[str, str]]:
+    """Return what was encoded; ValueError or TypeError where it is anything else."""
+    hasher, lines = hashlib.sha256(), {}
+    with open(path, "rb") as file:
+        check, head = file.readline(), file.readline()
+        hasher.update(head)
+        for line in file:  # not all at once: there is no second copy of it
+            hasher.update(line)
+            lines[line[:64].decode()] = line[65:-1].decode()
+    if check != f"{hasher.hexdigest()}\n".encode():
+        raise ValueError("damaged")
+    number, core, major, nvrtc, supported, nvjitlink = json.loads(head)
+    if number != _FORMAT:
+        raise ValueError("of another version")
+    return Facts(core, major, nvrtc, tuple(supported), nvjitlink), lines

@@ -1,0 +1,143 @@
+"""The project as a front end hands it over: its folder, its packages, its table, its sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from .. import _home
+from .._console import Progress
+from .._environment import is_on
+from ..errors import ConfigError, Problem, SourceError
+from ..table.config import DEFAULT_SOURCES, Config
+from .source import BUNDLE, Source, find_sources, read_source, walk
+
+
+def _silent(_message: str) -> None:
+    """Say nothing."""
+
+
+def _unseen(total: int, cached: int) -> AbstractContextManager[Progress]:
+    return nullcontext(Progress(total, cached))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What the pipeline works on, and how it speaks while it does."""
+
+    root: Path
+    packages: Mapping[str, str]  # top-level import package → project-relative folder
+    config: Config
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    say: Callable[[str], object] = _silent
+    warn: Callable[[str], object] = _silent
+    units: Callable[[int, int], AbstractContextManager[Progress]] = _unseen  # of so many, so many cached
+    verbose: bool = False
+
+    @property
+    def package(self) -> str:
+        """The import package that receives the bundle."""
+        wanted, place = self.config.package, self.config.place
+        known = ", ".join(map(repr, self.packages)) or "none"
+        if wanted is None:
+            if len(self.packages) != 1:
+                what = f"which package receives the kernels? The wheel's packages are: {known}"
+                raise ConfigError(Problem(what, place.of(), 'package = "…"'))
+            return next(iter(self.packages))
+        folder = self._folder(wanted)
+        if folder is None or not os.path.isdir(self.root / folder):
+            what = f"package {wanted!r} is not in the wheel, its packages are: {known}"
+            raise ConfigError(Problem(what, place.of("package")))
+        return wanted
+
+    def _folder(self, package: str) -> str | None:
+        """Return the project-relative folder of a package, or where one inside it would stand."""
+        for top, folder in self.packages.items():
+            if package == top or package.startswith(top + "."):
+                return str(PurePosixPath(folder, *package.split(".")[len(top.split(".")) :]))
+        return None
+
+    @property
+    def bundle_folder(self) -> str:
+        """Where the bundle stands in the project, for editable installs."""
+        return str(PurePosixPath(self._folder(self.package) or "", BUNDLE))
+
+    @property
+    def cache_folder(self) -> Path:
+        """The cache's folder: as configured, relative to the project, or the user's own."""
+        return _home.cubins_folder(self.root, self.config.cache_dir)
+
+    @property
+    def skips(self) -> bool:
+        """Whether the user wants a bundle without kernels."""
+        return self.asks("HATCH_CUBIN_SKIP")
+
+    def asks(self, switch: str) -> bool:
+        """Say whether a switch of the environment is on."""
+        return is_on(self.environ, switch)
+
+
+def cache_folders(project: Project) -> list[str]:
+    """Return where in the project the cache is, by its own path and by what that path leads to."""
+    root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
+    pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
+    return sorted(
+        {Path(path).relative_to(base).as_posix() for base, path in pairs if Path(path).is_relative_to(base)}
+    )
+
+
+def cache_entries(project: Project) -> list[str]:
+    """Return what a cache consists of: its folder may hold other files too."""
+    return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
+
+
+def read_sources(project: Project) -> list[Source]:
+    """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
+    config = project.config
+    paths, unmatched = find_sources(project.root, project.packages, config.sources, config.exclude)
+    problems = [
+        Problem(f"sources: {pattern!r} matches no file", config.place.of("sources", index))
+        for index, pattern in enumerate(config.sources)
+        if pattern in unmatched and pattern not in DEFAULT_SOURCES
+    ]
+    if not paths and not problems:
+        where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
+        what = f"there are no .cu or .ptx sources in {where}"
+        problems.append(Problem(what, config.place.of(), f'sources = ["{_elsewhere(project)}"]'))
+    problems += _missing_folders(project)
+    sources = []
+    for path in paths:
+        try:
+            sources.append(read_source(project.root, path))
+        except SourceError as exc:
+            problems += exc.problems
+    if problems:
+        raise SourceError(*problems)
+    return sources
+
+
+def _elsewhere(project: Project) -> str:
+    """Return a glob for the sources that lie beside the packages, where there are any."""
+    packages = tuple(f"{folder}/" for folder in project.packages.values())
+    for path in map(PurePosixPath, walk(project.root, ".")):
+        if path.suffix in {".cu", ".ptx"} and not str(path).startswith(packages):
+            return str(path.parent / "**" / f"*{path.suffix}")
+    return "…"
+
+
+def _missing_folders(project: Project) -> list[Problem]:
+    """Return a problem for each include folder that is not there: the compiler would say nothing."""
+    config = project.config
+    keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
+    keys += [
+        (("source", number, "include-dirs"), rule.include_dirs) for number, rule in enumerate(config.source)
+    ]
+    return [
+        Problem(f"include-dirs: {folder!r} is not a folder of the project", config.place.of(*key, index))
+        for key, folders in keys
+        for index, folder in enumerate(folders)
+        if not os.path.isdir(project.root / folder)
+    ]

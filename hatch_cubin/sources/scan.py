@@ -1,0 +1,169 @@
+"""What a text asks for: its includes, and the macros that can stand for one.
+
+Every branch of every conditional is read. Nothing here looks at a folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .._digest import digest, file_digest
+from . import disk
+from .source import without_comments
+
+_TRIGRAPH_BACKSLASH = "??/\n"
+_TOKEN = re.compile(
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
+    r'|(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)'  # raw strings
+    r"|(?<![\w.])\.?\d[\w.]*(?:'[\w.]+)+"  # numbers with separators, which are no character literals
+    r"""|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?""",  # strings, in skipped lines without an end too
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(
+    r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(include_next|include|import|embed|define|if|elif)\b([^\n]*)",
+    re.MULTILINE,
+)
+_OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
+_HAS_INCLUDE = re.compile(r"""__has_(?:include|include_next|embed)\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
+_HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # nothing else is written so in an #if
+_DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
+# A parameter, and a path that has it as a word of its own: of no numbers, which words may be part of.
+_TEMPLATE = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*<((?:[^\W\d]\w*|[/.-](?!\.?\d))+)>\s*")
+CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
+WORD = re.compile(r"[^\W\d]\w*")
+_STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
+UNKNOWABLE = "?"
+FAR = "?../"  # unknowable, and perhaps the way out of a folder
+_BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
+
+
+class Include(NamedTuple):
+    """One include as written: a quoted or angled name, a macro's name, or what no text can tell."""
+
+    name: str
+    form: str  # "quote", "angle", "macro" or "unknown"
+    every: bool = False  # include_next: any later place of that name may be meant
+
+
+class Scan(NamedTuple):
+    """What one file asks for."""
+
+    includes: tuple[Include, ...]
+    defines: tuple[tuple[str, str], ...] = ()
+    stamps: tuple[tuple[int, str], ...] = ()  # lines whose meaning depends on when they are compiled
+
+
+def scan(text: str) -> Scan:
+    """Return the includes and the macros of *text*."""
+    text = text.replace("\r\n", "\n").translate(_BLANKS)
+    stamps = tuple(_stamps(text)) if _STAMP.search(text) else ()
+    includes, defines = _scan(text.replace("\\\n", ""))
+    if _TRIGRAPH_BACKSLASH in text:  # what a strict `std` sees
+        more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))
+        includes, defines = includes + more[0], defines + more[1]
+    return Scan(tuple(includes), tuple(defines), stamps)
+
+
+def _stamps(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(without_comments(text).split("\n"), start=1):
+        if match := _STAMP.search(line):
+            yield number, match[0]
+
+
+def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
+    bare = _TOKEN.sub(_blank, text)
+    includes: list[Include] = []
+    defines: list[tuple[str, str]] = []
+    for match in _DIRECTIVE.finditer(bare):
+        kind, rest = match[1], match[2]
+        if kind == "define":
+            if (defined := _DEFINE.match(rest)) is None:
+                continue
+            defines.append(_macro(defined[1], defined[2], defined[3]))
+            rest = defined[3]  # not the name: many define __has_include for compilers without it
+        elif kind not in {"if", "elif"}:
+            includes.append(parse_operand(rest, every=kind == "include_next"))
+            continue
+        else:
+            includes += map(parse_operand, _HAS_BY_MACRO.findall(rest))
+        includes += (parse_operand(found[1] or "") for found in _HAS_INCLUDE.finditer(rest))
+    return includes, defines
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Blank a comment or a raw string; leave every other token alone."""
+    token = match[0]
+    if token.startswith("/"):
+        return " "
+    return '""' if token[0] in "uULR" else token
+
+
+def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
+    """Return a macro and what it stands for, as far as an include can use it."""
+    if not parameters and parse_operand(value).form != "unknown":
+        return name, value.strip()
+    if parameters and "../" not in value and _TEMPLATE.fullmatch(f"({value}"):
+        return name, f"({value.strip()}"
+    return name, FAR if "../" in value else UNKNOWABLE
+
+
+def meanings(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the macros of a table with what each stands for, as far as an include can use it."""
+    parts = ((*name.partition("("), value) for name, value in macros)
+    return tuple(_macro(name, called, rest + value) for name, called, rest, value in parts)
+
+
+def called(value: str, argument: str) -> str:
+    """Return what the call of a macro stands for whose own value is this one."""
+    if (template := _TEMPLATE.fullmatch(value)) is None:
+        return UNKNOWABLE
+    path = WORD.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])
+    return f"<{path}>"
+
+
+def parse_operand(operand: str, *, every: bool = False) -> Include:
+    """Read what stands behind `#include`."""
+    match = _OPERAND.match(operand)
+    if match is None:
+        return Include(operand.strip(), "unknown", every)
+    form = "quote" if match[1] is not None else "angle" if match[2] is not None else "macro"
+    return Include(match[match.lastindex or 0], form, every)
+
+
+class Scans:
+    """What files ask for: each is read once, and its text scanned unless that is *known* by its digest."""
+
+    def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:
+        self.used: dict[str, Scan] = {}  # by digest
+        self._known = known
+        self._files: dict[str, tuple[str, Scan]] = {}
+        self._texts: dict[str, Scan] = {}
+
+    def of_file(self, path: str, project: Path) -> tuple[str, Scan]:
+        """Return the digest and the scan of a header."""
+        if path not in self._files:
+            data = disk.read(path, project)
+            content = file_digest(data)
+            text = functools.partial(_decode, data)
+            self._files[path] = (content, self._scan(content, text))
+        return self._files[path]
+
+    def of_text(self, text: str) -> Scan:
+        """Return the scan of a source."""
+        if text not in self._texts:
+            self._texts[text] = self._scan(digest([text]), lambda: text)
+        return self._texts[text]
+
+    def _scan(self, content: str, text: Callable[[], str]) -> Scan:
+        if content not in self.used:
+            known = self._known(content)
+            self.used[content] = scan(text()) if known is None else known
+        return self.used[content]
+
+
+def _decode(data: bytes) -> str:
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")

@@ -1,0 +1,229 @@
+"""Find the project's sources and read them as the compiler should see them."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from .._arch import parse_arch
+from .._digest import file_digest
+from ..errors import Location, Problem, SourceError
+from . import disk
+
+BUNDLE = "_cubins"
+_SKIPPED_FOLDERS = frozenset({BUNDLE, "__pycache__", "node_modules"})
+_GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
+_WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One `.cu` or `.ptx` file: its project-relative path, its text, and the digest of its bytes."""
+
+    path: str
+    text: str
+    sha256: str = ""
+
+    @cached_property
+    def is_ptx(self) -> bool:
+        return self.path.lower().endswith(".ptx")
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.path).stem
+
+    @property
+    def folder(self) -> str:
+        return str(PurePosixPath(self.path).parent)
+
+    @cached_property
+    def ptx(self) -> PtxHeader:
+        """What the PTX says of itself."""
+        return read_ptx_header(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PtxHeader:
+    """A PTX text's own `.version` and `.target`, each with its line."""
+
+    version: tuple[int, int]
+    target: str
+    target_line: int
+    target_text: str
+
+
+def decode(data: bytes) -> str:
+    """Decode a source the way `Path.read_text("utf-8-sig")` would, Latin-1 where it is not UTF-8."""
+    if data.startswith(_WIDE_BOMS):
+        raise ValueError("is UTF-16 or UTF-32: save it as UTF-8")
+    if b"\0" in data:
+        raise ValueError("holds a NUL byte, where the compiler would stop reading in silence")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def find_sources(
+    root: Path, packages: Mapping[str, str], patterns: Iterable[str], exclude: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Return the project-relative paths that *patterns* match, and the patterns that match none.
+
+    *packages* maps import packages to their project-relative folders. A pattern is relative to the
+    project or to a package; one that begins with a wildcard looks inside the packages only.
+    """
+    excluded = [glob_regex(pattern) for pattern in exclude]
+    folders = [str(PurePosixPath(folder)) for folder in packages.values()]
+    inside = list(dict.fromkeys(path for folder in folders for path in walk(root, folder, strict=True)))
+
+    def matches(path: str, rules: Iterable[re.Pattern[str]]) -> bool:
+        names = [path, *(path[len(each) + 1 :] for each in folders if path.startswith(each + "/"))]
+        return any(rule.fullmatch(name) for rule in rules for name in names)
+
+    found: set[str] = set()
+    unmatched = []
+    for pattern in patterns:
+        rule = glob_regex(pattern)
+        matched = {path for path in (*inside, *_outside(root, pattern)) if matches(path, [rule])}
+        found |= matched
+        if not matched:
+            unmatched.append(pattern)
+    return sorted(path for path in found if not matches(path, excluded)), unmatched
+
+
+def _outside(root: Path, pattern: str) -> Iterator[str]:
+    """Yield the files that a pattern with a literal beginning may mean, packages or not."""
+    first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
+    return walk(root, first[0], strict=True) if first and first[0] else iter(())
+
+
+def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
+    """Yield the files under a project-relative folder (or the file itself), links to folders not followed.
+
+    What cannot be read is left out, or with *strict* a SourceError: kernels would be missing in silence.
+    """
+    start = root / folder
+
+    def failed(exc: OSError) -> None:
+        if strict:
+            raise disk.unreadable(exc, Path(exc.filename), root) from exc
+
+    if BUNDLE in PurePosixPath(folder).parts or not _is_inside(root, start):
+        return
+    if disk.is_file(start, root):
+        yield folder
+    above = "" if (inner := str(PurePosixPath(folder))) == "." else f"{inner}/"
+    start_ends = len(os.path.join(start, ""))
+    for parent, folders, files in os.walk(start, onerror=failed) if os.path.isdir(start) else ():
+        folders[:] = sorted(
+            name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
+        )
+        for name in sorted(files):
+            yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
+
+
+def _is_inside(root: Path, path: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """Translate a glob: `**` crosses folders, `*`, `?` and `[…]` do not."""
+    parts = []
+    for piece in _GLOB_PIECE.findall(pattern):
+        if piece.startswith("**"):
+            parts.append("(?:[^/]+/)*" if piece.endswith("/") else ".*")
+        elif piece in {"*", "?"}:
+            parts.append("[^/]*" if piece == "*" else "[^/]")
+        elif len(piece) > 1:
+            parts.append(_class_regex(piece[1:-1]))
+        else:
+            parts.append(re.escape(piece))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _class_regex(body: str) -> str:
+    """Translate what stands between `[` and `]`; a range that runs backwards is empty, as in fnmatch."""
+    negated = body[0] in "!^"
+    members = "".join(
+        re.escape(one) or f"{re.escape(low)}-{re.escape(high)}"
+        for low, high, one in re.findall(r"(.)-(.)|(.)", body[negated:], re.DOTALL)
+        if one or low <= high
+    )
+    if negated:
+        return f"[^/{members}]"
+    return f"(?!/)[{members}]" if members else "(?!)"
+
+
+def read_source(root: Path, path: str) -> Source:
+    """Read one source; SourceError where it is not text that a compiler takes."""
+    here = Location(path)
+    if not path.isprintable() or '"' in path or "\\" in path:
+        raise SourceError(
+            Problem(f"{path!r} has characters that a compiler cannot be given", hint="rename the file")
+        )
+    full = os.path.join(root, path)
+    try:
+        status = os.lstat(full)  # no folder is a link out of the project: `walk` follows none
+        if stat.S_ISLNK(status.st_mode):
+            if not Path(full).resolve(strict=True).is_relative_to(root.resolve()):
+                raise SourceError(Problem("is a link to a place outside the project", here))
+            status = os.stat(full)
+        if not stat.S_ISREG(status.st_mode):
+            raise SourceError(Problem("is not a regular file", here))
+        with open(full, "rb", buffering=0) as file:
+            data = file.read()
+        return Source(path, decode(data), file_digest(data))
+    except ValueError as exc:
+        raise SourceError(Problem(str(exc), here)) from exc
+    except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
+        reason = getattr(exc, "strerror", None) or exc
+        raise SourceError(Problem(f"cannot be read: {reason}", here)) from exc
+
+
+_PTX_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    """Blank the comments of a PTX text, lines kept."""
+    return _PTX_COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def read_ptx_header(source: Source) -> PtxHeader:
+    """Return what a PTX source says of itself; SourceError where it says nothing."""
+    text = without_comments(source.text)
+    version = read_ptx_version(text)
+    target = re.search(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", text, re.MULTILINE)
+    if not version or not target:
+        missing = ".version" if not version else ".target"
+        raise SourceError(
+            Problem(f"has no {missing} directive, so it is not a PTX module", Location(source.path))
+        )
+    line = text.count("\n", 0, target.start(1)) + 1
+    try:
+        parse_arch(target[2])
+    except ValueError as exc:
+        raise SourceError(Problem(str(exc), Location(source.path, line))) from None
+    return PtxHeader(version, target[2], line, target[1].strip())
+
+
+def read_ptx_version(text: str) -> tuple[int, int] | None:
+    """Return the `.version` of a PTX text."""
+    match = re.search(r"^\s*\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b", text, re.MULTILINE)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def ptx_entries(text: str) -> tuple[str, ...]:
+    """Return the names of the kernels that a PTX text defines, in its order."""
+    names = re.findall(
+        r"^\s*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+([\w$%.]+)",
+        without_comments(text),
+        re.MULTILINE,
+    )
+    return tuple(dict.fromkeys(names))

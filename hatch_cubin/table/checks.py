@@ -1,0 +1,175 @@
+"""What one value of the table, or of a variable, may be: returned as it is meant, or a ValueError. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from .. import _arch
+
+Macros = tuple[tuple[str, str], ...]
+Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None is not defined
+
+_WHOLE = range(-(2**63), 2**64)  # what a compiler has a type for
+_SIZE_UNITS: Mapping[str, int] = {"": 1, "B": 1} | {
+    f"{letter}{infix}B": base**power
+    for power, letter in enumerate("KMGT", start=1)
+    for infix, base in (("i", 1024), ("", 1000))
+}
+_SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+
+
+def guess(text: str, known: Iterable[str]) -> str | None:
+    """Return a question for the name that *text* is nearly, where there is one."""
+    import difflib  # slow to import, and few tables are in need of it
+
+    close = difflib.get_close_matches(text, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def archs_of_variable(text: str) -> tuple[str, ...]:
+    """Check a list of archs as it stands in a variable."""
+    if not (specs := _arch.split_specs(text)):
+        raise ValueError("must name at least one arch")
+    return tuple(map(arch, specs))
+
+
+def jobs_of_variable(text: str) -> int:
+    """Check a number of jobs as it stands in a variable."""
+    return jobs(int(text) if re.fullmatch(r"[0-9]{1,4}", text) else text)
+
+
+def seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"must be a number of seconds, not {text!r}")
+    return number
+
+
+def strings(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"must be an array of strings, not {value!r}")
+    return tuple(value)
+
+
+def string(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be a string that is not empty, not {value!r}")
+    return value
+
+
+def boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
+def arch(text: str) -> str:
+    try:
+        _arch.parse_spec(text)
+    except ValueError as exc:
+        if "is not an arch" not in str(exc):
+            raise
+        is_number = any(map(str.isdigit, text))  # and not meant for a group
+        question = None if is_number else guess(text.lower(), _arch.GROUPS)
+        advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
+        raise ValueError(f"{exc}{advice}") from None
+    return text
+
+
+def toolkit(value: object) -> str:
+    text = string(value)
+    if text != "system" and not re.fullmatch(r"1[23](\.[0-9]{1,2}){0,3}", text):
+        raise ValueError(
+            f"must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not {text!r}"
+        )
+    return text
+
+
+def jobs(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1024:
+        return value
+    raise ValueError(f"must be a whole number from 1 to 1024, not {value!r}")
+
+
+def size(value: object) -> int:
+    """Return the bytes that a size such as '2 GiB' means."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", string(value))
+    unit = match and (match[2] if match[2] in _SIZE_UNITS else None)
+    if not match or unit is None or float(match[1]) == 0:
+        raise ValueError(f"must be a size such as '2 GiB', not {value!r}")
+    return math.ceil(float(match[1]) * _SIZE_UNITS[unit])
+
+
+def place(value: object) -> str:
+    """Check a path that may lie anywhere."""
+    text = string(value)
+    if not text.isprintable():
+        raise ValueError(f"{text!r} has characters that no path should have")
+    return text
+
+
+def path(value: object) -> str:
+    """Check a path or a glob that must stay inside the project."""
+    text = place(value)
+    parts = text.replace("\\", "/").split("/")
+    if text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts:
+        raise ValueError(f"{text!r} must stay inside the project, relative to it")
+    if "\\" in text:
+        raise ValueError(f"{text!r} must be written with '/'")
+    return "/".join(part for part in parts if part not in {"", "."}) or "."
+
+
+def package(value: object) -> str:
+    text = string(value)
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise ValueError(f"must be a dotted name such as 'mypkg' or 'mypkg.gpu', not {text!r}")
+    return text
+
+
+def distribution(text: str) -> str:
+    name = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+    pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
+    if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
+        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+    return text
+
+
+def name(value: object) -> str:
+    text = string(value)
+    if not text.isprintable() or any(char in text for char in '/\\[]<>"'):
+        raise ValueError(f"must be a plain name, not {text!r}")
+    return text
+
+
+def macro_name(text: str) -> None:
+    match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w ,.]*\))?", text, re.ASCII)
+    if not match:
+        raise ValueError("is not a macro's name")
+    from . import reserved
+
+    if match[1] in (reserved.CALLED if match[2] else reserved.NAMES):
+        raise ValueError(
+            "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
+        )
+
+
+def macro_text(value: object) -> str | None:
+    """Return a macro's text: true is 1, numbers are as Python writes them; None is not defined."""
+    if isinstance(value, bool):
+        return "1" if value else None
+    if value in _WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    if not isinstance(value, str) or not all(char.isprintable() or char == "\t" for char in value):
+        raise ValueError(f"must be a boolean, a number or a one-line string, not {value!r}")
+    return value
+
+
+def kernel(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError(f"{text!r} is not the name of a kernel, such as 'scale<float, 4>'")
+    return text.strip()

@@ -1,0 +1,82 @@
+"""What the hook's table asks for, as a value: `Config`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .checks import Macros, Variants
+from .options import OptionValue
+from .reader import read_table
+from .toml import Place
+
+__all__ = [
+    "DEFAULT_SOURCES",
+    "Config",
+    "Macros",
+    "Place",
+    "SourceRule",
+    "Variants",
+    "make_config",
+    "merge_macros",
+    "parse_config",
+]
+
+DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRule:
+    """What one [[source]] table sets for the sources that its path matches."""
+
+    path: str
+    name: str | None = None
+    archs: tuple[str, ...] | None = None
+    include_dirs: tuple[str, ...] = ()
+    define: Macros = ()
+    undefined: tuple[str, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    instantiate: tuple[str, ...] = ()
+    variants: Variants = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole table, checked; what the environment overrides is already merged in."""
+
+    archs: tuple[str, ...] = ("all-major",)
+    toolkit: str | None = None
+    sources: tuple[str, ...] = DEFAULT_SOURCES
+    exclude: tuple[str, ...] = ()
+    package: str | None = None
+    include_dirs: tuple[str, ...] = ()
+    header_packages: tuple[str, ...] = ()
+    define: Macros = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    jobs: int | None = None
+    cache_dir: str | None = None
+    cache_size: int | None = None
+    ship_sources: bool = False
+    provenance: bool = False
+    source: tuple[SourceRule, ...] = ()
+    timeout_s: float = 1800.0
+    replaced: frozenset[str] = field(default=frozenset(), compare=False)  # by variables
+    place: Place = field(repr=False, compare=False)
+
+
+def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> Config:
+    """Return the configuration that *table* and *environ* ask for; ConfigError names all that is wrong."""
+    return make_config(read_table(table, place, environ))
+
+
+def make_config(values: Mapping[str, Any]) -> Config:
+    """Return what was read as a configuration."""
+    rules = tuple(SourceRule(**rule) for rule in values.get("source", ()))
+    return Config(**{**values, "source": rules})
+
+
+def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:
+    """Merge two tables of macros: the later value wins, at the earlier place."""
+    merged = dict(base) | dict(over)
+    return tuple((name, text) for name, text in merged.items() if name not in undefined)

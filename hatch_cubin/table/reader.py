@@ -1,0 +1,211 @@
+"""The hook's table, read key by key: its values, or every problem at once with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._environment import read_environment
+from ..errors import ConfigError, Problem
+from . import checks, options
+from .checks import Macros, Variants
+from .toml import Place
+
+HATCHLING_KEYS = frozenset(
+    {
+        "enable-by-default",
+        "dependencies",
+        "require-runtime-dependencies",
+        "require-runtime-features",
+    }
+)
+
+
+def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what makes a `Config` of *table* and *environ*; ConfigError names all that is wrong."""
+    reader = _Reader(place)
+    own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
+    values = reader.table(_CHECKS, own, ())
+    replaced, wrong = read_environment(environ, _VARIABLES)
+    values |= replaced
+    reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
+    if reader.problems:
+        raise ConfigError(*reader.problems)
+    return {**values, "replaced": frozenset(replaced), "place": place}
+
+
+class _Reader:
+    """Reads tables key by key and keeps every problem."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.problems: list[Problem] = []
+
+    def table(
+        self,
+        readers: Mapping[str, Callable[..., Any]],
+        table: Mapping[str, Any],
+        path: tuple[str | int, ...],
+    ) -> dict[str, Any]:
+        """Return the checked values of *table* under their field names."""
+        values = {}
+        for key, value in table.items():
+            if (read := readers.get(key)) is None:
+                self._unknown(key, readers, path)
+                continue
+            try:
+                values[key.replace("-", "_")] = read(value, self, (*path, key))
+            except ValueError as exc:
+                self.add(f"{key} {exc}", (*path, key))
+        return values
+
+    def add(self, what: str, path: tuple[str | int, ...], hint: str | None = None) -> None:
+        self.problems.append(Problem(_short_line(what), self.place.of(*path), hint))
+
+    def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
+        inside = self.place.source_tables if path else str(self.place)
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), checks.guess(key, known))
+
+
+def _short_line(text: str) -> str:
+    """Return *text* as one line that a terminal can show, whatever a value or a quoted key holds."""
+    return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 400 else f"{text[:200]} … {text[-150:]}"
+
+
+def _each(check: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
+    """Check an array of strings one by one, so that each bad one gets its own line."""
+
+    def checked(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[Any, ...]:
+        results = []
+        for index, item in enumerate(checks.strings(value)):
+            try:
+                results.append(check(item))
+            except ValueError as exc:
+                reader.add(f"{path[-1]}: {exc}", (*path, index))
+        return tuple(results)
+
+    return checked
+
+
+def _only(check: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda value, _reader, _path: check(value)
+
+
+def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if value == []:
+        raise ValueError("must name at least one arch")
+    return _each(checks.arch)(value, reader, path)
+
+
+def _define(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Macros:
+    return tuple((name, text) for name, text in _macros(value, reader, path) if text is not None)
+
+
+def _macros(value: object, reader: _Reader, path: tuple[str | int, ...]) -> list[tuple[str, str | None]]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table of macros, not {value!r}")
+    macros: list[tuple[str, str | None]] = []
+    for name, item in value.items():
+        try:
+            checks.macro_name(name)
+            macros.append((name, checks.macro_text(item)))
+        except ValueError as exc:
+            reader.add(f"define.{name} {exc}", (*path, name))
+    return macros
+
+
+def _option_table(
+    value: object, reader: _Reader, path: tuple[str | int, ...]
+) -> dict[str, options.OptionValue]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table, not {value!r}")
+    values: dict[str, options.OptionValue] = {}
+    for key, item in value.items():
+        name = key.replace("-", "_")
+        if reason := options.REFUSED.get(name):
+            reader.add(f"options.{key} cannot be set: {reason}", (*path, key))
+        elif name not in options.ALLOWED:
+            what = f"options.{key} is not an option of cuda.core.ProgramOptions"
+            reader.add(what, (*path, key), checks.guess(name, options.ALLOWED))
+        elif name in values:
+            reader.add(f"options.{key} is set twice, in two spellings", (*path, key))
+        else:
+            try:
+                values[name] = options.check_option(name, item)
+                if name == "pre_include":  # a header that the keys must be able to see
+                    for header in item if isinstance(item, list) else [item]:
+                        checks.path(header)
+            except ValueError as exc:
+                reader.add(f"options.{key} {exc}", (*path, key))
+    return values
+
+
+def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Variants:
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"must be a table of arrays such as {{ BLOCK = [128, 256] }}, not {value!r}")
+    variants = []
+    for name, items in value.items():
+        try:
+            checks.macro_name(name)
+            if not isinstance(items, list) or not items:
+                raise ValueError(f"must be an array of at least one value, not {items!r}")
+            variants.append((name, tuple(dict.fromkeys(map(checks.macro_text, items)))))
+        except ValueError as exc:
+            reader.add(f"variants.{name} {exc}", (*path, name))
+    return tuple(variants)
+
+
+def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError(f"must be an array of tables, written as {reader.place.source_tables}")
+    rules = []
+    for index, table in enumerate(value):
+        here = (*path, index)
+        known = len(reader.problems)
+        values = reader.table(_SOURCE_CHECKS, table, here)
+        if "path" not in table:
+            reader.add("a source table must say which sources it is for", here, 'path = "..."')
+        if len(reader.problems) == known:
+            undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
+            rules.append({**values, "undefined": undefined})
+    return tuple(rules)
+
+
+_CHECKS: dict[str, Callable[..., Any]] = {
+    "archs": _archs,
+    "toolkit": _only(checks.toolkit),
+    "sources": _each(checks.path),
+    "exclude": _each(checks.path),
+    "package": _only(checks.package),
+    "include-dirs": _each(checks.path),
+    "header-packages": _each(checks.distribution),
+    "define": _define,
+    "options": _option_table,
+    "jobs": _only(checks.jobs),
+    "cache-dir": _only(checks.place),
+    "cache-size": _only(checks.size),
+    "ship-sources": _only(checks.boolean),
+    "provenance": _only(checks.boolean),
+    "source": _sources,
+}
+_SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
+    "path": _only(checks.path),
+    "name": _only(checks.name),
+    "archs": _archs,
+    "include-dirs": _each(checks.path),
+    "define": _define,
+    "options": _option_table,
+    "instantiate": _each(checks.kernel),
+    "variants": _variants,
+}
+_VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "HATCH_CUBIN_ARCHS": ("archs", checks.archs_of_variable),
+    "HATCH_CUBIN_TOOLKIT": ("toolkit", checks.toolkit),
+    "HATCH_CUBIN_JOBS": ("jobs", checks.jobs_of_variable),
+    "HATCH_CUBIN_CACHE_DIR": ("cache_dir", checks.place),
+    "HATCH_CUBIN_TIMEOUT": ("timeout_s", checks.seconds),
+}

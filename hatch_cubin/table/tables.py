@@ -1,0 +1,154 @@
+"""Where a project keeps its table: which file, under which name, for which front end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ConfigError, Location, Problem
+from . import toml
+from .toml import Place
+
+HOOK = "cubin"
+OWN_TABLE = ("tool", "hatch-cubin")
+HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
+_ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
+_START_HINT = "'hatch-cubin init' adds one"
+
+Folder = str | os.PathLike[str]
+
+
+class NoTableError(ConfigError):
+    """A project has no table; *place* is where it would stand, *unread* one that nothing reads."""
+
+    def __init__(self, place: Place, unread: Place | None = None) -> None:
+        hint = (
+            _START_HINT
+            if unread is None
+            else f"rename {unread}, which the project's build backend does not read"
+        )
+        super().__init__(Problem(f"there is no table {place}", Location(place.file), hint))
+        self.place = place
+
+
+def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
+    """Return the table of the project at *root*, its place, and the project's build backend."""
+    pyproject, backend = read_project(root)
+    if backend in HATCH_BACKENDS:
+        build = inside(_hatch_settings(root, pyproject), "build")
+        table, place = hatch_table(root, build, "wheel")
+    else:
+        table, place = own_table(root)
+    return table, place, backend
+
+
+def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
+    """Return what stands in the pyproject.toml at *root*, and the project's build backend."""
+    pyproject = _read(root, "pyproject.toml")
+    return pyproject, str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
+
+
+def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
+    """Return the hook's table that wheels are built with, also while another *target* is."""
+    path = _hook_path(build, target)
+    if path is None:
+        unread = _own_place(root) if has_own_table(root) else None
+        raise NoTableError(_hatch_place(root, ("hooks", HOOK)), unread)
+    place = _hatch_place(root, path)
+    if has_own_table(root):
+        raise _unread(_own_place(root), place)
+    return _checked(inside(build, *path[:-1])[HOOK], place)
+
+
+def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
+    """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
+    pyproject = _read(root, "pyproject.toml")
+    place = _own_place(root)
+    tool = inside(pyproject, "tool")
+    path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
+    unread = None if path is None else _hatch_place(root, path)
+    if OWN_TABLE[1] not in tool:
+        raise NoTableError(place, unread)
+    if unread is not None:
+        raise _unread(unread, place)
+    return _checked(tool[OWN_TABLE[1]], place)
+
+
+def has_own_table(root: Folder) -> bool:
+    """Say whether there is a `[tool.hatch-cubin]`; a file that cannot be read has none."""
+    try:
+        return OWN_TABLE[1] in inside(_read(root, "pyproject.toml"), "tool")
+    except ConfigError:
+        return False
+
+
+def unread_table(root: Folder, backend: str) -> Place | None:
+    """Return the place of a table that stands where the project's build backend does not look."""
+    if backend in HATCH_BACKENDS:
+        return _own_place(root) if has_own_table(root) else None
+    path = _hook_path(inside(_hatch_settings(root, _read(root, "pyproject.toml")), "build"), "sdist")
+    return None if path is None else _hatch_place(root, path)
+
+
+def _own_place(root: Folder) -> Place:
+    return Place("pyproject.toml", _text(root, "pyproject.toml"), OWN_TABLE)
+
+
+def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
+    """Return where in Hatch's `build` table the hook's is."""
+    places: list[tuple[str, ...]] = [("targets", "wheel"), (), ("targets", target)]
+    return next(((*path, "hooks", HOOK) for path in places if HOOK in inside(build, *path, "hooks")), None)
+
+
+def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return Hatch's settings: those of hatch.toml stand before those of pyproject.toml."""
+    settings = inside(pyproject, "tool", "hatch")
+    return {**settings, **_read(root, "hatch.toml")} if _has_hatch_toml(root) else settings
+
+
+def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
+    """Return the place of a table in Hatch's: a `build` table in hatch.toml replaces pyproject.toml's."""
+    if _has_hatch_toml(root) and "build" in toml.loads(text := _text(root, "hatch.toml")):
+        return Place("hatch.toml", text, ("build", *path))
+    return Place("pyproject.toml", _text(root, "pyproject.toml"), ("tool", "hatch", "build", *path))
+
+
+def _has_hatch_toml(root: Folder) -> bool:
+    return os.path.isfile(os.path.join(root, "hatch.toml"))
+
+
+def _read(root: Folder, name: str) -> Mapping[str, Any]:
+    try:
+        return toml.loads(_text(root, name))
+    except FileNotFoundError:
+        what = f"there is no {name} in {os.path.abspath(root)}"
+        raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
+    except OSError as exc:
+        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(name))) from exc
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(Problem(f"is not TOML: {exc}", Location(name))) from exc
+
+
+def _text(root: Folder, name: str) -> str:
+    with open(os.path.join(root, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """Return a table inside others; an empty one where it is absent or no table, which others complain of."""
+    value: Any = tables
+    for key in path:
+        value = value.get(key, {}) if isinstance(value, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _checked(table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
+    if not isinstance(table, Mapping):
+        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of()))
+    return table, place
+
+
+def _unread(place: Place, read: Place) -> ConfigError:
+    what = f"there is a table {read} too, and the project's build backend reads that one alone"
+    return ConfigError(Problem(what, place.of(), "keep one of the two"))

@@ -1,0 +1,169 @@
+"""Where each key of a TOML document stands, for messages that name a line."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Mapping
+
+if sys.version_info >= (3, 11):
+    from tomllib import loads
+else:
+    from tomli import loads
+
+from ..errors import Location
+
+__all__ = ["Path", "Place", "Scanner", "key_lines", "line_of", "loads"]
+
+Path = tuple[str | int, ...]
+
+_KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*(\.?)""")
+_BLANK = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'",
+    re.DOTALL,
+)
+_SCALAR = re.compile(r"[^,\]}#\n]*")
+
+
+@functools.lru_cache(maxsize=8)  # every problem of a table asks for the same text
+def key_lines(text: str) -> Mapping[Path, int]:
+    """Return the line of every table, key and array element of *text*, which is valid TOML."""
+    return Scanner(text.replace("\r\n", "\n")).scan()
+
+
+def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
+    """Return the line of *path*, or of the nearest table or key around it."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path[:-1]
+    return None
+
+
+class Place:
+    """Where a table stands, so that a message can name the line of a key."""
+
+    def __init__(self, file: str, text: str, table: tuple[str, ...]) -> None:
+        self.file, self.text, self.table = file, text, table
+
+    def of(self, *path: str | int) -> Location:
+        """Return the place of one key of the table, or of the table itself."""
+        return Location(self.file, line_of(self._lines, (*self.table, *path)))
+
+    def has(self, *path: str | int) -> bool:
+        """Say whether a key is written there."""
+        return (*self.table, *path) in self._lines
+
+    @property
+    def _lines(self) -> Mapping[Path, int]:
+        try:
+            return key_lines(self.text)
+        except (ValueError, LookupError, RecursionError):
+            return {}  # a place is a courtesy and must not hide the problem
+
+    def __str__(self) -> str:
+        return f"[{'.'.join(self.table)}]"
+
+    @property
+    def source_tables(self) -> str:
+        """How a source table of this table is written."""
+        return f"[[{'.'.join((*self.table, 'source'))}]]"
+
+
+class Scanner:
+    """A walk over the text that keeps positions; the values themselves are tomllib's business."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self._line, self._counted = 1, 0
+        self._lines: dict[Path, int] = {}
+        self._counts: dict[Path, int] = {}
+
+    def scan(self) -> Mapping[Path, int]:
+        table: Path = ()
+        while self.skip_blank():
+            if self.text.startswith("[", self.at):
+                table = self.header()
+            else:
+                self._pair(table)
+        return self._lines
+
+    def skip_blank(self) -> bool:
+        self.at = _match(_BLANK, self.text, self.at).end()
+        return self.at < len(self.text)
+
+    def _note(self, path: Path) -> None:
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
+        for end in range(1, len(path) + 1):
+            self._lines.setdefault(path[:end], self._line)
+
+    def header(self) -> Path:
+        is_array = self.text.startswith("[[", self.at)
+        start = self.at
+        self.at += 1 + is_array
+        path = self._inside_arrays(self._key(), new=is_array)
+        self.at, end = start, self.text.find("\n", self.at)
+        self._note(path)
+        self.at = len(self.text) if end < 0 else end
+        return path
+
+    def _inside_arrays(self, keys: Path, *, new: bool) -> Path:
+        """Insert the index of the current element after each key that names an array of tables."""
+        path: Path = ()
+        for position, key in enumerate(keys):
+            path = (*path, key)
+            if new and position == len(keys) - 1:
+                self._counts[path] = self._counts.get(path, -1) + 1
+            if path in self._counts:
+                path = (*path, self._counts[path])
+        return path
+
+    def _key(self) -> Path:
+        keys: list[str] = []
+        while True:
+            match = _match(_KEY, self.text, self.at)
+            escaped, literal, bare, dot = match.groups()
+            keys.append(loads(f'key = "{escaped}"')["key"] if escaped else literal or bare or "")
+            self.at = match.end()
+            if not dot:
+                return tuple(keys)
+
+    def _pair(self, table: Path) -> None:
+        start = self.at
+        path = (*table, *self._key())
+        self.at, after = start, self.at
+        self._note(path)
+        self.at = self.text.index("=", after) + 1
+        self.value(path)
+
+    def value(self, path: Path) -> None:
+        self.skip_blank()
+        opening = self.text[self.at]
+        if opening in "[{":
+            self.at += 1
+            self._members(path, "]" if opening == "[" else "}")
+        else:
+            pattern = _STRING if opening in "\"'" else _SCALAR
+            self.at = _match(pattern, self.text, self.at).end()
+
+    def _members(self, path: Path, closing: str) -> None:
+        index = 0
+        while self.skip_blank() and not self.text.startswith(closing, self.at):
+            if closing == "]":
+                self._note((*path, index))
+                self.value((*path, index))
+                index += 1
+            else:
+                self._pair(path)
+        self.at += 1
+
+
+def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
+    match = pattern.match(text, at)
+    if match is None:
+        raise ValueError(f"not TOML at offset {at}")
+    return match

@@ -1,0 +1,1 @@
+"""All that knows CUDA: the compilers, their identity, the wheels that bring them."""

@@ -1,0 +1,374 @@
+"""All that the build side knows of CUDA: the toolkit, cuda.core's keys, the compilers' options."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib.metadata
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .._digest import digest
+from .._plan import Module, Toolchain, Unit
+from ..errors import ConfigError, Problem, ToolchainError
+from ..sources.includes import Closure
+from ..sources.source import Source
+from . import worker
+from .libraries import absent_from_home, candidates, with_builtins
+
+DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
+
+_KEY_SCHEMA = "hatch-cubin 1"
+_LINKER_FIELDS = (
+    "max_register_count",
+    "lineinfo",
+    "debug",
+    "ftz",
+    "prec_div",
+    "prec_sqrt",
+    "fma",
+    "split_compile",
+    "ptxas_options",
+)
+_BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
+_PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
+_FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
+# What has no linkage is named after the first thing that has, and at random where there is none.
+_NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
+_INSTALL_HINT = 'toolkit = "13" brings the compiler as a build dependency'
+_SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a unit is stored under, and what Program.compile would ask for."""
+
+    key: bytes
+    program_key: bytes | None
+
+    @classmethod
+    def of(cls, key: str, program_key: str | None) -> Keys:
+        """Return those that were written down as `hex` has them."""
+        return cls(bytes.fromhex(key), None if program_key is None else bytes.fromhex(program_key))
+
+    def hex(self) -> tuple[str, str | None]:
+        """Return them as they are written down."""
+        return self.key.hex(), None if self.program_key is None else self.program_key.hex()
+
+
+class Facts(NamedTuple):
+    """What a build asks of cuda.core and of the toolkit before it compiles anything."""
+
+    core: str
+    major: int
+    nvrtc: str
+    supported: tuple[int, ...]
+    nvjitlink: str | None = None  # where a source has asked for it
+
+
+class Toolkit:
+    """The NVRTC and nvJitLink of this environment, identified to the exact build.
+
+    Where the *facts* are known they are not asked: then nothing is imported or loaded until it is needed.
+    """
+
+    def __init__(
+        self, wanted: str | None, install: str = "install it here", facts: Facts | None = None
+    ) -> None:
+        self._wanted = wanted
+        self._install = install
+        if facts is None:
+            facts = self._ask()
+        self.core, self.major, self.nvrtc, self.supported, self._nvjitlink = facts
+        self._wanted_build("NVRTC", self.nvrtc)
+        self.doubt = self._check_release()
+
+    @property
+    def facts(self) -> Facts:
+        """What is known by now."""
+        known = self.nvjitlink_if_loaded or self._nvjitlink
+        return Facts(self.core, self.major, self.nvrtc, self.supported, known)
+
+    def _ask(self) -> Facts:
+        try:
+            import cuda.bindings
+            import cuda.core
+        except ImportError as exc:
+            raise ToolchainError(
+                Problem(f"cannot import cuda.core and cuda.bindings: {exc}", hint=self._hint)
+            ) from exc
+        self.major = int(cuda.bindings.__version__.split(".")[0])
+        self.load()
+        from cuda.bindings import nvrtc
+
+        supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
+        # nvrtcVersion() has no patch level; the header of any PTX it writes has.
+        arch = f"-arch=compute_{supported[0]}"
+        build = _exact_build("NVRTC", self._nvrtc_path, "c++ to ptx", b"", arch)
+        return Facts(cuda.core.__version__, self.major, build, supported)
+
+    def load(self) -> None:
+        """Load NVRTC, which cuda.core would otherwise look for itself, and elsewhere."""
+        _ = self._nvrtc_path
+
+    @cached_property
+    def _nvrtc_path(self) -> str:
+        return self._load("nvrtc")
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """NVRTC's major and minor version."""
+        major, minor, _patch = self.nvrtc.split(".")
+        return int(major), int(minor)
+
+    @cached_property
+    def nvjitlink(self) -> str:
+        """The exact build of nvJitLink, which assembles PTX."""
+        build = self._nvjitlink
+        if build is None:
+            arch = f"-arch=sm_{max(75, self.supported[0])}"
+            build = _exact_build("nvJitLink", self._load("nvJitLink"), "ptx", _PROBE_PTX, arch)
+        return self._wanted_build("nvJitLink", build)
+
+    @property
+    def families(self) -> bool:
+        return self.version >= _FIRST_WITH_FAMILIES
+
+    def compiler_of(self, source: Source) -> str:
+        """Return what compiles a source, as messages name it."""
+        return f"nvJitLink {self.nvjitlink}" if source.is_ptx else f"NVRTC {self.nvrtc}"
+
+    def toolchain(self) -> Toolchain:
+        """Return what planning needs to know."""
+        return Toolchain(f"NVRTC {self.nvrtc}", self.supported, self.families)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries that a worker has to load before `cuda.bindings` looks for them itself."""
+        linker = [self._load("nvJitLink")] if self.nvjitlink_if_loaded else []
+        return (*with_builtins(Path(self._nvrtc_path)), *linker)
+
+    @property
+    def nvjitlink_if_loaded(self) -> str | None:
+        """The build of nvJitLink where a source of this build has asked for it."""
+        return self.__dict__.get("nvjitlink")
+
+    def install_headers(self, folder: Path) -> bool:
+        """Unpack the headers that NVRTC carries since 13.3; say whether it has any.
+
+        OSError where it has, and could not write them: NVRTC does not say why.
+        """
+        self.load()
+        from cuda.bindings import nvrtc
+
+        install = getattr(nvrtc, "nvrtcInstallBundledHeaders", None)
+        if install is None:
+            return False
+        if int(install(os.fsencode(folder), 0)[0]) == 0:
+            return True
+        carried = nvrtc.nvrtcGetBundledHeadersInfo()[1]
+        if carried.available:
+            needed = f"{carried.uncompressedSize >> 20} MB in {carried.numFiles} files"
+            raise OSError(errno.EIO, f"NVRTC could not write them ({needed}); is the disk full?")
+        return False
+
+    def _load(self, name: str) -> str:
+        """Load a library and return its path.
+
+        cuda-pathfinder looks into the interpreter's own site-packages: under pip's build isolation
+        that is the *outer* environment, with another NVRTC or none. What is loaded already wins, so
+        the one that stands beside this build's packages is loaded first.
+        """
+        try:
+            for candidate in candidates(name, self.major, self._wanted):
+                if candidate.is_file():
+                    for library in with_builtins(candidate):
+                        ctypes.CDLL(library)
+                    return str(candidate)
+            if self._wanted == "system":
+                raise OSError(absent_from_home(self.major))
+            from cuda.pathfinder import load_nvidia_dynamic_lib
+
+            return str(load_nvidia_dynamic_lib(name).abs_path)
+        except (OSError, RuntimeError) as exc:
+            reason = str(exc).splitlines()[0]
+            hint = _SYSTEM_HINT if self._wanted == "system" else self._hint
+            raise ToolchainError(Problem(f"cannot load {name}: {reason}", hint=hint)) from exc
+
+    @property
+    def _hint(self) -> str:
+        """What brings the compiler that is not here."""
+        if self._wanted is None:
+            return _INSTALL_HINT
+        return f"build with isolation, which installs the one asked for, or {self._install}"
+
+    def _wanted_build(self, name: str, build: str) -> str:
+        """Return the build of a library unless another version was asked for."""
+        wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
+        if build.split(".")[: len(wanted)] != wanted:
+            raise ToolchainError(
+                Problem(
+                    f"toolkit = {self._wanted!r} is asked for, but the {name} here is {build}",
+                    hint=self._hint,
+                )
+            )
+        return build
+
+    def _check_release(self) -> str | None:
+        """Return a warning where nothing tells which release this is to the patch; refuse a wrong one."""
+        if self._wanted is None or self._wanted.count(".") < 2:
+            return None
+        try:
+            release = importlib.metadata.version("cuda-toolkit")
+        except importlib.metadata.PackageNotFoundError:
+            return (
+                f"toolkit = {self._wanted!r}: without NVIDIA's cuda-toolkit here, only its minor is checked"
+            )
+        if release == self._wanted:
+            return None
+        what = f"toolkit = {self._wanted!r} is asked for, but the cuda-toolkit here is {release}"
+        raise ToolchainError(Problem(what, hint=self._hint))
+
+
+def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str:
+    """Compile a trifle and return which build of a compiler signed it."""
+    task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": []}
+    result = worker.compile_task(task | {"options": [arch.encode()]})
+    match = _BUILD.search(result["output"])
+    if match is None and result["ok"]:  # nvJitLink 12 signs nothing, but says it in its own file
+        match = _BUILD.search(Path(path).read_bytes())
+    if match is None:
+        what = f"cannot tell which build of {name} {path} is"
+        raise ToolchainError(Problem(what, details=tuple(result["log"].splitlines())))
+    return match[1].decode()
+
+
+def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, Any]:
+    """Return what the keys of a module's units are made of, by the names that people know it by."""
+    source, headers = module.source, closure.summary()
+    return {
+        "schema": _KEY_SCHEMA,
+        "source": digest([source.text]),
+        "path": source.path,
+        "compiler": _build_of(source, toolkit),
+        "data_model": DATA_MODEL,
+        "define": [f"{name}={value}" for name, value in module.macros],
+        "options": module.plain_options,
+        "instantiate": list(module.instantiate),
+        "implicit": _implicit(module, toolkit),
+        "headers": headers,
+        "search": list(closure.search) if closure.includes else [],
+        "trees": sorted(closure.trees),
+        # No part of the key, but what people know its parts by.
+        "builds": {tree: build for tree, build in closure.builds.items() if tree in headers},
+        "cuda_core": toolkit.core,
+    }
+
+
+def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
+    """Return the keys of a unit that can read the headers of *closure*."""
+    module, source = unit.module, unit.module.source
+    kind, target = ("ptx", "cubin") if source.is_ptx else ("c++", "ptx" if unit.arch.is_ptx else "cubin")
+    build, implicit = _build_of(source, toolkit), _implicit(module, toolkit)
+    extra = digest([_KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit])
+    compiled = {"code": source.text, "code_type": kind, "target_type": target}
+    toolkit.load()
+    try:
+        key = _make_key(
+            **compiled,
+            options=_program_options(unit, name=source.path),
+            name_expressions=module.instantiate,
+            extra_digest=bytes.fromhex(extra),
+        )
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
+    if closure.includes or module.instantiate or (source.is_ptx and unit.arch.is_ptx):
+        return Keys(key, None)
+    try:
+        return Keys(key, _make_key(**compiled, options=_program_options(unit)))
+    except (TypeError, ValueError):  # cuda.core refuses what its key cannot see
+        return Keys(key, None)
+
+
+def _build_of(source: Source, toolkit: Toolkit) -> str:
+    return toolkit.nvjitlink if source.is_ptx else toolkit.nvrtc
+
+
+def _make_key(**parts: Any) -> bytes:
+    from cuda.core.utils import make_program_cache_key
+
+    return bytes(make_program_cache_key(**parts))
+
+
+def _program_options(unit: Unit, **names: str) -> Any:
+    from cuda.core import ProgramOptions
+
+    options = unit.module.plain_options
+    if unit.module.macros:
+        options["define_macro"] = list(unit.module.macros)
+    return ProgramOptions(arch=str(unit.arch), **options, **names)
+
+
+def _implicit(module: Module, toolkit: Toolkit) -> list[str]:
+    """Return what every compile gets beside its options and its text."""
+    return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
+
+
+def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
+    """Name templates in anonymous namespaces: they are named at random without."""
+    if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
+        return ()
+    return ("--frandom-seed=hatch-cubin",)
+
+
+def preamble(module: Module, toolkit: Toolkit) -> str:
+    """Return what stands before a source where the compiler takes no seed for random names."""
+    seeded = module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
+    return "" if seeded else _NAMESAKE
+
+
+def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Return the options of a unit's real compile, the search path included."""
+    toolkit.load()
+    if not unit.module.source.is_ptx:
+        target = "ptx" if unit.arch.is_ptx else "cubin"
+        options = _program_options(unit).as_bytes("nvrtc", target)
+        paths = (f"--include-path={folder}".encode() for folder in search)
+        return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
+    from cuda.core import LinkerOptions
+
+    fields = {name: value for name, value in unit.module.options.items() if name in _LINKER_FIELDS}
+    arch = f"sm_{max(unit.arch.number, toolkit.supported[0])}{unit.arch.suffix}"
+    return tuple(LinkerOptions(arch=arch, **fields).as_bytes("nvjitlink"))
+
+
+def native_archs() -> tuple[int, ...]:
+    """Return the capabilities of this machine's GPUs; ToolchainError where there is none."""
+    hint = "name the archs to build for, or build where the GPU is"
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        count = ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+            raise OSError("the driver finds no device")
+        return tuple(dict.fromkeys(_capability(driver, ordinal) for ordinal in range(count.value)))
+    except OSError as exc:
+        raise ToolchainError(
+            Problem(f"archs = ['native'] needs a GPU, and there is none here: {exc}", hint=hint)
+        ) from exc
+
+
+def _capability(driver: ctypes.CDLL, ordinal: int) -> int:
+    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    calls = (
+        driver.cuDeviceGet(ctypes.byref(device), ordinal)
+        or driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+        or driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+    )
+    if calls:
+        raise OSError(f"the driver cannot describe device {ordinal}")
+    return major.value * 10 + minor.value

@@ -1,0 +1,274 @@
+"""A compiler process: NVRTC and nvJitLink, fed over pipes.
+
+Run as a script by `_executor`, which shares only its framing. It needs `cuda.bindings` alone, so it
+starts fast, and whatever a compiler does to a process (crash, hang, memory) happens in here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import marshal
+import os
+import queue
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Deep templates recurse deeply; pages are only taken when touched. The second is for little address space.
+_STACK_BYTES = (256 << 20, 8 << 20)
+_HEAP_BYTES = 1 << 30  # for precompiled headers: of addresses, as pages are only taken when touched
+
+SCRIPT = __file__  # which runs by its path, with no package around it
+
+_Outcome = tuple[bool, bytes, bytes, dict[str, str]]  # ok, output, log, symbols
+
+
+def send(stream: BinaryIO, message: dict[str, Any]) -> None:
+    """Write one message: its length, then its bytes."""
+    data = marshal.dumps(message)
+    stream.write(len(data).to_bytes(8, "big") + data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> dict[str, Any] | None:
+    """Read one message; None at the end of the stream, also where that cuts one short."""
+    size = int.from_bytes(stream.read(8), "big")
+    data = stream.read(size)
+    if not size or len(data) < size:
+        return None
+    return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302 - both ends are this file
+
+
+def compile_task(task: dict[str, Any]) -> dict[str, Any]:
+    """Compile one task; what a compiler says goes into the log, what it cannot do into `ok`."""
+    start = time.perf_counter()
+    run = _assemble if task["kind"] == "ptx" else _compile
+    shared = _with_prelude(task) if task.get("prelude") else None
+    try:
+        ok, output, log, symbols = shared or run(task)
+    except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
+        ok, output, log, symbols = False, b"", f"{type(exc).__name__}: {exc}".encode(), {}
+    seconds = time.perf_counter() - start
+    text = log.rstrip(b"\0").decode("utf-8", "replace").strip()
+    return {
+        "id": task["id"],
+        "ok": ok,
+        "output": output,
+        "log": text,
+        "symbols": symbols,
+        "seconds": seconds,
+        "shared": shared is not None,
+    }
+
+
+def _with_prelude(task: dict[str, Any]) -> _Outcome | None:
+    """Compile a task with its headers precompiled; None where the plain compile has to do it."""
+    with contextlib.suppress(Exception):  # whatever it is, the plain compile will do or tell
+        return _precompiled(task)
+    return None
+
+
+def _precompiled(task: dict[str, Any]) -> _Outcome | None:
+    number, includes, options, rest = task["prelude"]
+    head = includes + b"#pragma nv_hdrstop\n"
+    if _header.number != number:
+        _header.make(number, {**task, "code": head, "options": options, "instantiate": []})
+    if _header.path is None:
+        return None
+    use = [*options, b"--use-pch=" + _header.path, b"--pch-messages=false"]
+    ok, output, log, symbols = _compile({**task, "code": head + rest, "options": use})
+    if ok and not log.strip(b" \0\n"):
+        return ok, output, _header.log, symbols
+    _header.forget()  # what one variant has to say of its source, the others have as well
+    return None
+
+
+class _Header:
+    """The precompiled header of this process; no other can use it, for it must lie at the same addresses."""
+
+    def __init__(self) -> None:
+        self.folder = ""
+        self.number: int | None = None
+        self.path: bytes | None = None
+        self.log = b""
+        self._descriptor: int | None = None
+
+    def make(self, number: int, task: dict[str, Any]) -> None:
+        """Precompile the headers of a task, or raise; there is no path where that did not work."""
+        from cuda.bindings import nvrtc
+
+        self.forget()
+        if self.number is None:
+            nvrtc.nvrtcSetPCHHeapSize(_HEAP_BYTES)
+        self.number = number
+        place = os.fsencode(self._place)
+        options = [*task["options"], b"--create-pch=" + place, b"--pch-messages=false"]
+        try:
+            ok, _output, self.log, _symbols = _compile({**task, "options": options}, precompiles=True)
+            if ok:
+                self._descriptor = os.open(place, os.O_RDONLY)
+                self.path = b"/proc/self/fd/%d" % self._descriptor
+        finally:
+            self._remove()  # without a name it ends with this process, however that ends
+
+    @property
+    def _place(self) -> str:
+        return os.path.join(self.folder, f"{os.getpid()}.pch")
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._place)
+
+    def forget(self) -> None:
+        """Give the file's space back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self.path = self._descriptor = None
+
+    def leave(self) -> None:
+        """Remove what is being made, and with the last process the folder, where the front end was killed."""
+        if self.folder:
+            self._remove()
+            with contextlib.suppress(OSError):
+                os.rmdir(self.folder)
+
+
+_header = _Header()
+
+
+def _compile(task: dict[str, Any], *, precompiles: bool = False) -> _Outcome:
+    from cuda.bindings import nvrtc
+
+    def call(result: tuple[Any, ...]) -> Any:
+        code, *values = result
+        if int(code) != 0:
+            raise RuntimeError(nvrtc.nvrtcGetErrorString(code)[1].decode())
+        return values[0] if values else None
+
+    def text(size: Any, get: Any) -> bytes:
+        length: int = call(size(program))
+        buffer = bytes(length + 1)  # NVRTC writes into it: never one of the interpreter's shared objects
+        call(get(program, buffer))
+        return buffer[:length]
+
+    program = call(nvrtc.nvrtcCreateProgram(task["code"], task["name"], 0, [], []))
+    try:
+        for expression in task["instantiate"]:
+            call(nvrtc.nvrtcAddNameExpression(program, expression))
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(task["options"]), task["options"])
+        log = text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        if int(status) != 0:
+            reason = nvrtc.nvrtcGetErrorString(status)[1]
+            return False, b"", log if log.strip(b" \0\n") else reason, {}
+        if precompiles:
+            call(nvrtc.nvrtcGetPCHCreateStatus(program))
+            return True, b"", log, {}
+        if task["kind"] == "c++ to ptx":
+            output = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
+        else:
+            output = text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        symbols = {
+            expression.decode(): call(nvrtc.nvrtcGetLoweredName(program, expression)).decode()
+            for expression in task["instantiate"]
+        }
+        return True, output, log, symbols
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _assemble(task: dict[str, Any]) -> _Outcome:
+    from cuda.bindings import nvjitlink
+
+    handle = nvjitlink.create(len(task["options"]), [option.decode() for option in task["options"]])
+
+    def log(size: Any, get: Any) -> bytes:
+        buffer = bytearray(size(handle))
+        if buffer:
+            get(handle, buffer)
+        return bytes(buffer).rstrip(b"\0")
+
+    try:
+        try:
+            nvjitlink.add_data(
+                handle,
+                nvjitlink.InputType.PTX,
+                task["code"],
+                len(task["code"]),
+                task["name"].decode(),
+            )
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as exc:
+            return (
+                False,
+                b"",
+                log(nvjitlink.get_error_log_size, nvjitlink.get_error_log) or str(exc).encode(),
+                {},
+            )
+        output = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, output)
+        return True, bytes(output), log(nvjitlink.get_info_log_size, nvjitlink.get_info_log), {}
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
+    while True:
+        send(results, compile_task(tasks.get()))
+
+
+def _allow_descriptors(count: int) -> None:
+    """Raise the limit of open files where the descriptors that stand for folders lie above it."""
+    import resource  # which Windows has none of, and no such descriptors either
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in {soft, hard} and hard < count:
+        sys.exit(f"it needs {count} descriptors, and no more than {hard} are allowed here (ulimit -n)")
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _start_thread(target: Callable[[], None]) -> None:
+    """Start a thread with as large a stack as there is room for."""
+    for size in _STACK_BYTES:
+        threading.stack_size(size)
+        with contextlib.suppress(RuntimeError, MemoryError):
+            threading.Thread(target=target, daemon=True).start()
+            return
+    sys.exit("it cannot start a thread here (ulimit -u, ulimit -v)")
+
+
+def main() -> None:
+    """Serve tasks from standard input until it ends."""
+    requests = sys.stdin.buffer
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a compiler prints must not end up between the messages
+    setup = receive(requests)
+    if setup is None:
+        return
+    if setup["folders"]:
+        _allow_descriptors(max(setup["folders"]) + 1)
+    sys.path[:] = setup["sys_path"]
+    for number, folder in setup["folders"].items():
+        descriptor = os.open(folder, os.O_RDONLY)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    _header.folder = setup["scratch"]
+    os.chdir("/")  # debug information holds the working directory
+    for library in setup["libraries"]:
+        ctypes.CDLL(library)
+    tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    _start_thread(lambda: _serve(tasks, results))
+    send(results, {"ready": True})
+    while (task := receive(requests)) is not None:
+        tasks.put(task)
+    _header.leave()
+    os._exit(0)  # the front end is gone or done: a running compile must not hold the process
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Find bundles where they were put: in a wheel, in a folder, in a package that is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from .._sizes import size
+from ..errors import BundleError, Location, Problem
+from ..sources.source import BUNDLE
+
+_ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed so much better than any code is, is a bomb
+_DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle's files: their names, how many bytes each takes in its archive, and how to read one."""
+
+    place: str
+    packed: Mapping[str, int | None]
+    _read: Callable[[str], bytes]
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes; BundleError where it is missing or damaged."""
+        if name not in self.packed:
+            raise BundleError(Problem("is missing", Location(f"{self.place}/{name}")))
+        return self._read(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was looked into, and the bundles in it."""
+
+    path: str
+    bundles: tuple[Bundle, ...]
+    wheel: zipfile.ZipFile | None = None
+
+
+@contextlib.contextmanager
+def opened(what: str) -> Iterator[Found]:
+    """Open a wheel, a folder or an installed package by its import name, which is not imported."""
+    if os.path.isdir(what):
+        yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
+    elif os.path.exists(what):
+        with _archive(what) as archive:
+            yield _some(Found(what, tuple(_in_archive(archive)), archive))
+    else:
+        folders = _package_folders(what)
+        bundles = tuple(bundle for folder in folders for bundle in _in_folder(Path(folder)))
+        yield _some(Found(folders[0], bundles))
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
+    info = archive.getinfo(name)
+    if info.file_size > max(_ROOM, _RATIO * info.compress_size):
+        what = f"is not unpacked: {size(info.compress_size)} in the archive would be {size(info.file_size)}"
+        raise BundleError(Problem(what, Location(name)))
+    try:
+        return archive.read(name)
+    except _DAMAGE as exc:
+        raise BundleError(Problem(f"cannot be unpacked: {exc}", Location(name))) from exc
+
+
+def _some(found: Found, hint: str | None = None) -> Found:
+    if not found.bundles:
+        raise BundleError(Problem(f"has no bundle: there is no {BUNDLE}/ in it", Location(found.path), hint))
+    return found
+
+
+@contextlib.contextmanager
+def _archive(path: str) -> Iterator[zipfile.ZipFile]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (*_DAMAGE, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or exc
+        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path))
+        raise BundleError(problem) from exc
+    with archive:
+        yield archive
+
+
+def _in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
+    bundles: dict[str, dict[str, int | None]] = {}
+    for member in archive.infolist():
+        parts = member.filename.split("/")  # as they are written: what looks alike may be another file
+        inside = parts.index(BUNDLE) + 1 if BUNDLE in parts else len(parts)
+        if name := "/".join(parts[inside:]):
+            bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
+    for place, packed in sorted(bundles.items()):
+        yield Bundle(place, packed, _member_reader(archive, place))
+
+
+def _member_reader(archive: zipfile.ZipFile, place: str) -> Callable[[str], bytes]:
+    return lambda name: read_member(archive, f"{place}/{name}")
+
+
+def _in_folder(root: Path) -> Iterator[Bundle]:
+    if root.name == BUNDLE or (root / "manifest.json").is_file():
+        yield _folder_bundle(root)
+        return
+    for parent, folders, _files in os.walk(root):
+        if BUNDLE in folders:
+            yield _folder_bundle(Path(parent, BUNDLE))
+        folders[:] = sorted(name for name in folders if _may_hold_bundles(Path(parent, name)))
+
+
+def _may_hold_bundles(folder: Path) -> bool:
+    """Leave out what is no part of a project: hidden folders and other people's packages."""
+    name = folder.name
+    known = name in (BUNDLE, "__pycache__", "node_modules") or name.startswith(".")
+    return not known and not (folder / "pyvenv.cfg").is_file()
+
+
+def _folder_bundle(folder: Path) -> Bundle:
+    names = [
+        path.relative_to(folder).as_posix()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+
+    def read(name: str) -> bytes:
+        try:
+            return (folder / name).read_bytes()
+        except OSError as exc:
+            raise BundleError(
+                Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))
+            ) from exc
+
+    return Bundle(folder.as_posix(), dict.fromkeys(names), read)
+
+
+def _wheels_near(folder: str) -> str | None:
+    wheels = sorted(Path(folder).glob("dist/*.whl")) or sorted(Path(folder).glob("*.whl"))
+    return f"there is a wheel: {wheels[-1].as_posix()}" if wheels else None
+
+
+def _package_folders(name: str) -> Sequence[str]:
+    """Return the folders of an import package, as the import system knows them."""
+    path: Sequence[str] | None = None
+    full = ""
+    for part in name.split("."):
+        full = f"{full}.{part}" if full else part
+        spec = _find_spec(full, path) if part.isidentifier() else None
+        path = None if spec is None else list(spec.submodule_search_locations or ())
+        if not path:
+            what = "is neither a file, nor a folder, nor a package that this Python has installed"
+            raise BundleError(Problem(what, Location(name), f"this Python is {sys.executable}"))
+    return path or []
+
+
+def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """Ask as the import system does; `importlib.util.find_spec` would import the packages around it."""
+    for finder in sys.meta_path:
+        if (spec := finder.find_spec(name, path)) is not None:
+            return spec
+    return None

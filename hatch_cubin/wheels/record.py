@@ -1,0 +1,76 @@
+"""Check a wheel against its own RECORD: every file that it has, and none that it has not."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ..errors import BundleError, Location, Problem
+from .installed import read_member
+
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
+_UNSIGNED = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
+_UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
+
+
+def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
+    """Yield all that is wrong with a wheel as an archive of recorded files."""
+    names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
+    for name, count in sorted(Counter(names).items()):
+        if count > 1:
+            yield Problem(f"is in the wheel {count} times", Location(name))
+        if _UNSAFE.match(name):
+            yield Problem("would be installed outside the environment", Location(ascii(name)[1:-1]))
+    records = [name for name in names if _RECORD.fullmatch(name)]
+    if len(records) != 1:
+        yield Problem(f"a wheel has one .dist-info/RECORD, here are {len(records)}")
+        return
+    try:
+        text = read_member(archive, records[0]).decode()
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except BundleError as exc:
+        yield from exc.problems
+    except UnicodeDecodeError:
+        yield Problem("is no UTF-8 text", Location(records[0]))
+    except csv.Error as exc:
+        yield Problem(f"is no table: {exc}", Location(records[0]))
+    else:
+        yield from _compare(archive, names, records[0], rows)
+
+
+def _compare(
+    archive: zipfile.ZipFile, names: Sequence[str], record: str, rows: Sequence[Sequence[str]]
+) -> Iterator[Problem]:
+    recorded = {row[0]: row[1:] for row in rows}
+    exempt = {record + ending for ending in _UNSIGNED}
+    for name in sorted({*names} - {*recorded} - exempt):
+        yield Problem("is not in RECORD", Location(name))
+    for name, said in recorded.items():
+        if name not in names:
+            yield Problem("is in RECORD and not in the wheel", Location(name))
+        elif name not in exempt:
+            try:
+                wrong = _difference(read_member(archive, name), said)
+            except BundleError as exc:
+                yield from exc.problems
+            else:
+                if wrong:
+                    yield Problem(wrong, Location(name))
+
+
+def _difference(data: bytes, said: Sequence[str]) -> str | None:
+    """Say how a file differs from its line in RECORD."""
+    algorithm, _, expected = said[0].partition("=") if said else ("", "", "")
+    if algorithm not in ("sha256", "sha384", "sha512"):
+        return "has no digest in RECORD"
+    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, data).digest()).rstrip(b"=").decode()
+    if digest != expected:
+        return f"its {algorithm} is {digest}, RECORD says {expected}"
+    if said[1:] != [str(len(data))]:
+        return f"has {len(data)} bytes, RECORD says {', '.join(said[1:]) or 'nothing'}"
+    return None

@@ -1,0 +1,269 @@
+"""What is in a bundle: its units with their sizes, and what each kernel uses, read from the files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Literal, TypedDict
+
+from ..bundle.manifest import Entry, Manifest, Module, read_manifest
+from ..cubin.elf import read_cubin, read_resources
+from ..cubin.names import plain_name
+from ..errors import BundleError, Location, Problem
+from ..sources.source import ptx_entries
+from .installed import Bundle
+
+Usage = Mapping[str, Mapping[str, int]]  # by symbol
+SecondReader = Callable[[bytes], Usage]  # for cubins that our own reader cannot read
+
+_LARGEST = 5
+_TOOLS = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
+_KINDS = {"cubin": "every cubin", "ptx": "all PTX"}
+
+
+class KernelFacts(TypedDict):
+    """A kernel in one unit; None is for what nobody knows before it runs, or could not be read."""
+
+    name: str
+    symbol: str
+    registers: int | None
+    shared: int | None
+    stack: int | None
+    spills: int | None
+
+
+class UnitFacts(TypedDict):
+    """One unit, and the file it is in."""
+
+    module: str
+    source: str
+    variant: Mapping[str, str]
+    arch: str
+    kind: str
+    file: str
+    bytes: int
+    packed: int | None
+    min_driver: int
+    kernels: list[KernelFacts]
+    problem: str | None
+
+
+class SharedFacts(TypedDict):
+    """A file that serves several units."""
+
+    file: str
+    bytes: int
+    units: list[str]
+
+
+class TotalFacts(TypedDict):
+    """Sums; a file that several units share counts once."""
+
+    modules: int
+    units: int
+    kernels: int
+    files: int
+    bytes: int
+    packed: int | None
+    shared: int
+
+
+class BundleFacts(TypedDict):
+    """A whole bundle."""
+
+    place: str
+    format: int
+    generator: str
+    toolchain: Mapping[str, str | None]
+    data_model: str
+    skipped: bool
+    min_driver: dict[str, int]
+    totals: TotalFacts
+    archs: dict[str, int]
+    modules: dict[str, int]
+    largest: dict[str, int]
+    shared: list[SharedFacts]
+    units: list[UnitFacts]
+
+
+class _File(TypedDict):
+    bytes: int
+    usage: Usage
+    problem: str | None
+
+
+def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
+    """Return all that is to be known of *bundle*; BundleError where its manifest cannot be read."""
+    manifest = manifest_of(bundle)
+    files: dict[str, _File] = {}
+    for module in manifest.modules:
+        for entry in module.entries:
+            if entry.file not in files:
+                files[entry.file] = _look(bundle, entry, second)
+    units = [
+        _unit(module, entry, files[entry.file], bundle.packed.get(entry.file))
+        for module in manifest.modules
+        for entry in sorted(module.entries, key=lambda entry: arch_order(entry.arch))
+    ]
+    sizes = {name: file["bytes"] for name, file in files.items()}
+    shared = _shared(units)
+    return {
+        "place": bundle.place,
+        "format": manifest.format,
+        "generator": " ".join(manifest.generator),
+        "toolchain": manifest.toolchain,
+        "data_model": manifest.data_model,
+        "skipped": manifest.skipped,
+        "min_driver": _drivers(units),
+        "totals": {
+            "modules": len(manifest.modules),
+            "units": len(units),
+            "kernels": len({kernel["name"] for unit in units for kernel in unit["kernels"]}),
+            "files": len(files),
+            "bytes": sum(sizes.values()),
+            "packed": _sum(bundle.packed.get(name) for name in files),
+            "shared": sum(each["bytes"] * (len(each["units"]) - 1) for each in shared),
+        },
+        "archs": _by("arch", sorted(units, key=lambda unit: arch_order(unit["arch"]))),
+        "modules": _by("module", units),
+        "largest": _largest(sizes),
+        "shared": shared,
+        "units": units,
+    }
+
+
+def made_with(facts: BundleFacts) -> list[str]:
+    """Return what a reader should know first: by whom and with what it was made, and what it needs."""
+    tools = [f"{_TOOLS.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version]
+    lines = [", ".join([f"built by {facts['generator']}", *tools, facts["data_model"]])]
+    lines += [
+        f"{_KINDS.get(kind, kind)} loads from driver {driver // 1000}.{driver % 1000 // 10} on"
+        for kind, driver in facts["min_driver"].items()
+    ]
+    if facts["skipped"]:
+        lines.append("built with HATCH_CUBIN_SKIP: there are no kernels in it")
+    return lines
+
+
+def manifest_of(bundle: Bundle) -> Manifest:
+    """Return a bundle's manifest; BundleError says why it cannot be read."""
+    try:
+        return read_manifest(bundle.read("manifest.json"))
+    except ValueError as exc:
+        hint = "a newer hatch-cubin made it: upgrade this one" if "reads up to" in str(exc) else None
+        raise BundleError(Problem(str(exc), Location(f"{bundle.place}/manifest.json"), hint)) from exc
+
+
+def unit_name(module: str, arch: str) -> str:
+    """Return a unit's name in messages."""
+    return f"{module} for {arch}"
+
+
+def _look(bundle: Bundle, entry: Entry, second: SecondReader | None) -> _File:
+    try:
+        data = bundle.read(entry.file)
+    except BundleError as exc:
+        return {"bytes": 0, "usage": {}, "problem": exc.problems[0].what}
+    try:
+        usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
+    except ValueError as exc:
+        return {"bytes": len(data), "usage": {}, "problem": str(exc)}
+    return {"bytes": len(data), "usage": usage, "problem": None}
+
+
+def _usage(data: bytes, second: SecondReader | None) -> Usage:
+    kernels = read_cubin(data).kernels
+    try:
+        return read_resources(data)
+    except ValueError:
+        usage: Usage = {}
+    if second is not None:
+        with contextlib.suppress(ValueError):
+            usage = second(data)
+    return {symbol: usage.get(symbol, {}) for symbol in kernels}
+
+
+def _ptx_usage(data: bytes) -> Usage:
+    return {symbol: {} for symbol in ptx_entries(data.decode("utf-8", "replace"))}
+
+
+def _unit(module: Module, entry: Entry, file: _File, packed: int | None) -> UnitFacts:
+    names = {symbol: name for name, symbol in entry.kernels.items()}
+    kernels = [
+        _kernel(names.get(symbol, plain_name(symbol)), symbol, uses) for symbol, uses in file["usage"].items()
+    ]
+    return {
+        "module": module.name,
+        "source": module.source,
+        "variant": module.variant,
+        "arch": entry.arch,
+        "kind": entry.kind,
+        "file": entry.file,
+        "bytes": file["bytes"],
+        "packed": packed,
+        "min_driver": entry.min_driver,
+        "kernels": sorted(kernels, key=lambda kernel: (kernel["name"], kernel["symbol"])),
+        "problem": file["problem"],
+    }
+
+
+def _kernel(name: str, symbol: str, uses: Mapping[str, int]) -> KernelFacts:
+    return {
+        "name": name,
+        "symbol": symbol,
+        "registers": uses.get("registers"),
+        "shared": uses.get("shared"),
+        "stack": uses.get("stack"),
+        "spills": uses.get("spills"),
+    }
+
+
+def arch_order(arch: str) -> tuple[bool, int, str]:
+    """Sort by the number, PTX after code; whatever a manifest has for an arch."""
+    digits = "".join(char for char in arch if char in "0123456789")
+    return arch.startswith("compute_"), int(digits[:9] or 0), arch
+
+
+def _by(what: Literal["arch", "module"], units: Iterable[UnitFacts]) -> dict[str, int]:
+    """Return the bytes of each module's or arch's files; one that several share counts for each."""
+    files: dict[str, dict[str, int]] = {}
+    for unit in units:
+        files.setdefault(unit[what], {})[unit["file"]] = unit["bytes"]
+    return {name: sum(own.values()) for name, own in files.items()}
+
+
+def _largest(sizes: Mapping[str, int]) -> dict[str, int]:
+    names = sorted(sizes, key=lambda name: (-sizes[name], name))
+    return {name: sizes[name] for name in names[:_LARGEST]}
+
+
+def _drivers(units: Iterable[UnitFacts]) -> dict[str, int]:
+    """Return the driver from which all files of a kind can be loaded, by kind."""
+    drivers: dict[str, int] = {}
+    for unit in units:
+        drivers[unit["kind"]] = max(drivers.get(unit["kind"], 0), unit["min_driver"])
+    return dict(sorted(drivers.items()))
+
+
+def _shared(units: Iterable[UnitFacts]) -> list[SharedFacts]:
+    by_file = sorted(units, key=lambda unit: unit["file"])
+    groups = [[*group] for _file, group in groupby(by_file, key=lambda unit: unit["file"])]
+    return [
+        {
+            "file": group[0]["file"],
+            "bytes": group[0]["bytes"],
+            "units": [unit_name(unit["module"], unit["arch"]) for unit in group],
+        }
+        for group in groups
+        if len(group) > 1
+    ]
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total

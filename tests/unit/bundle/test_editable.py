@@ -1,0 +1,183 @@
+"""What an editable install has beside its loader: it compares sources, warns, or builds again."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.bundle import editable, layout
+from tests.helpers import bundle, load_bundle, made, write_tree
+
+BUILD = ("-c", "open('built', 'w').close()")
+
+
+class BuildError(Exception):
+    """What the loader hands over as its own."""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a project whose bundle was just written."""
+    root = write_tree(tmp_path / "project", {"src/k.cu": "one", "src/k.h": "two"})
+    notes(root)
+    monkeypatch.setattr(editable, "__file__", str(root / "src/pkg/_cubins/_editable.py"))
+    return root
+
+
+def notes(root: Path, rebuild: tuple[str, ...] = BUILD) -> None:
+    folder, sources = "src/pkg/_cubins", ["src/k.cu", "src/k.h"]
+    again = layout.Rebuild(rebuild, needs=("hatchling", "hatch_cubin"))
+    layout.write(layout.describe_editable(root, folder, sources, again), root / folder)
+
+
+def look() -> list[str]:
+    """Return what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        editable.look(lambda what: f"pkg: {what}", BuildError, UserWarning)
+    return [str(each.message) for each in caught]
+
+
+def test_what_did_not_change_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editable, "hashlib", None)
+    assert look() == []
+
+
+def test_what_was_only_touched_is_no_edit(root: Path) -> None:
+    (root / "src/k.cu").write_text("one")
+    assert look() == []
+
+
+@pytest.mark.parametrize(("path", "text"), [("src/k.cu", "eno"), ("src/k.h", "longer"), ("src/k.h", None)])
+def test_an_edit_is_warned_of(root: Path, path: str, text: str | None) -> None:
+    (root / path).unlink() if text is None else (root / path).write_text(text)
+    assert look() == [
+        f"pkg: the kernels are older than {path}: install the package again, or set HATCH_CUBIN_REBUILD=1"
+    ]
+
+
+@pytest.mark.parametrize("switch", ["1", "TRUE"])
+def test_it_builds_in_the_project(root: Path, monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_REBUILD", switch)
+    assert look() == []
+    assert not (root / "built").exists()
+    (root / "src/k.cu").write_text("edited")
+    assert look() == []
+    assert (root / "built").exists()
+
+
+def test_a_build_that_fails_is_an_error_with_its_words(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
+    notes(root, ("-c", "import sys; print('out'); sys.exit('err')"))
+    (root / "src/k.cu").write_text("edited")
+    with pytest.raises(BuildError) as caught:
+        look()
+    assert str(caught.value) == "pkg: the kernels could not be built again:\nout\nerr\n"
+
+
+@pytest.mark.parametrize(
+    ("gone", "said", "install"),
+    [
+        (("hatch_cubin",), "no hatch-cubin", "hatch-cubin"),
+        (("hatchling", "hatch_cubin"), "no hatchling and no hatch-cubin", "hatchling hatch-cubin"),
+    ],
+)
+def test_what_a_build_needs_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, gone: tuple[str, ...], said: str, install: str
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
+    (root / "src/k.cu").write_text("edited")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in gone else name)
+    with pytest.raises(BuildError, match=f"but there is {said} beside the package: pip install {install}$"):
+        look()
+
+
+# --- and the loader -------------------------------------------------------------------------------
+
+
+def load(folder: Path, monkeypatch: pytest.MonkeyPatch, look: Any, **header: Any) -> Any:
+    """Load an editable bundle that looks with *look*."""
+    cubins = load_bundle(folder, {**bundle(made("k"), **header), "_editable.py": b""})
+    beside = types.ModuleType("_editable")
+    beside.__dict__["look"] = look
+    monkeypatch.setitem(sys.modules, f"{cubins.__name__}._editable", beside)
+    return cubins
+
+
+def test_the_loader_looks_once_when_it_is_first_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    cubins = load(tmp_path / "own", monkeypatch, lambda *given: seen.append(given))
+    assert seen == []
+    for _ in range(2):
+        cubins.names()
+        cubins._own.clear()
+    assert seen == [(cubins._say, cubins.CubinError, cubins.CubinStaleWarning)]
+
+
+def test_a_build_that_failed_is_told_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(_say: Any, error: Any, _warning: Any) -> None:
+        raise error("failed")
+
+    cubins = load(tmp_path, monkeypatch, look)
+    for _ in range(2):
+        with pytest.raises(cubins.CubinError, match="failed"):
+            cubins.read("k", cc=(9, 0))
+
+
+def test_a_warning_that_is_an_error_is_raised_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(_say: Any, _error: Any, warning: Any) -> None:
+        warnings.warn("edited", warning, stacklevel=1)
+
+    cubins = load(tmp_path, monkeypatch, look)
+    with pytest.raises(cubins.CubinStaleWarning):
+        cubins.read("k", cc=(9, 0))
+    assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
+
+
+def test_the_warning_is_at_the_line_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for call in ("names()", "find('k', cc=(9, 0))", "read('k', cc=(9, 0))", "use({'k': b''})"):
+        folder = tmp_path / call.partition("(")[0]
+        cubins = load(folder, monkeypatch, editable.look)
+        (folder / "editable.json").write_text('{"files": {"k.cu": [0, 0, ""]}, "rebuild": [], "root": "."}')
+        monkeypatch.setattr(editable, "__file__", str(folder / "_editable.py"))
+        code = compile(f"\n\ncubins.{call}", "caller.py", "exec")
+        with pytest.warns(cubins.CubinStaleWarning, match=r"older than k\.cu") as caught:
+            exec(code, {"cubins": cubins})  # noqa: S102
+        assert [(each.filename, each.lineno) for each in caught] == [("caller.py", 3)]
+
+
+def test_another_bundle_is_not_compared_with_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubins = load(tmp_path / "own", monkeypatch, None)
+    write_tree(tmp_path / "other", {**bundle(made("other")), "_editable.py": b""})
+    with cubins.use(tmp_path / "other"):
+        assert cubins.names() == ("other",)
+
+
+@pytest.mark.parametrize(
+    ("header", "source", "found"),
+    [
+        pytest.param(
+            {"folder": "src/pkg/_cubins"}, "src/pkg/deep/k.cu", "pkg/deep/k.cu", id="in the package"
+        ),
+        pytest.param({"folder": "src/pkg/_cubins"}, "k.cu", None, id="not shipped"),
+        pytest.param({"folder": "src/pkg/_cubins"}, "src/pkg/deep", None, id="a folder"),
+        pytest.param({}, "src/pkg/deep/k.cu", None, id="not known where"),
+        pytest.param({"folder": "src/pkg/_cubins"}, "../src/pkg/deep/k.cu", "pkg/deep/k.cu", id="no way out"),
+        pytest.param({"folder": "src/pkg/_cubins"}, "src/pkg/deep/k.cu\0", None, id="no name of a file"),
+    ],
+)
+def test_the_source_is_found_where_the_package_has_it(
+    tmp_path: Path, header: dict[str, Any], source: str, found: str | None
+) -> None:
+    write_tree(tmp_path, {"pkg/deep/k.cu": ""})
+    cubins = load_bundle(tmp_path / "pkg/_cubins", bundle(made("k", source=source), **header))
+    path = cubins.find("k", cc=(9, 0)).source_path
+    assert path == (found and str(tmp_path / found))

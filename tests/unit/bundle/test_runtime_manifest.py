@@ -1,0 +1,361 @@
+"""The manifest: what reading it costs, and what a damaged or hostile one can do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.bundle import runtime
+from hatch_cubin.bundle.manifest import canonical, module_line, write_manifest
+from tests.helpers import bundle, load_bundle, made, sha256, write_tree
+
+ENTRY = {
+    "arch": "sm_90",
+    "kind": "cubin",
+    "file": "k.sm_90.cubin",
+    "size": 1,
+    "sha256": sha256(b"k"),
+    "min_driver": 13000,
+}
+MODULE = {"source": "k.cu", "variant": {}, "kernels": {"k": "k"}, "options": {}, "entries": [ENTRY]}
+HEADER = {"format": 1, "generator": {"name": "hatch-cubin", "version": "1"}, "toolchain": {}}
+
+
+def manifest(
+    module: Any = MODULE, *, header: dict[str, Any] | None = None, kernels: Any = None, name: str = "k"
+) -> bytes:
+    """Return a manifest whose checks all hold."""
+    index = {"k": [name]} if kernels is None else kernels
+    lines = [module_line(name, module)]
+    return b"".join(write_manifest({**HEADER, **(header or {})}, index, lines))
+
+
+def load_manifest(folder: Path, data: bytes) -> Any:
+    return load_bundle(folder, {"manifest.json": data, "k.sm_90.cubin": b"k"})
+
+
+def test_importing_the_loader_imports_os_and_sys_only(tmp_path: Path) -> None:
+    write_tree(tmp_path, {f"pkg/_cubins/{name}": data for name, data in bundle(made("k")).items()})
+    write_tree(tmp_path, {"pkg/__init__.py": ""})
+    code = (
+        "import os, sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]);"
+        "import pkg._cubins; print(sorted(set(sys.modules) - before))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path)]
+    assert subprocess.check_output(command, text=True).strip() == "['pkg', 'pkg._cubins']"
+
+
+@pytest.mark.parametrize(
+    "flags", [["-I", "-S"], ["-I", "-S", "-O"], ["-I", "-S", "-OO", "-bb", "-W", "error"]]
+)
+def test_the_standard_library_is_all_it_needs(tmp_path: Path, flags: list[str]) -> None:
+    write_tree(tmp_path, {f"pkg/_cubins/{name}": data for name, data in bundle(made("k")).items()})
+    write_tree(tmp_path, {"pkg/__init__.py": ""})
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pkg import _cubins as cubins;"
+        "print([cubins.names(), cubins.read('k', cc=(9, 0)) == b'k for sm_90']);"
+        "strange = [name for name in sys.modules if name.startswith(('cuda', 'numpy', 'hatch'))];"
+        "print(strange, cubins.is_available())"
+    )
+    output = subprocess.check_output([sys.executable, *flags, "-c", code, str(tmp_path)], text=True)
+    assert output.splitlines()[0] == "[('k',), True]"
+    assert output.splitlines()[1].startswith("[] ")
+
+
+def test_nothing_is_read_at_import(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, {"manifest.json": b"damaged"})
+    with pytest.raises(cubins.CubinDamagedError):
+        cubins.names()
+
+
+def test_one_of_ten_thousand_modules_is_found_without_parsing_the_others(tmp_path: Path) -> None:
+    entries = [{**ENTRY, "arch": f"sm_{arch}"} for arch in (75, 80, 90, 100, 110, 120, 121)]
+    names = [f"module_{number:05}" for number in range(10_000)]
+    lines = [
+        module_line(name, {**MODULE, "kernels": {f"k_{name}": "k"}, "entries": entries}) for name in names
+    ]
+    index = {f"k_{name}": [name] for name in names}
+    data = b"".join(write_manifest(HEADER, index, lines))
+    cubins = load_manifest(tmp_path, data)
+    parsed: list[int] = []
+    loads = cubins._loads
+
+    def count(text: str) -> Any:
+        parsed.append(len(text))
+        return loads(text)
+
+    cubins._loads = count
+    assert cubins.find("k_module_04999", cc=(9, 0)).module == "module_04999"
+    assert sum(parsed) < len(data) / 1000
+    assert len(cubins.names()) == 10_000
+
+
+def test_without_the_interpreters_own_scanner_json_reads_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(made('ü"q')))
+    text = '{"a": [1, 2.5, "\\u00fc"], "b": null}\n'
+    fast = cubins._loads(text), cubins._quoted('ü"\n')
+    monkeypatch.setitem(sys.modules, "_json", None)
+    assert (cubins._loads(text), cubins._quoted('ü"\n')) == fast == (json.loads(text), b'"\xc3\xbc\\"\\n"')
+    assert cubins.find('ü"q', cc=(9, 0)).module == 'ü"q'
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a" 1}', "[1,]", "1 2", "nul"])
+def test_what_is_no_json_is_an_error_whoever_reads_it(text: str) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        runtime._loads(text)
+
+
+def test_large_and_small_manifests_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("a"), made("b"), made("c")))
+    monkeypatch.setattr(cubins, "_MAPPED", 0)
+    assert cubins.names() == ("a", "b", "c")
+    assert [cubins.read(name, cc=(9, 0)) for name in "abc"] == [
+        b"a for sm_90",
+        b"b for sm_90",
+        b"c for sm_90",
+    ]
+
+
+CALLS: tuple[Callable[[Any], Any], ...] = (
+    lambda cubins: cubins.read("fill", cc=(9, 0)),
+    lambda cubins: cubins.read("fill", cc=(9, 0), module="b"),
+    lambda cubins: cubins.read("c", cc=(9, 0)),
+    lambda cubins: cubins.read("red", cc=(9, 0)),
+    lambda cubins: cubins.read("red", cc=(9, 0), N=2),
+    lambda cubins: cubins.read("nothing", cc=(9, 0)),
+    lambda cubins: cubins.find("b", cc=(9, 0)).kernels,
+    lambda cubins: cubins.names(),
+    lambda cubins: cubins.archs(),
+)
+
+
+def outcome(cubins: Any, call: Callable[[Any], Any]) -> object:
+    """Return what a call gave, or the type of error of ours; anything else is raised."""
+    try:
+        return call(cubins)
+    except cubins.CubinError as exc:
+        return type(exc).__name__
+
+
+@pytest.fixture
+def damage(tmp_path: Path) -> Callable[[bytes], list[object]]:
+    """Return what the calls give with another manifest, every time read anew."""
+    files = bundle(
+        made("b", kernels={"fill": "fill"}),
+        made("c", kernels={"other": "other"}),
+        made("fill", kernels={"f": "f"}),
+        made("red", kernels={"r": "r"}, variant={"N": "1"}),
+        made("red", kernels={"s": "s"}, variant={"N": "2"}),
+    )
+    cubins = load_bundle(tmp_path, files)
+    whole = cubins._file_data
+
+    def try_calls(data: bytes) -> list[object]:
+        cubins._file_data = lambda path, *most: data if path.endswith("manifest.json") else whole(path, *most)
+        results = []
+        for call in CALLS:
+            cubins._own.clear()
+            results.append(outcome(cubins, call))
+        return results
+
+    return try_calls
+
+
+def flips(data: bytes, every: int) -> Iterator[bytes]:
+    for bit in range(0, len(data) * 8, every):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield bytes(flipped)
+
+
+def test_one_wrong_bit_gives_the_same_answer_or_says_damaged(
+    damage: Callable[[bytes], list[object]], tmp_path: Path
+) -> None:
+    data = (tmp_path / "manifest.json").read_bytes()
+    right = damage(data)
+    assert right == [
+        *("CubinNotFoundError", b"b for sm_90", b"c for sm_90", "CubinNotFoundError", b"red[N=2] for sm_90"),
+        *("CubinNotFoundError", {"fill": "fill"}, ("f", "fill", "other", "r", "s"), ("sm_90",)),
+    ]
+    for flipped in flips(data, 3):  # three shares no divisor with eight: every byte, every bit of its
+        results = damage(flipped)
+        wrong = [
+            got for got, want in zip(results, right, strict=True) if got not in (want, "CubinDamagedError")
+        ]
+        assert not wrong, (flipped, results)
+        assert "CubinDamagedError" in results, flipped
+
+
+def test_a_cut_manifest_says_damaged(damage: Callable[[bytes], list[object]], tmp_path: Path) -> None:
+    data = (tmp_path / "manifest.json").read_bytes()
+    for length in range(0, len(data), 7):
+        assert set(damage(data[:length])) == {"CubinDamagedError"}
+
+
+def test_lines_in_the_wrong_place_give_no_wrong_bytes(
+    damage: Callable[[bytes], list[object]], tmp_path: Path
+) -> None:
+    lines = (tmp_path / "manifest.json").read_bytes().split(b"\n")
+    right = damage(b"\n".join(lines))
+    for one, other in itertools.product(range(len(lines)), repeat=2):
+        swapped = list(lines)
+        swapped[one], swapped[other] = lines[other], lines[one]
+        for got, want in zip(damage(b"\n".join(swapped)), right, strict=True):
+            assert not isinstance(want, bytes) or got in (want, "CubinDamagedError", "CubinNotFoundError")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\n", id="a line break"),
+        pytest.param(b"{}", id="no tables"),
+        pytest.param(b"[" * 100_000, id="nested"),
+        pytest.param(b'\n},"modules":{\n},', id="a frame alone"),
+        pytest.param(b"\0" * 1000, id="zeros"),
+        pytest.param(manifest().replace(b"\n", b"\r\n"), id="line ends of a careless transfer"),
+        pytest.param(b"\xef\xbb\xbf" + manifest(), id="a byte order mark"),
+    ],
+)
+def test_what_is_no_manifest_is_damage(tmp_path: Path, data: bytes) -> None:
+    cubins = load_manifest(tmp_path, data)
+    for call in (cubins.names, cubins.archs, lambda: cubins.read("k", cc=(9, 0))):
+        with pytest.raises(
+            cubins.CubinDamagedError, match=r"manifest\.json is damaged: .*; reinstall the package"
+        ):
+            call()
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    return {**MODULE, "entries": [{**ENTRY, **fields}]}
+
+
+OUTSIDE = (
+    *("../k", "/etc/passwd", "a/b", "a\\b", "C:k", "k\0", "", ".k"),
+    *("..", "k\n", "\u202ek", "\ud800", 1, None, ["k"]),
+)
+HOSTILE = [
+    *((f"file {name!r}", entry(file=name)) for name in OUTSIDE),
+    *((f"size {size!r}", entry(size=size)) for size in ("1", 1.0, True, None, float("nan"))),
+    *((f"arch {arch!r}", entry(arch=arch)) for arch in (90, None, "sm_90x", ["sm_90"])),
+    ("sha256", entry(sha256=None)),
+    ("kind", entry(kind=1)),
+    ("min_driver", entry(min_driver="13000")),
+    ("kernels of an entry", entry(kernels={"k": 1})),
+    ("no kernels", {**MODULE, "kernels": None}),
+    ("no entries", {**MODULE, "entries": {}}),
+    ("entry", {**MODULE, "entries": [1]}),
+    ("entry of text", {**MODULE, "entries": ["arch"]}),
+    ("empty entry", {**MODULE, "entries": [{}]}),
+    ("variant", {**MODULE, "variant": [["A", "1"]]}),
+    ("source", {**MODULE, "source": 1}),
+    ("nothing", {"source": ""}),
+    ("no source", {**MODULE, "source": ""}),
+    ("an arch twice", {**MODULE, "entries": [ENTRY, {**ENTRY, "kernels": {}}]}),
+    ("resources", entry(resources=[])),
+    ("resources of a kernel", entry(resources={"k": 32})),
+    ("options", {**MODULE, "options": []}),
+]
+
+
+def with_line(body: str) -> bytes:
+    """Return a manifest whose one module's line is *body* behind a check that holds."""
+    data, text = manifest(), body.encode("utf-8", "surrogatepass")
+    line = b'"k":{"check":"%b",%b' % (sha256(b'"k"' + text).encode(), text)
+    start = b'\n},"modules":{\n'
+    return data[: data.index(start) + len(start)] + line + data[data.rindex(b"\n},") :]
+
+
+@pytest.mark.parametrize("module", [row[1] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
+def test_wrong_fields_are_damage_even_where_the_checks_hold(tmp_path: Path, module: Any) -> None:
+    cubins = load_manifest(tmp_path, with_line(canonical(module)[1:]))
+    with pytest.raises(cubins.CubinDamagedError):
+        cubins.read("k", cc=(9, 0))
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, '{"a":1', "9" * 5000, "1,", "\ud800"])
+def test_a_line_that_is_no_json_is_damage(tmp_path: Path, value: str) -> None:
+    cubins = load_manifest(tmp_path, with_line(f'"source":{value}}}'))
+    with pytest.raises(cubins.CubinDamagedError):
+        cubins.archs()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(manifest(kernels={"k": [1]}), id="modules of a kernel as numbers"),
+        pytest.param(manifest(kernels={"k": ["gone"]}), id="a module that is not there"),
+        pytest.param(manifest({**MODULE, "kernels": {"other": "k"}}), id="a module that lacks the kernel"),
+        pytest.param(manifest(header={"format": "1"}), id="format as text"),
+        pytest.param(manifest(header={"format": None}), id="no format"),
+        pytest.param(manifest(header={"toolchain": []}), id="toolchain as a list"),
+    ],
+)
+def test_a_wrong_index_or_header_is_damage(tmp_path: Path, data: bytes) -> None:
+    cubins = load_manifest(tmp_path, data)
+    with pytest.raises(cubins.CubinDamagedError):
+        cubins.read("k", cc=(9, 0))
+
+
+def test_a_newer_format_is_told_from_damage(tmp_path: Path) -> None:
+    cubins = load_manifest(tmp_path, manifest(header={"format": 2}))
+    with pytest.raises(cubins.CubinError) as caught:
+        cubins.names()
+    assert type(caught.value) is cubins.CubinError
+    assert str(caught.value).endswith(
+        "manifest.json has format 2, this loader reads up to 1 (bundle of hatch-cubin 1)"
+    )
+
+
+@pytest.mark.parametrize("generator", [None, 1, [], "text", {}, {"name": [], "version": 1}])
+def test_errors_survive_a_strange_generator(tmp_path: Path, generator: Any) -> None:
+    cubins = load_manifest(tmp_path, manifest(header={"generator": generator}))
+    with pytest.raises(cubins.CubinNotFoundError, match=r"\(bundle of unknown\)$"):
+        cubins.find("gone", cc=(9, 0))
+
+
+def test_the_manifest_is_canonical_json_in_lines() -> None:
+    data = bundle(made("b"), made("a"))["manifest.json"]
+    text = data.decode().replace(",\n", ",").replace("\n", "")
+    assert text == canonical(json.loads(data))
+    assert [line.partition(":")[0] for line in data.decode().splitlines()] == [
+        *('{"check"', '"a"', '"b"', '},"modules"', '"a"', '"b"', '},"toolchain"')
+    ]
+    assert json.loads(data)["format"] == runtime.FORMAT
+
+
+def test_a_scanner_that_asks_for_more_than_is_known_leaves_it_to_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import types
+
+    newer = types.ModuleType("_json")
+    newer.__dict__["make_scanner"] = lambda how: how.not_there_yet
+    monkeypatch.setitem(sys.modules, "_json", newer)
+    assert runtime._loads('{"a": 1}') == {"a": 1}
+
+
+def test_a_module_out_of_its_order_is_damage_and_not_a_missing_name(tmp_path: Path) -> None:
+    data = bundle(made("a"), made("b"), made("c"))["manifest.json"]
+    lines = data.split(b"\n")
+    first = next(i for i, line in enumerate(lines) if line.startswith(b'"a":{"check"'))
+    lines[first], lines[first + 2] = lines[first + 2] + b",", lines[first].rstrip(b",")
+    cubins = load_manifest(tmp_path, b"\n".join(lines))
+    with pytest.raises(cubins.CubinDamagedError):
+        cubins.find("a", cc=(9, 0))
+
+
+@pytest.mark.parametrize("cc", [(0, 9), (9, 10), (9, -1), (-1, 0)])
+def test_a_capability_that_cannot_be_is_an_error(tmp_path: Path, cc: tuple[int, int]) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("a")))
+    with pytest.raises(ValueError, match=f"there is no compute capability {cc[0]}.{cc[1]}"):
+        cubins.find("a", cc=cc)

@@ -1,0 +1,211 @@
+"""What a name means: kernels, modules, variants, templates, and what is said where it means nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.bundle import runtime
+from tests.helpers import bundle, load_bundle, made
+
+
+@pytest.fixture(scope="module")
+def cubins(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    files = bundle(
+        made("saxpy"),
+        made("saxpy", "sm_120"),
+        made("saxpy", "compute_120"),
+        made("a", kernels={"fill": "fill", "only_a": "only_a"}),
+        made("b", kernels={"fill": "_Z4fillPf"}),
+        made("scale", kernels={"scale<float, 4>": "_Z5scaleIfLi4EEvPT_", "f<unsigned int>": "_Z1fIjEvv"}),
+        *(
+            made("red", kernels={"reduce": "reduce"}, variant={"BLOCK": block, "SCALAR": scalar})
+            for block in ("64", "256")
+            for scalar in ("float", "half")
+        ),
+        made("flags", kernels={"flag": "flag"}, variant={"device": "1", "ON": "1"}),
+        made("flags", kernels={"flag": "flag"}, variant={"device": "0", "ON": "1"}),
+        made("shared", kernels={"x": "x"}, variant={"N": "1"}),
+        made("wider", kernels={"x": "x"}, variant={"N": "1", "M": "2"}),
+        made("wider", kernels={"x": "x"}, variant={"N": "1", "M": "3"}),
+        made("odd[1]"),
+        made("odd", kernels={"o": "o"}, variant={"T": "a[3]"}),
+        made('q"u', kernels={"o2": "o2"}, variant={"T": '":{"check":"'}),
+        made("ün ï", kernels={"größe": "größe"}),
+    )
+    return load_bundle(tmp_path_factory.mktemp("names"), files)
+
+
+def meaning(cubins: Any, name: str, **how: Any) -> tuple[str, dict[str, str]]:
+    entry = cubins.find(name, cc=(9, 0), **how)
+    return entry.module, entry.kernels
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "module"),
+    [
+        pytest.param("saxpy", {}, "saxpy", id="a kernel and its module"),
+        pytest.param("only_a", {}, "a", id="a kernel"),
+        pytest.param("a", {}, "a", id="a module"),
+        pytest.param("fill", {"module": "b"}, "b", id="one of two modules"),
+        pytest.param("scale<float, 4>", {}, "scale", id="a template"),
+        pytest.param(" scale < float,4 > ", {}, "scale", id="spaces do not matter"),
+        pytest.param("f<unsigned  int >", {}, "scale", id="between words they do"),
+        pytest.param("reduce", {"BLOCK": 64, "SCALAR": "half"}, "red[BLOCK=64,SCALAR=half]", id="a variant"),
+        pytest.param("red", {"BLOCK": 64, "SCALAR": "half"}, "red[BLOCK=64,SCALAR=half]", id="by its module"),
+        pytest.param("red[BLOCK=64,SCALAR=half]", {}, "red[BLOCK=64,SCALAR=half]", id="by its whole name"),
+        pytest.param(
+            "reduce", {"module": "red[BLOCK=64,SCALAR=half]"}, "red[BLOCK=64,SCALAR=half]", id="as module="
+        ),
+        pytest.param(
+            "reduce",
+            {"module": "red", "BLOCK": "64", "SCALAR": "half"},
+            "red[BLOCK=64,SCALAR=half]",
+            id="both",
+        ),
+        pytest.param(
+            "flag", {"variant": {"device": 1}}, "flags[device=1,ON=1]", id="a macro named as a parameter"
+        ),
+        pytest.param("flag", {"variant": {"device": 1}, "ON": True}, "flags[device=1,ON=1]", id="true is 1"),
+        pytest.param("x", {"N": 1}, "shared[N=1]", id="exactly the macros that are given"),
+        pytest.param("x", {"N": 1, "M": 3}, "wider[N=1,M=3]", id="more macros"),
+        pytest.param("odd", {}, "odd[T=a[3]]", id="brackets in a value"),
+        pytest.param("odd[1]", {}, "odd[1]", id="brackets in a name"),
+        pytest.param('q"u', {}, 'q"u[T=":{"check":"]', id="quotes"),
+        pytest.param("größe", {}, "ün ï", id="not ASCII"),
+    ],
+)
+def test_a_name_means_one_module(cubins: Any, name: str, how: dict[str, Any], module: str) -> None:
+    assert meaning(cubins, name, **how)[0] == module
+
+
+def test_the_symbol_stands_behind_the_spelled_name(cubins: Any) -> None:
+    assert meaning(cubins, "fill", module="b") == ("b", {"fill": "_Z4fillPf"})
+
+
+def test_what_an_entry_knows_cannot_be_changed_for_the_next_who_asks(cubins: Any) -> None:
+    entry = cubins.find("reduce", cc=(9, 0), BLOCK=64, SCALAR="half")
+    views = (entry.kernels, entry.variant, entry.options, entry.toolchain, entry.resources)
+    for view in views:
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            view["reduce"] = "another"
+    assert views == ({"reduce": "reduce"}, {"BLOCK": "64", "SCALAR": "half"}, {}, {"nvrtc": "13.0.88"}, {})
+
+
+def test_asking_twice_gives_the_same_entry(cubins: Any) -> None:
+    assert cubins.find("saxpy", cc=(9, 0)) is cubins.find("saxpy", cc=(9, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "message"),
+    [
+        pytest.param("saxpi", {}, "no kernel or module 'saxpi'; did you mean 'saxpy'?", id="a typo"),
+        pytest.param(
+            "scale<float, 8>", {}, "did you mean 'scale<float, 4>'?", id="an instantiation not asked for"
+        ),
+        pytest.param(
+            "zzzzzz",
+            {},
+            "no kernel or module 'zzzzzz'; there are: 'a', 'b', 'f<unsigned int>'",
+            id="unlike all",
+        ),
+        pytest.param(
+            "f<int>",
+            {},
+            "no kernel or module 'f<int>'; of a template, only what 'instantiate' names is built; "
+            "there are: 'a'",
+            id="an instantiation",
+        ),
+        pytest.param("", {}, "no kernel or module ''; there are: 'a'", id="empty"),
+        pytest.param("\ud800", {}, "no kernel or module '\\ud800'; there are: ", id="a lone surrogate"),
+        pytest.param("saxpy\n", {"module": "z"}, "no kernel or module", id="a line break"),
+        pytest.param(
+            "fill",
+            {},
+            "'fill' is ambiguous: say module= or the variant's macros; there are 'a', 'b'",
+            id="two modules",
+        ),
+        pytest.param(
+            "fill",
+            {"module": "c"},
+            "no kernel or module 'fill' in module 'c'; there are 'a', 'b'",
+            id="neither",
+        ),
+        pytest.param("red", {"BLOCK": 64}, "'red' with {'BLOCK': '64'} is ambiguous", id="half a variant"),
+        pytest.param(
+            "red",
+            {"BLOCK": 65},
+            "no kernel or module 'red' with {'BLOCK': '65'}; there are 'red[BLOCK=256,",
+            id="no value",
+        ),
+        pytest.param(
+            "saxpy", {"N": 1}, "no kernel or module 'saxpy' with {'N': '1'}; there are 'saxpy'", id="no macro"
+        ),
+    ],
+)
+def test_a_name_that_means_none_or_several_says_what_there_is(
+    cubins: Any, name: str, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.find(name, cc=(9, 0), **how)
+    assert message in str(caught.value)
+    assert isinstance(caught.value, LookupError)
+
+
+def test_errors_say_which_package_and_which_generator(cubins: Any) -> None:
+    with pytest.raises(cubins.CubinError, match=rf"^{cubins.__name__}: .* \(bundle of hatch-cubin \d.*\)$"):
+        cubins.find("saxpi", cc=(9, 0))
+
+
+def test_names_are_the_kernels_in_order(cubins: Any) -> None:
+    assert cubins.names() == (
+        *("f<unsigned int>", "fill", "flag", "größe", "o", "o2", "odd[1]"),
+        *("only_a", "reduce", "saxpy", "scale<float, 4>", "x"),
+    )
+
+
+def test_archs_are_in_order_of_kind_and_number(tmp_path: Path) -> None:
+    archs = ("sm_75", "sm_90", "sm_90a", "sm_100", "compute_80", "compute_120")
+    cubins = load_bundle(tmp_path, bundle(*(made(f"k{arch}", arch) for arch in reversed(archs))))
+    assert cubins.archs() == archs
+
+
+@pytest.mark.parametrize(
+    ("spelled", "normal"),
+    [
+        ("saxpy", "saxpy"),
+        ("", ""),
+        (" scale < float,4 > ", "scale<float, 4>"),
+        ("f<unsigned   int,const char *>", "f<unsigned int, const char*>"),
+        ("f<g<int> >", "f<g<int>>"),
+        ("ns :: f< -1 >", "ns::f<-1>"),
+        ("f<a_ b>", "f<a_ b>"),
+    ],
+)
+def test_a_kernel_has_one_spelling(spelled: str, normal: str) -> None:
+    assert runtime.normal_name(spelled) == normal
+    assert runtime.normal_name(normal) == normal
+
+
+def test_an_empty_bundle_says_why(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(skipped=True, major=0))
+    assert (cubins.names(), cubins.archs()) == ((), ())
+    with pytest.raises(cubins.CubinNotFoundError, match="built with HATCH_CUBIN_SKIP, without any kernels"):
+        cubins.read("saxpy", cc=(9, 0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_every_line_is_found_among_any_number(tmp_path: Path, count: int) -> None:
+    names = sorted(
+        f"m{'x' * (number % 7)}{number} !"[: 3 + number % 9] + str(number) for number in range(count)
+    )
+    cubins = load_bundle(
+        tmp_path, bundle(*(made(name, kernels={runtime.normal_name(f"k {name}"): "k"}) for name in names))
+    )
+    assert [cubins.find(name, cc=(9, 0)).module for name in names] == names
+    assert [cubins.find(f"k {name}", cc=(9, 0)).module for name in names] == names
+    for name in ("a", "m", "mxx", "zz"):
+        with pytest.raises(cubins.CubinNotFoundError):
+            cubins.find(name, cc=(9, 0))

@@ -1,0 +1,204 @@
+"""Which entry runs on which device: the published table, row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hatch_cubin.bundle import runtime
+from tests.helpers import bundle, load_bundle, made, sha256
+
+CAPABILITIES = (53, 60, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121, 130)
+FAMILIES = {
+    100: {100, 103, 107},
+    101: {101},
+    103: {103, 107},
+    107: {107},
+    110: {110},
+    120: {120, 121},
+    121: {121},
+}
+TEGRA = {53, 62, 72, 87, 101, 110}
+PTX = "PTX, translated by the driver"
+
+ROWS = [
+    ("arch-specific comes first", 90, "compute_90 sm_90 sm_90a", ("sm_90a", "exact, arch-specific")),
+    ("arch-specific before its family", 100, "sm_100 sm_100f sm_100a", ("sm_100a", "exact, arch-specific")),
+    ("arch-specific on nothing newer", 100, "sm_90a", None),
+    ("arch-specific on no higher minor", 103, "sm_100a", None),
+    ("family before exact", 103, "sm_103 sm_100f", ("sm_100f", "family")),
+    ("nearest family", 107, "sm_100f sm_103f", ("sm_103f", "family")),
+    ("family on no lower minor", 100, "sm_103f", None),
+    ("exact before lower minor", 89, "sm_80 sm_86 sm_89", ("sm_89", "exact")),
+    ("exact before PTX", 90, "compute_90 sm_90", ("sm_90", "exact")),
+    ("highest lower minor", 89, "sm_80 sm_86", ("sm_86", "same major, lower minor")),
+    ("lower minor before PTX", 86, "sm_80 compute_86", ("sm_80", "same major, lower minor")),
+    ("no higher minor", 80, "sm_86", None),
+    ("no other major", 90, "sm_80 sm_89 sm_100", None),
+    ("Tegra exactly", 87, "sm_80 sm_86 sm_87", ("sm_87", "exact")),
+    ("Tegra takes no desktop code", 87, "sm_80 sm_86", None),
+    ("Tegra takes PTX", 87, "sm_80 compute_80", ("compute_80", PTX)),
+    ("desktop takes no Tegra code", 89, "sm_87", None),
+    ("12.1 is no Tegra", 121, "sm_120", ("sm_120", "same major, lower minor")),
+    ("highest PTX that is not newer", 90, "compute_75 compute_80 compute_100", ("compute_80", PTX)),
+    ("PTX of another major", 120, "sm_90 compute_90", ("compute_90", PTX)),
+    ("no newer PTX", 75, "compute_80", None),
+    ("arch-specific PTX exactly", 90, "compute_90 compute_90a", ("compute_90a", PTX)),
+    ("arch-specific PTX on nothing newer", 100, "compute_90a", None),
+    ("family PTX in its family", 103, "compute_90 compute_100f", ("compute_100f", PTX)),
+    ("family PTX not outside it", 110, "compute_100f compute_90", ("compute_90", PTX)),
+    ("nothing shipped", 90, "", None),
+]
+
+
+@pytest.mark.parametrize(("cc", "shipped", "chosen"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_table(cc: int, shipped: str, chosen: tuple[str, str] | None) -> None:
+    assert runtime.select(cc, None, [(arch, 13000) for arch in shipped.split()]) == chosen
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_family_code_runs_on_its_family_alone(target: int) -> None:
+    served = {cc for cc in CAPABILITIES if runtime.select(cc, None, [(f"sm_{target}f", 0)])}
+    assert served == FAMILIES[target]
+
+
+@pytest.mark.parametrize("cc", sorted(TEGRA))
+def test_tegra_and_desktop_code_do_not_mix(cc: int) -> None:
+    assert {each for each in CAPABILITIES if runtime.select(each, None, [(f"sm_{cc}", 0)])} == {cc}
+    assert [each for each in CAPABILITIES if runtime.select(cc, None, [(f"sm_{each}", 0)])] == [cc]
+
+
+@pytest.mark.parametrize(
+    ("driver", "arch"),
+    [
+        pytest.param(None, "sm_90", id="any driver"),
+        pytest.param(13000, "sm_90", id="new enough"),
+        pytest.param(12090, "compute_80", id="too old for the cubin"),
+        pytest.param(12000, "compute_80", id="just new enough"),
+        pytest.param(11080, None, id="too old for all"),
+    ],
+)
+def test_what_the_driver_is_too_old_for_is_out(driver: int | None, arch: str | None) -> None:
+    chosen = runtime.select(90, driver, [("sm_90", 13000), ("compute_80", 12000)])
+    assert (chosen and chosen[0]) == arch
+
+
+@pytest.mark.parametrize("arch", ["sm_", "sm_9x", "sm_90b", "gfx_90", "sm90", "", "sm_" + "9" * 5000, "sm_²"])
+def test_an_arch_that_does_not_exist_is_damage(arch: str) -> None:
+    with pytest.raises(runtime.CubinDamagedError, match="arch that does not exist"):
+        runtime.select(90, None, [(arch, 0)])
+
+
+def test_find_tells_what_was_chosen_and_why(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_80"), made("k", "compute_80")))
+    entry = cubins.find("k", cc=(8, 9))
+    assert {name: getattr(entry, name) for name in cubins.Entry.__slots__ if name[0] != "_"} == {
+        "module": "k",
+        "source": "demo/k.cu",
+        "variant": {},
+        "arch": "sm_80",
+        "kind": "cubin",
+        "file": "k.sm_80.cubin",
+        "path": str(tmp_path / "k.sm_80.cubin"),
+        "size": 11,
+        "sha256": sha256(b"k for sm_80"),
+        "min_driver": 13000,
+        "kernels": {"k": "k"},
+        "options": {},
+        "toolchain": {"nvrtc": "13.0.88"},
+        "resources": {},
+        "rule": "same major, lower minor",
+    }
+    assert (
+        repr(entry) == "Entry(module='k', arch='sm_80', file='k.sm_80.cubin', rule='same major, lower minor')"
+    )
+    assert cubins.find("k", cc=(13, 0)).arch == "compute_80"
+
+
+def test_find_asks_no_driver_unless_one_is_given(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90"), made("k", "compute_90")))
+    assert cubins.find("k", cc=(9, 0)).arch == cubins.find("k", cc=(9, 0), driver=None).arch == "sm_90"
+    assert cubins.find("k", cc=(9, 0), driver=12000).arch == "compute_90"
+
+
+def test_a_kernel_is_looked_for_only_in_archs_that_have_it(tmp_path: Path) -> None:
+    files = bundle(made("k", "sm_90", {"k": "k", "wgmma": "wgmma"}), made("k", "sm_80"))
+    cubins = load_bundle(tmp_path, files)
+    assert cubins.find("wgmma", cc=(9, 0)).arch == "sm_90"
+    assert cubins.find("k", cc=(8, 0)).arch == "sm_80"
+    with pytest.raises(
+        cubins.CubinNotFoundError, match=r"'wgmma' runs on .* 8\.0: shipped sm_90 \(driver 13\.0\); "
+    ):
+        cubins.find("wgmma", cc=(8, 0))
+
+
+@pytest.mark.parametrize(("driver", "having"), [(None, ""), (12080, " with driver 12.8")])
+def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, having: str) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.find("k", cc=(8, 0), driver=driver)
+    assert (
+        f"nothing shipped for 'k' runs on compute capability 8.0{having}: shipped sm_90 (driver 13.0); "
+        'archs = ["sm_80"] in the build configuration would serve it'
+    ) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cc", "fix"),
+    [
+        ((7, 5), 'archs = ["sm_75"] in'),
+        ((7, 2), 'archs = ["sm_72"] and toolkit = "12.9" in'),
+        ((5, 0), 'archs = ["sm_50"] and toolkit = "12.9" in'),
+        ((3, 7), 'archs = ["sm_37"] in'),
+    ],
+)
+def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
+    tmp_path: Path, cc: tuple[int, int], fix: str
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.find("k", cc=cc)
+    assert f"(driver 13.0); {fix} the build configuration would serve it" in str(caught.value)
+
+
+def test_a_driver_too_old_is_told_from_a_missing_arch(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
+    with pytest.raises(
+        cubins.CubinNotFoundError, match="; a newer driver would serve it, or a build with an older"
+    ):
+        cubins.find("k", cc=(9, 0), driver=12000)
+
+
+@pytest.mark.parametrize(
+    "cc", [90, "9.0", "90", 9.0, (9,), (9, 0, 0), ("9", "0"), (9.0, 0), [9, 0], (True, False)]
+)
+def test_a_capability_is_a_pair_of_numbers(tmp_path: Path, cc: Any) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("saxpy")))
+    for ask in (cubins.find, cubins.read):
+        with pytest.raises(TypeError) as caught:
+            ask("saxpy", cc=cc)
+        assert str(caught.value).endswith(f": cc is a pair of numbers such as (9, 0), not {cc!r}")
+
+
+class Capability(NamedTuple):
+    """As cuda.core gives it."""
+
+    major: int
+    minor: int
+
+
+def test_a_capability_may_be_the_pair_that_cuda_core_names(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("saxpy")))
+    assert cubins.find("saxpy", cc=Capability(9, 0)).arch == "sm_90"
+
+
+@pytest.mark.parametrize("name", [5, None, b"saxpy", ["saxpy"]])
+def test_a_kernel_is_asked_for_by_its_name(tmp_path: Path, name: Any) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("saxpy")))
+    for ask in (cubins.find, cubins.read):
+        with pytest.raises(TypeError) as caught:
+            ask(name, cc=(9, 0))
+        said = f": a kernel or a module is asked for by its name, not by {name!r}"
+        assert str(caught.value).endswith(said)

@@ -1,0 +1,140 @@
+"""The type stub: kernel names complete in editors, and a misspelled one is a type error."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.bundle import runtime
+from hatch_cubin.bundle import stub as stub_module
+from tests.helpers import bundle, made, run, write_tree
+
+FILES = bundle(
+    made("saxpy"),
+    made("scale", kernels={"scale<float, 4>": "_Z5scaleIfLi4EEvPT_"}),
+    made("red", kernels={"reduce": "reduce"}, variant={"BLOCK": "256"}),
+    made("größe", kernels={"it's": "s"}),
+)
+
+
+def mypy(folder: Path, code: str) -> list[str]:
+    """Return what mypy has against *code*, which has the bundle in a package `pkg`."""
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("this environment has no mypy")
+    write_tree(folder, {"pkg/__init__.py": "", "pkg/py.typed": "", "use.py": code})
+    write_tree(folder, {f"pkg/_cubins/{name}": data for name, data in FILES.items()})
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir=cache", "use.py"]
+    return run(*command, cwd=folder, check=False).stdout.splitlines()
+
+
+GOOD = """\
+from pathlib import Path
+
+from pkg import _cubins as cubins
+
+cubins.read("saxpy", cc=(9, 0)).hex()
+cubins.kernel("scale<float, 4>")
+cubins.kernel("scale<float,4>", device=1)
+cubins.kernel("reduce", BLOCK=256)
+cubins.kernel("reduce", module="red")
+cubins.module("red[BLOCK=256]")
+cubins.module("gr\\xf6\\xdfe").get_kernel("it's")
+cubins.find("red", variant={"BLOCK": 256}, driver=None).resources["reduce"]["registers"] + 1
+cubins.cache(then=cubins.cache())
+with cubins.use({"saxpy": b""}), cubins.use(Path()), cubins.use(None):
+    pass
+fresh = {"saxpy": b""}
+cubins.use(fresh).close()
+for name in cubins.names():
+    entry = cubins.find(name, cc=(9, 0))
+    cubins.module(entry.module, variant=entry.variant)
+    print(entry.kernels[name], entry.kind == "ptx", entry.source_path)
+for category in (cubins.CubinStaleWarning, cubins.CubinDamagedError):
+    category.__name__.lower()
+"""
+
+
+def test_right_names_pass(tmp_path: Path) -> None:
+    assert mypy(tmp_path, GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        ('cubins.kernel("saxpi")', 'Argument 1 to "kernel" has incompatible type "Literal[\'saxpi\']"'),
+        ('cubins.module("saxpi")', 'Argument 1 to "module" has incompatible type'),
+        ('cubins.find("scale<float, 8>")', 'Argument 1 to "find" has incompatible type'),
+        ('cubins.read("saxpi", cc=(9, 0))', 'Argument 1 to "read" has incompatible type'),
+        ('cubins.kernel("saxpy", module="saxp")', 'Argument "module" to "kernel" has incompatible type'),
+        ('cubins.read("saxpy", cc="9.0")', 'Argument "cc" to "read" has incompatible type'),
+        ("cubins.use(1)", 'Argument 1 to "use" has incompatible type'),
+        ("cubins.nothing", "Module has no attribute"),
+        ("cubins.Entry()", 'Too few arguments for "Entry"'),
+        ("cubins.Entry(1)", 'Argument 1 to "Entry" has incompatible type'),
+        ('cubins.find("saxpy").path = ""', 'Property "path" defined in "Entry" is read-only'),
+        ('cubins.find("saxpy").kernels["k"] = ""', "Unsupported target for indexed assignment"),
+        ('cubins.names()[0] == "saxpi"', "Non-overlapping equality check"),
+    ],
+)
+def test_a_misspelled_name_is_a_type_error(tmp_path: Path, call: str, complaint: str) -> None:
+    (error,) = mypy(tmp_path, f"from pkg import _cubins as cubins\n\n{call}\n")
+    assert error.startswith("use.py:3: error: ")
+    assert complaint in error
+
+
+def functions(code: str) -> dict[str, tuple[list[str], list[str], bool]]:
+    """Return the public functions: their arguments, keyword arguments, whether they take any others."""
+    return {
+        node.name: (
+            [arg.arg for arg in node.args.args],
+            [arg.arg for arg in node.args.kwonlyargs],
+            node.args.kwarg is not None,
+        )
+        for node in ast.parse(code).body
+        if isinstance(node, ast.FunctionDef) and node.name in runtime.__all__
+    }
+
+
+def classes(code: str) -> dict[str, list[str]]:
+    return {
+        node.name: [ast.unparse(base) for base in node.bases]
+        for node in ast.parse(code).body
+        if isinstance(node, ast.ClassDef) and node.name in runtime.__all__
+    }
+
+
+def test_the_stub_says_what_the_loader_has() -> None:
+    stub, code = FILES["__init__.pyi"].decode(), Path(runtime.__file__).read_text("utf-8")
+    assert functions(stub) == functions(code)
+    assert classes(stub) == classes(code)
+    assert {*functions(stub), *classes(stub)} == set(runtime.__all__)
+    (entry,) = (
+        each for each in ast.parse(stub).body if isinstance(each, ast.ClassDef) and each.name == "Entry"
+    )
+    typed = {each.name for each in entry.body if isinstance(each, ast.FunctionDef)} - {"__init__"}
+    assert typed == {*(name for name in runtime.Entry.__slots__ if name[0] != "_"), "source_path"}
+    assert (
+        f"{runtime.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
+    )
+
+
+def test_the_order_of_names_does_not_matter() -> None:
+    assert stub_module.stub(["b", "a<1, 2>"], ["m", "k"]) == stub_module.stub(["a<1, 2>", "b"], ["k", "m"])
+
+
+def test_no_name_breaks_out_of_the_stub() -> None:
+    names = ['"""', "'", "\\", "\n", "{modules}", "\ud800", "]\nimport os\nx = ["]
+    tree = ast.parse(stub_module.stub(names, names))
+    aliases = [node.value for node in tree.body if isinstance(node, ast.AnnAssign)]
+    listed = [ast.literal_eval(alias.slice) for alias in aliases if isinstance(alias, ast.Subscript)]
+    assert [sorted(each) for each in listed] == [sorted(names)] * 3
+
+
+@pytest.mark.parametrize(("count", "kind"), [(0, "str"), (1, "Literal["), (2000, "Literal["), (2001, "str")])
+def test_names_are_literals_unless_there_are_none_or_very_many(count: int, kind: str) -> None:
+    names = [f"k{number}" for number in range(count)]
+    assert f"_AnyName: TypeAlias = {kind}\n" in stub_module.stub(names, ()).decode()

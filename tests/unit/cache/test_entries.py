@@ -1,0 +1,432 @@
+"""Entries that prove themselves, over cuda.core's own cache."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cache import housekeeping
+from hatch_cubin.cache.entries import Cache, Compiled
+from tests.helpers import sha256, write_tree
+
+pytest.importorskip("cuda.core")
+
+KEY = bytes(range(32))
+RESULT = Compiled(b"\x7fELF code", {"scale<float, 4>": "_Z5scale"}, ("a warning",))
+INPUTS = {"source": "abc", "define": ["N=4"], "headers": {"project/größe.h": "def"}}
+
+
+def open_cache(folder: Path, cap: int | None = None, said: list[str] | None = None) -> Cache:
+    return Cache(folder, cap, ([] if said is None else said).append)
+
+
+def fill(folder: Path, *names: str, size: int = 100) -> None:
+    with open_cache(folder) as cache:
+        for name in names:
+            cache.put(name.encode() * 32, Compiled(name.encode() * size, {}), {})
+
+
+def held(folder: Path, *names: str) -> str:
+    with open_cache(folder) as cache:
+        return "".join(name for name in names if cache.get(name.encode() * 32) is not None)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    entries = folder / "entries"
+    return {
+        str(path.relative_to(entries)): path.read_bytes() for path in entries.rglob("*") if path.is_file()
+    }
+
+
+def test_what_was_stored_is_found_by_the_next_build(tmp_path: Path) -> None:
+    said: list[str] = []
+    with open_cache(tmp_path / "cache", said=said) as cache:
+        assert cache.get(KEY) is None
+        cache.put(KEY, RESULT, INPUTS)
+        assert cache.get(KEY) == RESULT
+    with open_cache(tmp_path / "cache", said=said) as cache:
+        assert cache.get(KEY) == RESULT
+        assert cache.damaged == 0
+    assert said == []
+
+
+def test_an_entry_is_the_raw_bytes_beside_a_record_that_says_what_went_in(tmp_path: Path) -> None:
+    with open_cache(tmp_path) as cache:
+        cache.put(KEY, RESULT, INPUTS)
+    raw, record = sorted(files(tmp_path).values(), key=len)
+    assert raw == RESULT.data
+    digest, text = record.decode().splitlines()
+    assert digest == sha256(text.encode())
+    assert json.loads(text) == {
+        "format": 2,
+        "inputs": INPUTS,
+        "kernels": RESULT.kernels,
+        "key": KEY.hex(),
+        "warnings": ["a warning"],
+        "sha256": sha256(RESULT.data),
+        "size": len(RESULT.data),
+    }
+
+
+def test_the_inputs_of_every_entry_can_be_read_back(tmp_path: Path) -> None:
+    other = bytes(reversed(KEY))
+    with open_cache(tmp_path) as cache:
+        assert cache.inputs() == {}
+        cache.put(KEY, RESULT, INPUTS)
+        cache.put(other, Compiled(b"0" * 64 + b"\n{", {}), {})  # begins as a record would
+        write_tree(
+            tmp_path / "entries/aa",
+            {
+                "a" * 62: b"",
+                "b" * 62: signed({**PROVEN, "format": 1}),
+                "c" * 62: signed(PROVEN)[:-2],
+                "other.txt": signed(PROVEN),
+            },
+        )
+        (tmp_path / "entries/aa" / ("d" * 62)).mkdir()
+        assert cache.inputs() == {KEY.hex(): INPUTS, other.hex(): {}}
+
+
+def test_inputs_that_cannot_be_read_are_a_fault_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(housekeeping, "records", refuse)
+    said: list[str] = []
+    with open_cache(tmp_path, said=said) as cache:
+        assert cache.inputs() == {}
+    assert said == [f"the cache at {tmp_path} cannot be used fully: Permission denied"]
+
+
+def test_cuda_core_reads_the_entry_as_its_own(tmp_path: Path) -> None:
+    from cuda.core.utils import FileStreamProgramCache
+
+    with open_cache(tmp_path) as cache:
+        cache.put(KEY, RESULT, INPUTS)
+    assert FileStreamProgramCache(tmp_path)[KEY] == RESULT.data
+
+
+def test_nothing_but_entries_lives_in_the_folder(tmp_path: Path) -> None:
+    fill(tmp_path, "a")
+    assert {path.name for path in tmp_path.iterdir()} - {"entries", "tmp", "SCHEMA_VERSION"} == set()
+
+
+def signed(value: object) -> bytes:
+    return signed_text(json.dumps(value))
+
+
+def signed_text(text: str) -> bytes:
+    return f"{sha256(text.encode())}\n{text}\n".encode()
+
+
+PROVEN = {
+    "key": KEY.hex(),
+    "sha256": sha256(b"x"),
+    "size": 1,
+    "kernels": {},
+    "warnings": [],
+    "inputs": {},
+    "format": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        signed([]),
+        signed({**PROVEN, "format": 1}),
+        signed({**PROVEN, "more": 1}),
+        signed({name: value for name, value in PROVEN.items() if name != "warnings"}),
+        signed({**PROVEN, "kernels": []}),
+        signed({**PROVEN, "warnings": 1}),
+        signed({**PROVEN, "key": "00" * 32}),
+        signed({**PROVEN, "size": 2}),
+        signed({**PROVEN, "sha256": sha256(b"y")}),
+        signed(PROVEN).removesuffix(b"\n"),
+        signed(PROVEN) + b"\n",
+        b"",
+        signed_text("not JSON"),
+        signed_text("[" * 100_000 + "]" * 100_000),
+    ],
+    ids=[
+        "list",
+        "format",
+        "more",
+        "less",
+        "kernels",
+        "warnings",
+        "key",
+        "size",
+        "digest",
+        "cut",
+        "longer",
+        "empty",
+        "no json",
+        "deep",
+    ],
+)
+def test_a_record_that_does_not_fit_is_a_miss(tmp_path: Path, record: bytes) -> None:
+    from cuda.core.utils import FileStreamProgramCache
+
+    store = FileStreamProgramCache(tmp_path)
+    store[KEY] = b"x"
+    store[KEY + b".record"] = record
+    said: list[str] = []
+    with open_cache(tmp_path, said=said) as cache:
+        assert cache.get(KEY) is None
+        assert cache.damaged == 1
+        cache.put(KEY, RESULT, INPUTS)
+        assert cache.get(KEY) == RESULT
+    assert said == []
+
+
+def as_a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def as_a_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "file").write_text("")
+
+
+def as_a_link_to_a_folder(path: Path) -> None:
+    path.symlink_to(path.parent, target_is_directory=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes with names")
+@pytest.mark.parametrize("number", [0, 1], ids=["entry", "record"])
+@pytest.mark.parametrize("put", [as_a_pipe, as_a_folder, as_a_link_to_a_folder])
+def test_what_stands_in_an_entrys_place_and_is_no_file_is_a_miss_and_is_healed(
+    tmp_path: Path, put: Callable[[Path], None], number: int
+) -> None:
+    said: list[str] = []
+    with open_cache(tmp_path, said=said) as cache:
+        cache.put(KEY, RESULT, INPUTS)
+        place = tmp_path / "entries" / sorted(files(tmp_path))[number]
+        place.unlink()
+        put(place)
+        assert (cache.get(KEY), cache.damaged) == (None, 1)
+        cache.put(KEY, RESULT, INPUTS)
+        assert cache.get(KEY) == RESULT
+    assert said == []
+
+
+def test_a_record_that_fits_is_a_hit(tmp_path: Path) -> None:
+    from cuda.core.utils import FileStreamProgramCache
+
+    store = FileStreamProgramCache(tmp_path)
+    store[KEY], store[KEY + b".record"] = b"x", signed(PROVEN)
+    with open_cache(tmp_path) as cache:
+        assert cache.get(KEY) == Compiled(b"x", {})
+
+
+def test_half_an_entry_left_by_a_cap_is_a_plain_miss(tmp_path: Path) -> None:
+    fill(tmp_path, "a")
+    next(
+        path for path in (tmp_path / "entries").rglob("*") if path.is_file() and path.stat().st_size == 100
+    ).unlink()
+    with open_cache(tmp_path) as cache:
+        assert cache.get(b"a" * 32) is None
+        assert cache.damaged == 0
+
+
+def test_an_entry_that_another_build_is_about_to_prove_is_a_plain_miss(tmp_path: Path) -> None:
+    from cuda.core.utils import FileStreamProgramCache
+
+    FileStreamProgramCache(tmp_path)[KEY] = RESULT.data
+    with open_cache(tmp_path) as cache:
+        assert (cache.get(KEY), cache.damaged) == (None, 0)
+
+
+def test_a_cap_is_kept_when_the_build_ends(tmp_path: Path) -> None:
+    fill(tmp_path, *"abcd")
+    one = sum(map(len, files(tmp_path).values())) / 4
+    with open_cache(tmp_path, cap=int(2.5 * one)) as cache:
+        for name in "cabd":
+            assert cache.get(name.encode() * 32) is not None
+    assert held(tmp_path, *"abcd") == "bd"
+
+
+# --- beside other builds ------------------------------------------------------------------------
+
+
+def test_a_key_is_claimed_by_one_build_at_a_time(tmp_path: Path) -> None:
+    with open_cache(tmp_path) as one, open_cache(tmp_path) as other:
+        assert (one.claim(KEY), other.claim(KEY)) == (True, False)
+        one.release(KEY)
+        assert (other.claim(KEY), one.claim(KEY)) == (True, False)
+    with open_cache(tmp_path) as later:
+        assert later.claim(KEY)
+
+
+def test_keys_may_share_a_lock(tmp_path: Path) -> None:
+    first, *others = [
+        number.to_bytes(32, "big")
+        for number in range(5000)
+        if sha256(number.to_bytes(32, "big")).startswith("ab")
+    ][:3]
+    with open_cache(tmp_path) as one, open_cache(tmp_path) as other:
+        assert [one.claim(key) for key in (first, *others)] == [True, True, True]
+        for key in others:
+            one.release(key)
+        assert not other.claim(others[0])
+        one.release(first)
+        assert other.claim(others[0])
+
+
+def test_what_was_never_claimed_can_be_released(tmp_path: Path) -> None:
+    with open_cache(tmp_path) as cache:
+        cache.release(KEY)
+        assert cache.claim(KEY)
+
+
+def test_where_nothing_can_be_stored_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.core import utils
+
+    def refuse(_path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    said: list[str] = []
+    with open_cache(tmp_path) as other, Cache(tmp_path, None, said.append) as one:
+        assert (other.claim(KEY), one.claim(KEY)) == (True, False)
+        monkeypatch.setattr(utils, "FileStreamProgramCache", refuse)
+        one.put(KEY, RESULT, {})
+        assert one.claim(KEY)
+    assert said == [f"the cache at {tmp_path} cannot be used fully: Permission denied"]
+
+
+def test_in_the_place_of_a_folder_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    place = tmp_path / "cache"
+    place.write_text("not a folder")
+    with Cache(place, None, print) as one, Cache(place, None, print) as other:
+        assert (one.claim(KEY), other.claim(KEY)) == (True, True)
+
+
+def test_where_nothing_can_be_locked_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with open_cache(tmp_path) as one, open_cache(tmp_path) as other:
+        assert (one.claim(KEY), other.claim(KEY)) == (True, True)
+
+
+def interfering(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> None:
+    """Have another process remove the temporary folder's files just before they are moved."""
+    left, real = iter(range(times)), os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        for _ in left:
+            shutil.rmtree(folder / "tmp")
+            break
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
+def test_a_write_that_another_process_clears_away_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    with open_cache(tmp_path, said=said) as cache:
+        interfering(monkeypatch, tmp_path, times=2)
+        cache.put(KEY, RESULT, INPUTS)
+        assert cache.get(KEY) == RESULT
+    assert said == []
+
+
+def test_a_write_is_given_up_after_some_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    with open_cache(tmp_path, said=said) as cache:
+        interfering(monkeypatch, tmp_path, times=3)
+        cache.put(KEY, RESULT, INPUTS)
+    assert said == [f"the cache at {tmp_path} cannot be used fully: No such file or directory"]
+
+
+def test_the_last_build_sweeps_what_killed_ones_left(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    with open_cache(tmp_path):
+        left = tmp_path / "tmp" / "entry-0123abc_"
+        left.write_bytes(b"half")
+    assert not left.exists()
+
+
+def hold(cache: Path, folder: Path) -> tuple[Compiled | None, int]:
+    """Return what a build finds that holds it in *folder*, and how many entries it takes for damaged."""
+    folder.mkdir(exist_ok=True)
+    with Cache(cache, None, pytest.fail, folder) as opened:
+        return opened.get(KEY), opened.damaged
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """Return a cache folder with a result."""
+    with open_cache(tmp_path / "cache") as cache:
+        cache.put(KEY, RESULT, INPUTS)
+    return tmp_path / "cache"
+
+
+@pytest.mark.linux
+def test_what_is_held_is_a_link_that_outlives_the_cache(stored: Path, tmp_path: Path) -> None:
+    found, _damaged = hold(stored, tmp_path / "hold")
+    assert found is not None
+    (link,) = (tmp_path / "hold").iterdir()
+    assert found.content == str(link)
+    assert any(path.samefile(link) for path in stored.glob("entries/*/*"))
+    shutil.rmtree(stored)
+    assert (found.data, found.kernels, found.warnings) == (RESULT.data, RESULT.kernels, RESULT.warnings)
+    assert (found.size, found.sha256) == (len(RESULT.data), sha256(RESULT.data))
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK])
+def test_where_there_can_be_no_link_the_bytes_are_kept(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_paths: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    found, _damaged = hold(stored, tmp_path / "hold")
+    assert found == RESULT
+    assert found is not None
+    assert found.content == [RESULT.data]
+    assert list((tmp_path / "hold").iterdir()) == []
+
+
+def test_what_is_damaged_or_not_there_is_not_held(stored: Path, tmp_path: Path) -> None:
+    for path in stored.glob("entries/*/*"):
+        path.write_bytes(path.read_bytes()[::-1])
+    assert hold(stored, tmp_path / "hold") == (None, 1)
+    shutil.rmtree(stored / "entries")
+    assert hold(stored, tmp_path / "hold") == (None, 0)
+
+
+def test_a_system_that_reads_less_than_it_is_asked_for_is_asked_again(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, size: read(descriptor, min(size, 7)))
+    with open_cache(stored) as cache:
+        assert cache.get(KEY) == RESULT
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("odd", ["a link", "executable"])
+def test_an_entry_that_a_wheel_would_show_to_be_odd_is_kept_as_bytes(
+    stored: Path, tmp_path: Path, odd: str
+) -> None:
+    (entry,) = (path for path in stored.glob("entries/*/*") if path.read_bytes() == RESULT.data)
+    if odd == "a link":
+        entry.rename(tmp_path / "elsewhere")
+        entry.symlink_to(tmp_path / "elsewhere")
+    else:
+        entry.chmod(0o755)
+    found, _damaged = hold(stored, tmp_path / "hold")
+    assert found == RESULT
+    assert list((tmp_path / "hold").iterdir()) == []

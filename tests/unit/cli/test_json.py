@@ -1,0 +1,183 @@
+"""What `--json` prints is what the reference says: every field, no other, and of the type that it names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin.cli import main
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, pyproject, write_tree
+
+REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
+SECTIONS = {
+    heading: dict(re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", body, re.MULTILINE))
+    for heading, body in re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", REFERENCE, re.MULTILINE)
+}
+TYPES: Mapping[str, type | None] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": type(None),
+}
+# The arguments with which a verb has something of everything to say, about a project with two sources.
+ARGUMENTS = {
+    "plan": ["plan"],
+    "bake": ["bake"],
+    "bundle": ["bundle", "--into", "demo"],
+    "init": ["init"],
+    "cache dir": ["cache", "dir"],
+    "cache stats": ["cache", "stats"],
+    "cache gc": ["cache", "gc", "--max-size", "1GiB"],
+    "cache clear": ["cache", "clear"],
+    "cache key": ["cache", "key"],
+}
+PROJECT = {
+    "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n', requires='"hatchling"'),
+    "demo/__init__.py": "",
+    "demo/saxpy.cu": SAXPY,
+    "demo/include.cu": '#include "empty.h"\n' + SAXPY.replace("saxpy", "axpy"),
+    "demo/empty.h": "",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(write_tree(tmp_path, PROJECT))
+    return tmp_path
+
+
+def fields(value: Any, path: str = "") -> Iterator[tuple[str, type]]:
+    """Yield the fields of what JSON gave, as the reference writes them, with their types."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from fields(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from fields(item, f"{path}[]")
+    else:
+        yield path, type(value)
+
+
+def documented(*headings: str) -> dict[str, set[type | None]]:
+    return {
+        field: {TYPES[name] for name in types.split(" or ")}
+        for heading in headings
+        for field, types in SECTIONS[heading].items()
+    }
+
+
+def found(facts: Any) -> dict[str, set[type]]:
+    types: dict[str, set[type]] = {}
+    for field, kind in fields(facts):
+        types.setdefault(field, set()).add(kind)
+    return types
+
+
+def test_every_verb_that_is_tried_is_documented() -> None:
+    assert {*SECTIONS} == {"All verbs", "explain", "inspect", "verify", *ARGUMENTS}
+    assert {verb.partition(" ")[0] for verb in SECTIONS} == {"All", *main.VERBS}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("verb", ARGUMENTS)
+def test_a_verb_prints_the_fields_that_are_documented(
+    project: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    if verb == "cache stats":
+        main.main(["bake"])  # something to remember
+    assert main.main([*ARGUMENTS[verb], "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["format"], facts["verb"]) == (main.FORMAT, ARGUMENTS[verb][0])
+    assert found(facts) == documented("All verbs", verb)
+
+
+@pytest.mark.nvrtc
+def test_explain_prints_the_fields_that_are_documented(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    types: dict[str, set[type]] = {}
+
+    def explain(*arguments: str) -> None:
+        capsys.readouterr()
+        assert main.main(["explain", *arguments, "--json"]) == 0
+        for field, kinds in found(json.loads(capsys.readouterr().out)).items():
+            types.setdefault(field, set()).update(kinds)
+
+    def define(macro: str, archs: str) -> None:
+        configuration = PROJECT["pyproject.toml"].replace("sm_90", archs)
+        write_tree(project, {"pyproject.toml": f"{configuration}define = {{ {macro} = 4 }}\n"})
+
+    define("M", "sm_90")
+    explain("saxpy", "--arch", "sm_90", "--gpu", "12.0", "--driver", "13.0")
+    assert main.main(["bake", "--archs", "sm_90"]) == 0
+    explain("saxpy", "--gpu", "7.0")
+    explain("saxpy", "--gpu", "9.0")
+    define("N", "all-major")
+    write_tree(project, {"demo/saxpy.cu": SAXPY + "\n", "demo/copy.ptx": COPY_PTX})
+    explain("saxpy")
+    explain("copy")
+    assert types == documented("All verbs", "explain")
+
+
+def collected(field: str, headings: dict[str, set[type | None]]) -> str:
+    """Return how the reference writes a field whose path has a name in it."""
+    groups = (heading for heading in headings if heading.endswith(".*") and field.startswith(heading[:-1]))
+    return next(groups, field)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("verb", ["inspect", "verify"])
+def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    fields_of_verb, types = documented("All verbs", verb), dict[str, set[type]]()
+
+    def look(*arguments: str) -> None:
+        capsys.readouterr()
+        with contextlib.suppress(SystemExit):
+            main.main([verb, *arguments, "--json"])
+        for field, kinds in found(json.loads(capsys.readouterr().out)).items():
+            types.setdefault(collected(field, fields_of_verb), set()).update(kinds)
+
+    variants = (
+        f'[[{".".join(TABLE)}.source]]\npath = "demo/saxpy.cu"\nvariants = {{ N = [1, 2], M = [1, false] }}\n'
+    )
+    write_tree(project, {"pyproject.toml": PROJECT["pyproject.toml"] + variants})
+    other = {
+        "data_model": "lp64",
+        "folder": "demo/_cubins",
+        "toolchain": {"nvrtc": "13.0.1", "nvjitlink": None},
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(_pipeline, "_header", lambda *_: other)
+        main.main(["bundle", "--into", "demo"])
+    with zipfile.ZipFile(project / "demo-1.0-py3-none-any.whl", "w") as archive:
+        for path in sorted((project / "demo").rglob("*")):
+            archive.write(path, path.relative_to(project))
+    look("demo-1.0-py3-none-any.whl")
+    write_tree(project, {"demo/include.cu": SAXPY.replace("saxpy", "other")})
+    look("demo", *(["--rebuild"] if verb == "verify" else []))
+    (project / "demo/_cubins/include.sm_90.cubin").write_bytes(b"")
+    look("demo")
+    assert types == fields_of_verb
+
+
+@pytest.mark.nvrtc
+def test_the_report_of_a_build_is_what_bake_prints(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_REPORT", str(tmp_path / "report.json"))
+    assert main.main(["bake", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "report.json").read_text("utf-8")) == {
+        name: value for name, value in printed.items() if name != "verb"
+    }

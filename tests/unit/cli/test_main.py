@@ -1,0 +1,233 @@
+"""The command line's frame: verbs, answers, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hatch_cubin import __version__
+from hatch_cubin.cli import main
+from hatch_cubin.cli.verb import Answer, open_project, size, table
+from hatch_cubin.errors import ConfigError, Location, Problem
+from tests.helpers import pyproject, run, write_tree
+
+COMMAND = (sys.executable, "-m", "hatch_cubin")
+
+
+def _answers(monkeypatch: pytest.MonkeyPatch, answer: Answer | BaseException) -> None:
+    """Let the verb `plan` answer so."""
+
+    def act(args: argparse.Namespace) -> Answer:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    verb = ModuleType("plan", "Say something.\n\nAt length.")
+    verb.__dict__.update(arguments=lambda parser: parser.add_argument("--json", action="store_true"), run=act)
+    monkeypatch.setitem(sys.modules, "hatch_cubin.cli.verbs.plan", verb)
+
+
+def test_people_get_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _answers(monkeypatch, Answer({"n": 1}, ["one", "two"]))
+    assert main.main(["plan"]) == 0
+    assert tuple(capsys.readouterr()) == ("one\ntwo\n", "")
+
+
+def test_names_that_others_chose_cannot_steer_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _answers(monkeypatch, Answer({}, ["a\x1b[2J"]))
+    assert main.main(["plan"]) == 0
+    assert capsys.readouterr().out == "a\\x1b[2J\n"
+
+
+def test_a_stream_of_somebody_elses_making_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    _answers(monkeypatch, Answer({}, ["one"]))
+    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
+    assert (main.main(["plan"]), stream.getvalue()) == (0, "one\n")
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"\\xe4"), ("cp1252", b"\xe4")])
+def test_what_a_stream_cannot_show_is_spelled(tmp_path: Path, encoding: str, shown: bytes) -> None:
+    home = tmp_path / "ä中"
+    done = subprocess.run(
+        [*COMMAND, "cache", "dir"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "HATCH_CUBIN_CACHE_DIR": str(home)},
+        capture_output=True,
+        check=False,
+    )
+    name = shown + b"\\u4e2d"
+    assert (done.returncode, done.stdout.rstrip()) == (0, os.fsencode(f"{tmp_path}{os.sep}") + name)
+
+
+def test_programs_get_facts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _answers(monkeypatch, Answer({"n": 1}, ["one", "two"]))
+    assert main.main(["plan", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"format": 1, "verb": "plan", "n": 1}
+
+
+def test_problems_come_beside_the_facts_and_end_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = Problem("is damaged", Location("k.cubin"), "build again")
+    _answers(monkeypatch, Answer({"n": 1}, ["one"], [problem]))
+    with pytest.raises(SystemExit) as ended:
+        main.main(["plan"])
+    assert ended.value.code == 1
+    error = "hatch-cubin: error: k.cubin: is damaged\n  hint: build again\n"
+    assert tuple(capsys.readouterr()) == ("one\n", error)
+
+
+def test_several_problems_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _answers(monkeypatch, ConfigError(Problem("one"), Problem("two")))
+    with pytest.raises(SystemExit):
+        main.main(["plan", "--json"])
+    error = "hatch-cubin: error: one\nhatch-cubin: error: two\nhatch-cubin: 2 errors\n"
+    assert tuple(capsys.readouterr()) == ("", error)
+
+
+def test_an_interrupt_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _answers(monkeypatch, KeyboardInterrupt())
+    with pytest.raises(SystemExit) as ended:
+        main.main(["plan"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "hatch-cubin: interrupted; what was compiled is in the cache\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["nix"], ["plan", "--nix"], ["plan", "--archs", "sm_9x"]])
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: hatch-cubin")
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("--archs=sm_9x", "argument --archs: 'sm_9x' is not an arch"),
+        ("--archs=,", "argument --archs: names no arch"),
+        ("--jobs=0", "argument --jobs: must be a whole number from 1 to 1024, not '0'"),
+        ("--jobs=many", "argument --jobs: must be a whole number from 1 to 1024, not 'many'"),
+    ],
+)
+def test_a_wrong_value_names_its_option(
+    option: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["bake", option])
+    assert capsys.readouterr().err.endswith(f"hatch-cubin bake: error: {complaint}\n")
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(["--help"])
+    assert ended.value.code == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert [verb for verb, summary in main.VERBS.items() if f"{verb} {summary}" in said] == list(main.VERBS)
+
+
+@pytest.mark.parametrize("columns", ["", "60", "120"])
+def test_help_is_as_wide_as_argparse_would_have_it(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    parser = main.make_parser([])
+    said = parser.format_help()
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    assert said == parser.format_help()
+
+
+def test_a_verb_behind_the_question_for_help_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["--help", "plan"]):
+        with pytest.raises(SystemExit):
+            main.main(arguments)
+    said = capsys.readouterr().out
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
+def test_a_verbs_help_is_what_its_module_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _answers(monkeypatch, Answer({}))
+    with pytest.raises(SystemExit):
+        main.main(["plan", "--help"])
+    assert "\nSay something.\n\nAt length.\n" in capsys.readouterr().out
+
+
+def test_the_version_is_the_packages(tmp_path: Path) -> None:
+    assert run(*COMMAND, "--version", cwd=tmp_path).stdout == f"hatch-cubin {__version__}\n"
+
+
+@pytest.mark.linux
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    inner, outer = os.pipe()
+    os.close(inner)
+    environ = os.environ | {"PYTHONUNBUFFERED": ""}  # argparse itself keeps quiet about what it cannot write
+    with os.fdopen(outer, "wb") as gone:
+        done = subprocess.run(
+            [*COMMAND, "--help"],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            check=False,
+            env=environ,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["plan"]])
+def test_help_and_errors_in_the_table_import_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
+    write_tree(tmp_path, {"pyproject.toml": pyproject("jobs = 0")})
+    program = f"""
+import sys
+from hatch_cubin.cli.main import main
+try:
+    main({arguments!r})
+except SystemExit:
+    heavy = {{"cuda", "hatchling", "numpy"}} & set(sys.modules)
+    sys.exit(f"imported: {{heavy}}" if heavy else 0)
+"""
+    run(sys.executable, "-c", program, cwd=tmp_path)
+
+
+# What verbs share
+
+
+def test_the_arguments_stand_before_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": pyproject('archs = ["sm_80"]'), "demo/__init__.py": ""})
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
+    args = argparse.Namespace(project=tmp_path, verbose=False, archs=None)
+    assert open_project(args).config.archs == ("sm_90",)
+    args.archs = "sm_100,compute_100"
+    project = open_project(args, HATCH_CUBIN_JOBS="3")
+    assert (project.config.archs, project.config.jobs) == (("sm_100", "compute_100"), 3)
+    project.say("this")
+    project.warn("that")
+    assert capsys.readouterr().err == "hatch-cubin: this\nhatch-cubin: warning: that\n"
+
+
+def test_columns_are_aligned_and_numbers_stand_to_the_right() -> None:
+    assert table([("a", 1, "x"), ("long", 100, "")]) == ["a       1  x", "long  100"]
+    assert table([]) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 40, "3072.0 GiB")],
+)
+def test_sizes_are_told_as_people_read_them(count: int, text: str) -> None:
+    assert size(count) == text

@@ -1,0 +1,259 @@
+"""`hatch-cubin cache`: which folder is meant, what is in it, what goes, and one hash for CI."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _home
+from hatch_cubin.cli.main import main
+from tests.helpers import SAXPY, pyproject, write_tree
+
+AXPY = SAXPY.replace("saxpy", "axpy")
+PROJECT = {
+    "pyproject.toml": pyproject('archs = ["sm_80", "sm_90"]\n', requires='"hatchling"'),
+    "demo/__init__.py": "",
+    "demo/saxpy.cu": SAXPY,
+}
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own folder."""
+    folder = tmp_path / "own"
+    monkeypatch.setattr(_home, "own_folder", lambda: folder)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project as the current folder, and a cache of its own."""
+    monkeypatch.chdir(write_tree(tmp_path / "project", PROJECT))
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the verb and return what it prints, or its facts."""
+
+    def run(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert main(["cache", *arguments]) == 0
+        printed = capsys.readouterr().out
+        return json.loads(printed) if "--json" in arguments else printed.splitlines()
+
+    return run
+
+
+def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
+    with pytest.raises(SystemExit, match=rf"^{code}$"):
+        main(["cache", *arguments])
+    return capsys.readouterr().err
+
+
+# Which cache
+
+
+def test_the_environment_says_where_the_cache_is(tmp_path: Path, project: Path, say: Any) -> None:
+    (project / "pyproject.toml").write_text("not even TOML")
+    assert say("dir") == [str(tmp_path / "cache")]
+
+
+def test_without_it_a_projects_table_does(project: Path, monkeypatch: pytest.MonkeyPatch, say: Any) -> None:
+    monkeypatch.delenv("HATCH_CUBIN_CACHE_DIR")
+    (project / "pyproject.toml").write_text(pyproject('cache-dir = "build/cubins"\n'))
+    assert say("dir") == [str(project / "build/cubins")]
+    monkeypatch.chdir("/")
+    assert say("dir", "--project", str(project)) == [str(project / "build/cubins")]
+
+
+@pytest.mark.parametrize("text", [None, pyproject(""), "[project]\n"])
+def test_without_either_it_is_the_users(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch, say: Any, text: str | None
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", "")
+    (tmp_path / "here").mkdir()
+    files = {} if text is None else {"pyproject.toml": text}
+    monkeypatch.chdir(write_tree(tmp_path / "here", files))
+    assert say("dir", "--json") == {
+        "format": 1,
+        "verb": "cache",
+        "action": "dir",
+        "folder": str(own / "cubins"),
+    }
+
+
+def test_a_wrong_table_is_no_reason_to_take_another_cache(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HATCH_CUBIN_CACHE_DIR")
+    (project / "pyproject.toml").write_text(pyproject("cache-dir = 1\n"))
+    assert refusal(capsys, 1, "clear").startswith("hatch-cubin: error: pyproject.toml:10: cache-dir must be")
+
+
+@pytest.mark.nvrtc
+def test_nothing_of_cuda_is_needed_to_look_after_a_cache(
+    project: Path, monkeypatch: pytest.MonkeyPatch, say: Any
+) -> None:
+    main(["bake"])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    assert say("stats")[1].startswith("2 entries, ")
+    assert say("gc", "--keep-last-build") == ["removed 0 entries, 0 B"]
+    assert say("clear")[0].startswith("removed 2 entries, ")
+
+
+# What is in it
+
+
+@pytest.mark.nvrtc
+def test_stats_say_what_is_there_and_what_the_last_builds_found(
+    tmp_path: Path, project: Path, say: Any
+) -> None:
+    main(["bake", "--archs", "sm_90"])
+    main(["bake"])
+    files = [path for path in (tmp_path / "cache/entries").rglob("*") if path.is_file()]
+    facts = say("stats", "--json")
+    first, second = (build.pop("time") for build in facts["builds"])
+    assert second <= first
+    assert facts == {
+        "format": 1,
+        "verb": "cache",
+        "action": "stats",
+        "folder": str(tmp_path / "cache"),
+        "entries": 2,
+        "unproven": 0,
+        "temporaries": 0,
+        "bytes": sum(path.stat().st_size for path in files),
+        "builds": [
+            {"project": str(project), "hits": 1, "misses": 1},
+            {"project": str(project), "hits": 0, "misses": 1},
+        ],
+    }
+    assert say("stats") == [
+        str(tmp_path / "cache"),
+        f"2 entries, {facts['bytes'] / 1024:.1f} KiB",
+        "last builds           hits  misses",
+        f"{first}     1       1  {project}",
+        f"{second}     0       1  {project}",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: Path, say: Any) -> None:
+    main(["bake", "--archs", "sm_90"])
+    entry = max(
+        (tmp_path / "cache/entries").rglob("*"), key=lambda path: path.is_file() and path.stat().st_size
+    )
+    entry.unlink()
+    assert say("stats")[1].startswith("0 entries, ")
+    assert say("stats")[2] == "1 file that nothing proves, and a build would replace"
+
+
+def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
+    assert say("stats") == [str(tmp_path / "cache"), "0 entries, 0 B"]
+    assert say("clear") == ["removed 0 entries, 0 B"]
+
+
+# What goes
+
+
+@pytest.mark.nvrtc
+def test_what_the_last_build_did_not_use_goes(project: Path, say: Any) -> None:
+    main(["bake"])
+    write_tree(project, {"demo/saxpy.cu": AXPY})
+    main(["bake"])
+    assert say("stats", "--json")["entries"] == 4
+    assert say("gc", "--keep-last-build", "--json")["entries"] == 2
+    assert main(["bake", "--require-hits"]) == 0
+
+
+@pytest.mark.nvrtc
+def test_what_the_last_build_used_stays_whatever_the_size_and_the_age(project: Path, say: Any) -> None:
+    main(["bake"])
+    options = ("--keep-last-build", "--max-size", "1KiB", "--unused-for", "0m")
+    assert say("gc", *options) == ["removed 0 entries, 0 B"]
+    assert say("gc", "--unused-for", "1w") == ["removed 0 entries, 0 B"]
+    assert say("gc", "--unused-for", "0m", "--json")["entries"] == 2
+
+
+@pytest.mark.nvrtc
+def test_a_cache_is_brought_down_to_a_size(project: Path, say: Any) -> None:
+    main(["bake", "--archs", "sm_90"])
+    room = say("stats", "--json")["bytes"]
+    main(["bake"])
+    assert say("gc", "--max-size", f"{room + 100} B")[0].startswith("removed 1 entry, ")
+    assert say("stats", "--json")["entries"] == 1
+
+
+def test_where_no_build_is_known_nothing_goes(
+    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal(capsys, 1, "gc", "--keep-last-build") == (
+        f"hatch-cubin: error: no build with the cache at {tmp_path / 'cache'} is known here\n"
+        "  hint: --keep-last-build comes after a build of the same user\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gc"], "at least one of --max-size, --unused-for and --keep-last-build is needed"),
+        (
+            ["gc", "--max-size", "2 apples"],
+            "argument --max-size: must be a size such as '2 GiB', not '2 apples'",
+        ),
+        (
+            ["gc", "--unused-for", "3"],
+            "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'",
+        ),
+        ([], "the following arguments are required: ACTION"),
+    ],
+)
+def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert refusal(capsys, 2, *arguments).endswith(f"error: {message}\n")
+
+
+# One hash
+
+
+@pytest.mark.nvrtc
+def test_the_key_changes_with_what_any_unit_is_made_of_and_with_nothing_else(project: Path, say: Any) -> None:
+    (key,) = say("key")
+    assert say("key", "--json") == {
+        "format": 1,
+        "verb": "cache",
+        "action": "key",
+        "key": key,
+        "units": 2,
+        "toolchain": say("key", "--json")["toolchain"],
+    }
+    write_tree(project, {"README.md": "", "demo/__init__.py": "x = 1\n"})
+    assert say("key") == [key]
+    assert say("key", "--archs", "sm_90") != [key]
+    write_tree(project, {"demo/saxpy.cu": AXPY})
+    assert say("key") != [key]
+
+
+@pytest.mark.nvrtc
+def test_what_is_cleared_is_not_recalled_either(own: Path, project: Path, say: Any) -> None:
+    main(["bake"])
+    assert list((own / "recall").iterdir())
+    assert say("clear")[0].startswith("removed 2 entries, ")
+    assert not (own / "recall").exists()
+
+
+def test_a_user_without_a_folder_can_clear_a_cache(
+    project: Path, monkeypatch: pytest.MonkeyPatch, say: Any
+) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("no such user")
+
+    monkeypatch.setattr(_home, "own_folder", nowhere)
+    assert say("clear") == ["removed 0 entries, 0 B"]

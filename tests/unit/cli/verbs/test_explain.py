@@ -1,0 +1,410 @@
+"""The verb `explain`, with the real compiler and real cache entries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cache.entries import Cache, Compiled
+from hatch_cubin.cli.main import main
+from hatch_cubin.keys.jobs import make_jobs
+from hatch_cubin.sources.project import read_sources
+from hatch_cubin.toolkit import libraries
+from hatch_cubin.toolkit import toolkit as toolkit_module
+from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.helpers import COPY_PTX, make_project, pyproject, write_tree
+
+pytestmark = pytest.mark.nvrtc
+
+K = '#include "a.cuh"\nextern "C" __global__ void k(float *x) { *x = N + B; }\n'
+RED = 'extern "C" __global__ void red(int *x) { *x = BLOCK; }\n'
+FILES = {
+    "demo/__init__.py": "",
+    "demo/k.cu": K,
+    "demo/a.cuh": '#include "deep/b.cuh"\n',
+    "demo/deep/b.cuh": "#define B 1\n",
+    "demo/red.cu": RED,
+    "demo/copy.ptx": COPY_PTX,
+}
+OPTIONS = """\
+archs = ["sm_80", "sm_90"]
+define = { N = 4 }
+options = { lineinfo = true }
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/red.cu"
+archs = ["sm_90"]
+variants = { BLOCK = [64, 128] }
+"""
+ARCHS = ["archs  'sm_80', 'sm_90' (pyproject.toml:10)"]
+MISS = "miss  k for sm_80, sm_90"
+
+Explain = Callable[..., list[str]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_tree(tmp_path, {"pyproject.toml": pyproject(OPTIONS), **FILES})
+
+
+@pytest.fixture
+def explain(root: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
+    """Return the lines that the verb prints for these arguments."""
+
+    def ask(*arguments: str) -> list[str]:
+        capsys.readouterr()
+        assert main(["explain", "--project", str(root), *arguments]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return ask
+
+
+@pytest.fixture
+def baked(root: Path) -> Path:
+    """The project, with all that it consists of in the cache."""
+    assert main(["bake", "--project", str(root)]) == 0
+    return root
+
+
+def configure(root: Path, *edits: tuple[str, str]) -> None:
+    options = OPTIONS
+    for was, now in edits:
+        assert was in options
+        options = options.replace(was, now)
+    (root / "pyproject.toml").write_text(pyproject(options))
+
+
+def test_an_empty_cache_has_nothing_to_compare_with(explain: Explain) -> None:
+    assert explain("demo/k.cu") == [
+        MISS,
+        "      nothing of this source is in this cache",
+        *ARCHS,
+    ]
+
+
+@pytest.mark.parametrize("name", ["demo/k.cu", "./demo/k.cu", "k"])
+def test_a_hit_needs_no_reason(explain: Explain, baked: Path, name: str) -> None:
+    assert explain(name) == ["hit   k for sm_80, sm_90", *ARCHS]
+
+
+def test_a_header_of_a_header_is_named(explain: Explain, baked: Path) -> None:
+    (baked / "demo/deep/b.cuh").write_text("#define B 2\n")
+    assert explain("k") == [MISS, "      demo/deep/b.cuh was edited", *ARCHS]
+    assert explain("red")[0] == "hit   red[BLOCK=128], red[BLOCK=64] for sm_90"
+
+
+def test_every_input_that_differs_is_named(explain: Explain, baked: Path) -> None:
+    configure(baked, ("N = 4", "N = 5"), ("lineinfo = true", 'std = "c++20", max_register_count = 32'))
+    (baked / "demo/k.cu").write_text(f"#include <cuda_fp16.h>\n{K}")
+    lines = explain("k")
+    headers = [line for line in lines if re.fullmatch(r" {6}headers from .* are included now", line)]
+    assert headers  # of wheels and, from CUDA 13.3 on, NVRTC's own
+    assert lines == [
+        MISS,
+        "      demo/k.cu was edited",
+        "      macro N: 4 -> 5",
+        "      option lineinfo=true is gone",
+        "      option std=c++20 is new",
+        "      option max_register_count=32 is new",
+        *headers,
+        *ARCHS,
+    ]
+
+
+def test_a_long_list_is_cut_and_v_shows_all_of_it(explain: Explain, baked: Path) -> None:
+    configure(baked, ("N = 4", ", ".join(["N = 4", *(f"M{number} = 0" for number in range(10))])))
+    lines = [f"      macro M{number}=0 is new" for number in range(10)]
+    assert explain("k") == [MISS, *lines[:8], "      and 2 more, which -v shows", *ARCHS]
+    units = json.loads("\n".join(explain("k", "--json")))["units"]
+    assert explain("k", "-v") == [
+        *(
+            line
+            for unit in units
+            for line in (
+                f"miss  k for {unit['arch']}",
+                *lines,
+                f"      key {unit['key']}",
+                f"      nearest {unit['nearest']['key']}: demo/k.cu for {unit['arch']}",
+            )
+        ),
+        *ARCHS,
+    ]
+
+
+def test_v_shows_the_key_of_a_hit(explain: Explain, baked: Path) -> None:
+    (unit,) = json.loads("\n".join(explain("red[BLOCK=64]", "--json")))["units"]
+    assert explain("red[BLOCK=64]", "-v")[:2] == ["hit   red[BLOCK=64] for sm_90", f"      key {unit['key']}"]
+
+
+def test_a_renamed_source_is_found_by_its_text(explain: Explain, baked: Path) -> None:
+    (baked / "demo/k.cu").rename(baked / "demo/k2.cu")
+    assert explain("k2") == [
+        "miss  k2 for sm_80, sm_90",
+        "      compiled as demo/k.cu, and not as demo/k2.cu",
+        *ARCHS,
+    ]
+
+
+def test_a_new_arch_stands_beside_those_that_were_compiled(explain: Explain, baked: Path) -> None:
+    configure(baked, ('archs = ["sm_80", "sm_90"]', 'archs = ["90", "sm_89"]'))
+    assert explain("k") == [
+        "miss  k for compute_90",
+        "      compiled for sm_90, and not for compute_90",
+        "miss  k for sm_89",
+        "      compiled for sm_90, and not for sm_89",
+        "hit   k for sm_90",
+        "archs  '90' (pyproject.toml:10) gives sm_90 compute_90",
+        "archs  'sm_89' (pyproject.toml:10)",
+    ]
+
+
+def test_a_new_variant_is_compared_with_another_and_an_old_one_with_itself(
+    explain: Explain, baked: Path
+) -> None:
+    configure(baked, ("[64, 128]", "[64, 96, 128]"), ("lineinfo = true", "lineinfo = false"))
+    same = ["      option lineinfo: true -> false"]
+    assert explain("red") == [
+        "miss  red[BLOCK=128], red[BLOCK=64] for sm_90",
+        *same,
+        "miss  red[BLOCK=96] for sm_90",
+        *[line for line in explain("red[BLOCK=96]") if line.startswith("      macro")],
+        *same,
+        "archs  'sm_90' (pyproject.toml:15, in place of the global archs)",
+    ]
+
+
+def test_many_modules_with_one_reason_are_counted(explain: Explain, root: Path) -> None:
+    configure(root, ("[64, 128]", str([*range(10, 20)])))
+    names = ", ".join(f"red[BLOCK={number}]" for number in range(10, 18))
+    assert explain("red")[0] == f"miss  {names} and 2 more for sm_90"
+
+
+def test_another_build_of_the_compiler_is_named(explain: Explain, root: Path) -> None:
+    project = make_project(root, {}, OPTIONS)
+    toolkit = Toolkit(None)
+    jobs = [job for job in make_jobs(project, read_sources(project), toolkit) if job.unit.arch.number == 90]
+    with Cache(project.cache_folder, None, print) as cache:
+        for job in jobs:
+            inputs = {**job.inputs, "compiler": "13.1.5"}
+            cache.put(hashlib.sha256(job.keys.key).digest(), Compiled(b"older", {}), inputs)
+    assert explain("k", "--arch", "sm_90")[1:3] == [
+        "miss  k for sm_90",
+        f"      NVRTC 13.1.5 -> {toolkit.nvrtc}",
+    ]
+    assert explain("copy", "--arch", "sm_90")[1:3] == [
+        "miss  copy for sm_90",
+        f"      nvJitLink 13.1.5 -> {toolkit.nvjitlink}",
+    ]
+
+
+def test_keys_that_cuda_core_makes_in_another_way_differ_for_no_input(
+    explain: Explain, baked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_key = toolkit_module._make_key
+    monkeypatch.setattr(libraries, "identity", lambda _wanted: "another cuda.core")
+    monkeypatch.setattr(
+        toolkit_module, "_make_key", lambda **parts: hashlib.sha256(make_key(**parts)).digest()
+    )
+    assert explain("k") == [MISS, "      no input that is recorded differs", *ARCHS]
+
+
+def entry(explain: Explain, *asked: str) -> Path:
+    """Return the file that the cache has a unit's bytes in."""
+    answer = json.loads("\n".join(explain(*asked, "--json")))
+    (unit,) = answer["units"]
+    name = hashlib.sha256(bytes.fromhex(unit["key"])).hexdigest()
+    return Path(answer["cache"], "entries", name[:2], name[2:])
+
+
+def test_a_damaged_entry_is_told_from_one_that_is_gone(explain: Explain, baked: Path) -> None:
+    path = entry(explain, "k", "--arch", "sm_80")
+    path.write_bytes(path.read_bytes()[:-1])
+    entry(explain, "k", "--arch", "sm_90").unlink()
+    assert explain("k") == [
+        "miss  k for sm_80",
+        "      its entry is damaged, and will be built again",
+        "miss  k for sm_90",
+        "      its entry was removed from the cache",
+        *ARCHS,
+    ]
+
+
+def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
+    units = {unit["arch"]: unit["key"] for unit in json.loads("\n".join(explain("k", "--json")))["units"]}
+    header = baked / "demo/deep/b.cuh"
+    before = hashlib.sha256(header.read_bytes()).hexdigest()
+    header.write_text("#define B 2\n")
+    answer = json.loads(
+        "\n".join(explain("k", "--json", "--arch", "sm_80", "--gpu", "8.9", "--driver", "13.0"))
+    )
+    (unit,) = answer["units"]
+    assert unit["key"] not in units.values()
+    assert answer == {
+        "format": 1,
+        "verb": "explain",
+        "source": "demo/k.cu",
+        "cache": os.environ["HATCH_CUBIN_CACHE_DIR"],
+        "toolchain": f"NVRTC {Toolkit(None).nvrtc}",
+        "units": [
+            {
+                "module": "k",
+                "arch": "sm_80",
+                "state": "miss",
+                "key": unit["key"],
+                "reason": "differs",
+                "nearest": {"key": units["sm_80"], "path": "demo/k.cu", "arch": "sm_80"},
+                "differences": [
+                    {
+                        "input": "header",
+                        "name": "project/demo/deep/b.cuh",
+                        "was": before,
+                        "now": hashlib.sha256(header.read_bytes()).hexdigest(),
+                    }
+                ],
+            }
+        ],
+        "archs": [
+            {"spec": spec, "where": "pyproject.toml:10", "own": False, "gives": [spec], "left_out": []}
+            for spec in ("sm_80", "sm_90")
+        ],
+        "arch": {"arch": "sm_80", "built": True, "why": "'sm_80' (pyproject.toml:10) asks for it"},
+        "gpu": {
+            "cc": "8.9",
+            "driver": "13.0",
+            "newest": Toolkit(None).nvrtc.rpartition(".")[0],
+            "modules": [
+                {
+                    "module": "k",
+                    "arch": "sm_80",
+                    "rule": "same major, lower minor",
+                    "needs": "13.0",
+                    "certain": True,
+                    "why": None,
+                }
+            ],
+        },
+    }
+
+
+def test_an_arch_is_asked_about(explain: Explain, baked: Path) -> None:
+    assert explain("k", "--arch", "sm_89") == [
+        "sm_89 is not built of demo/k.cu: none of the archs asks for it",
+        *ARCHS,
+    ]
+    assert explain("k", "--arch", "sm_80") == [
+        "sm_80 is built of demo/k.cu: 'sm_80' (pyproject.toml:10) asks for it",
+        "hit   k for sm_80",
+        *ARCHS,
+    ]
+
+
+def test_archs_that_ptx_cannot_serve_are_shown(explain: Explain, root: Path) -> None:
+    configure(root, ('archs = ["sm_80", "sm_90"]', 'archs = ["all-major"]'))
+    (line,) = explain("copy")[2:]
+    assert line.startswith("archs  'all-major' (pyproject.toml:10) gives sm_80 sm_90 ")
+    assert line.endswith(" compute_80, not sm_75")
+    reason = "demo/copy.ptx: left out sm_75, its .target sm_80 cannot serve it"
+    assert explain("copy", "--arch", "sm_75") == [f"sm_75 is not built of demo/copy.ptx: {reason}", line]
+    (unit,) = json.loads("\n".join(explain("copy", "--json")))["archs"]
+    assert unit["left_out"] == [{"arch": "sm_75", "why": reason}]
+
+
+def test_the_variable_stands_for_the_tables_archs(
+    explain: Explain, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_100")
+    assert explain("k")[2:] == ["archs  'sm_100' (HATCH_CUBIN_ARCHS)"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (["k", "--gpu", "8.9"], "k on 8.9: sm_80 (same major, lower minor); needs driver 13.0"),
+        (["k", "--gpu", "sm_90a"], "k on 9.0: sm_90 (exact); needs driver 13.0"),
+        (
+            ["k", "--gpu", "90", "--driver", "12.9"],
+            "k on 9.0 with driver 12.9: nothing; sm_90 would run on it with a newer driver: 13.0",
+        ),
+        (["k", "--gpu", "12.0"], "k on 12.0: nothing; none of the archs asks for it"),
+        (
+            ["red", "--gpu", "9.0"],
+            "red[BLOCK=128], red[BLOCK=64] on 9.0: sm_90 (exact); needs driver 13.0",
+        ),
+    ],
+)
+def test_a_gpu_is_asked_about(explain: Explain, baked: Path, asked: list[str], line: str) -> None:
+    assert Toolkit(None).major == 13
+    assert explain(*asked)[0] == line
+    assert not [each for each in explain(*asked) if each.startswith("archs")]
+
+
+def test_what_ptx_needs_is_known_once_it_is_compiled(explain: Explain, root: Path) -> None:
+    configure(root, ('archs = ["sm_80", "sm_90"]', 'archs = ["compute_80"]'))
+    newest = Toolkit(None).nvrtc.rpartition(".")[0]
+    rule = "compute_80 (PTX, translated by the driver)"
+    assert explain("k", "--gpu", "8.9")[0] == f"k on 8.9: {rule}; needs driver {newest} at most"
+    assert explain("k", "--gpu", "8.9", "--driver", "13.0")[0] == (
+        f"k on 8.9 with driver 13.0: {rule}, if that driver takes it, which is known once it is compiled"
+    )
+    assert explain("copy", "--gpu", "8.9")[0] == f"copy on 8.9: {rule}; needs driver 11.0"
+    assert main(["bake", "--project", str(root), "--only", "k"]) == 0
+    assert explain("k", "--gpu", "8.9")[0] == f"k on 8.9: {rule}; needs driver {newest}"
+
+
+def test_a_source_may_be_named_by_its_whole_path(explain: Explain, root: Path) -> None:
+    assert explain(str(root / "demo" / "k.cu")) == explain("demo/k.cu")
+
+
+def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", "--project", str(root), "k", "--driver", "13.0"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("hatch-cubin explain: error: --driver needs --gpu\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("demo/kk.cu", "did you mean 'demo/k.cu' or 'demo/red.cu'?"),
+        ("demo/sub/red.cu", "did you mean 'demo/red.cu'?"),
+        ("redd", "did you mean 'red'?"),
+        ("nothing of the kind", "'hatch-cubin plan' lists them"),
+        ("demo/deep/b.cuh", "a header of demo/k.cu"),
+        ("demo/__init__.py", "it is there, but 'sources' does not match it, or 'exclude' does"),
+    ],
+)
+def test_a_wrong_name_is_guessed(
+    root: Path, capsys: pytest.CaptureFixture[str], asked: str, hint: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", "--project", str(root), asked])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        f"hatch-cubin: error: {asked!r} is no source and no module of this project\n  hint: {hint}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("--arch=89", "argument --arch: '89' is not one arch: write it as sm_89 or compute_89"),
+        ("--arch=sm_x", "argument --arch: 'sm_x' is not an arch: write it as sm_89 or compute_89"),
+        ("--gpu=hopper", "argument --gpu: 'hopper' is no compute capability: write it as 8.9"),
+        (
+            "--driver=580.65",
+            "argument --driver: '580.65' is no CUDA version: write the one that nvidia-smi shows, as in 13.0",
+        ),
+    ],
+)
+def test_a_wrong_value_names_its_option(
+    option: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", "k", option])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"hatch-cubin explain: error: {complaint}\n")

@@ -1,0 +1,305 @@
+"""`hatch-cubin init`: what it writes for which project, and that it writes it once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _arch
+from hatch_cubin.cli.main import main
+from hatch_cubin.cli.verbs import init
+from hatch_cubin.table import tables
+from hatch_cubin.table.config import parse_config
+from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.helpers import write_tree
+
+HATCH = """\
+# A project.
+[build-system]
+requires = ["hatchling"]  # and nothing else
+build-backend = "hatchling.build"
+
+[project]
+name = "demo"
+version = "1.0"
+"""
+REQUIRING = HATCH.replace('["hatchling"]', '["hatchling", "hatch-cubin"]')
+SETTINGS = """\
+# every major capability of CUDA 13, and PTX for GPUs to come; fewer archs make a smaller wheel
+archs = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
+# PTX needs a driver as new as the toolkit: that of the first minor runs on all drivers for CUDA 13
+toolkit = "13.0"
+"""
+KERNELS = """\
+  { file = "src/demo/**/*.cu" },
+  { file = "src/demo/**/*.cuh" },
+  { file = "src/demo/**/*.h" },
+  { file = "src/demo/**/*.ptx" },
+  { dir = "src/demo/_cubins" },
+]
+"""
+UV = f"""
+[tool.uv]
+cache-keys = [
+  {{ file = "pyproject.toml" }},
+  {{ dir = "src" }},
+{KERNELS}"""
+PACKAGE = {"src/demo/__init__.py": ""}
+
+
+def add(root: Path, files: dict[str, str], *options: str) -> dict[str, str]:
+    """Return the files that `init` has written or left, by name."""
+    write_tree(root, {**PACKAGE, **files})
+    assert main(["init", "--project", str(root), *options]) == 0
+    return {path.name: path.read_bytes().decode() for path in root.iterdir() if path.is_file()}
+
+
+def refusal(root: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    before = {path: path.read_bytes() for path in root.iterdir() if path.is_file()}
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["init", "--project", str(root)])
+    assert {path: path.read_bytes() for path in root.iterdir() if path.is_file()} == before
+    return capsys.readouterr().err
+
+
+def test_a_hatch_project_gets_the_hook_its_requirement_and_what_uv_looks_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = add(tmp_path, {"pyproject.toml": HATCH, ".gitignore": "dist/"})
+    assert files == {
+        "pyproject.toml": f"{REQUIRING}\n[tool.hatch.build.hooks.cubin]\n{SETTINGS}{UV}",
+        ".gitignore": "dist/\n_cubins/\n",
+    }
+    assert capsys.readouterr().out == (
+        "pyproject.toml: [build-system] requires\n"
+        "pyproject.toml: [tool.hatch.build.hooks.cubin] archs, toolkit\n"
+        "pyproject.toml: [tool.uv] cache-keys\n"
+        ".gitignore: _cubins/\n"
+        "next:\n"
+        "  pip install -e .\n"
+        "  pip wheel --no-deps .\n"
+    )
+
+
+def test_a_second_run_changes_nothing_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = add(tmp_path, {"pyproject.toml": HATCH})
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    capsys.readouterr()
+    assert add(tmp_path, {}) == files
+    assert capsys.readouterr().out.splitlines()[0] == "nothing to do: all of it is there"
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
+
+
+def test_what_was_done_is_told_to_programs_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(tmp_path, {"pyproject.toml": HATCH, ".gitignore": "_cubins\n"}, "--json")
+    assert json.loads(capsys.readouterr().out) == {
+        "format": 1,
+        "verb": "init",
+        "project": str(tmp_path),
+        "changes": [
+            {"file": "pyproject.toml", "what": "[build-system] requires"},
+            {"file": "pyproject.toml", "what": "[tool.hatch.build.hooks.cubin] archs, toolkit"},
+            {"file": "pyproject.toml", "what": "[tool.uv] cache-keys"},
+        ],
+        "next": ["pip install -e .", "pip wheel --no-deps ."],
+    }
+
+
+def test_where_hatch_toml_has_the_build_settings_the_table_goes_there(tmp_path: Path) -> None:
+    own = "[build.targets.wheel]\npackages = ['src/demo']\n"
+    files = add(tmp_path, {"pyproject.toml": HATCH, "hatch.toml": own})
+    assert files["hatch.toml"] == f"{own}\n[build.hooks.cubin]\n{SETTINGS}"
+    assert "hooks.cubin" not in files["pyproject.toml"]
+    assert '  { file = "pyproject.toml" },\n  { file = "hatch.toml" },\n' in files["pyproject.toml"]
+
+
+def test_where_hatch_toml_has_other_settings_the_table_stays_with_the_rest(tmp_path: Path) -> None:
+    files = add(tmp_path, {"pyproject.toml": HATCH, "hatch.toml": "[envs.a]\n"})
+    assert files["hatch.toml"] == "[envs.a]\n"
+    assert "[tool.hatch.build.hooks.cubin]" in files["pyproject.toml"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "[tool.hatch.build.hooks.cubin]\n",
+        "[tool.hatch.build.targets.wheel.hooks.cubin]\narchs = ['sm_90']\n",
+    ],
+)
+def test_a_table_that_is_there_is_not_touched(tmp_path: Path, table: str) -> None:
+    files = add(tmp_path, {"pyproject.toml": f"{HATCH}\n{table}"})
+    assert files["pyproject.toml"] == f"{REQUIRING}\n{table}{UV}"
+
+
+def test_a_requirement_that_is_there_is_not_added(tmp_path: Path) -> None:
+    text = HATCH.replace('"hatchling"]', '"hatchling", "Hatch_Cubin >= 0.1"]')
+    assert add(tmp_path, {"pyproject.toml": text})["pyproject.toml"].startswith(text)
+
+
+def test_a_setuptools_project_gets_a_table_of_ours(tmp_path: Path) -> None:
+    files = add(tmp_path, {"pyproject.toml": '[project]\nname = "demo"\nversion = "1.0"\n', "setup.py": ""})
+    assert files["pyproject.toml"] == (
+        '[project]\nname = "demo"\nversion = "1.0"\n\n'
+        '[build-system]\nrequires = ["setuptools", "hatch-cubin"]\n\n'
+        f"[tool.hatch-cubin]\n{SETTINGS}"
+        + UV.replace('  { dir = "src" },', '  { file = "setup.py" },\n  { dir = "src" },')
+    )
+
+
+def test_for_another_backend_the_bundle_is_the_users_to_make(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
+    assert add(tmp_path, {"pyproject.toml": text}) == {
+        "pyproject.toml": f"{text}\n[tool.hatch-cubin]\n{SETTINGS}",
+        ".gitignore": "_cubins/\n",
+    }
+    assert capsys.readouterr().out.endswith(
+        "next:\n  hatch-cubin bundle --into src/demo\n  pip wheel --no-deps .\n"
+    )
+
+
+def test_keys_that_uv_knows_get_company(tmp_path: Path) -> None:
+    text = "\n[tool.uv]\ncache-keys = [\n  { git = true },\n]\n"
+    files = add(tmp_path, {"pyproject.toml": HATCH + text})
+    assert f"\n[tool.uv]\ncache-keys = [\n  {{ git = true }},\n{KERNELS}" in files["pyproject.toml"]
+
+
+def test_without_hatchling_packages_are_looked_for_where_they_usually_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "hatch_cubin.doors.hatch", raising=False)
+    monkeypatch.delattr("hatch_cubin.doors.hatch", raising=False)
+    monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", None)
+    assert UV in add(tmp_path, {"pyproject.toml": HATCH})["pyproject.toml"]
+
+
+def test_where_hatchling_cannot_build_yet_the_tables_are_added_all_the_same(tmp_path: Path) -> None:
+    (system, _project) = HATCH.split("[project]")
+    write_tree(tmp_path, {"pyproject.toml": system})
+    assert main(["init", "--project", str(tmp_path)]) == 0
+    assert UV.removesuffix(KERNELS).replace('  { dir = "src" },\n', "") + "]\n" in (
+        tmp_path / "pyproject.toml"
+    ).read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, "_cubins/\n"),
+        ("a\r\nb", "a\r\nb\r\n_cubins/\r\n"),
+        ("/_cubins\n", "/_cubins\n"),
+        ("**/_cubins/", "**/_cubins/"),
+        ("src/demo/_cubins/\n", "src/demo/_cubins/\n"),
+        ("# _cubins/\n", "# _cubins/\n_cubins/\n"),
+    ],
+)
+def test_built_kernels_are_ignored_once(tmp_path: Path, before: str | None, after: str) -> None:
+    files = {} if before is None else {".gitignore": before}
+    assert add(tmp_path, {"pyproject.toml": HATCH, **files})[".gitignore"] == after
+
+
+def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refusal(tmp_path, capsys) == (
+        f"hatch-cubin: error: there is no pyproject.toml in {tmp_path}\n"
+        "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            "[tool]\nuv = 1\n",
+            "cannot be edited: what stands in its place is no table\n  [tool.uv]\n  cache-keys = [\n",
+        ),
+        (
+            "[tool.uv]\ncache-keys = 1\n",
+            "cannot be edited: tool.uv.cache-keys is no array\n  [tool.uv] cache-keys: { file = ",
+        ),
+    ],
+)
+def test_what_cannot_be_added_is_the_users_to_add_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, message: str
+) -> None:
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH + more})
+    said = refusal(tmp_path, capsys)
+    assert said.startswith(f"hatch-cubin: error: pyproject.toml: {message}")
+    assert said.endswith("\n  hint: add this by hand\n")
+
+
+@pytest.mark.linux
+def test_a_full_disk_costs_nobody_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(HATCH), limits[1]))
+    try:
+        said = refusal(tmp_path, capsys)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert said == "hatch-cubin: error: pyproject.toml: cannot be written: File too large\n"
+
+
+@pytest.mark.linux
+def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
+    write_tree(tmp_path, {**PACKAGE, "shared/project.toml": HATCH})
+    (tmp_path / "shared/project.toml").chmod(0o640)
+    (tmp_path / "pyproject.toml").symlink_to("shared/project.toml")
+    files = add(tmp_path, {})
+    assert "[tool.hatch.build.hooks.cubin]" in files["pyproject.toml"]
+    assert (tmp_path / "pyproject.toml").is_symlink()
+    assert (tmp_path / "shared/project.toml").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_cannot_be_read_or_written_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
+    (tmp_path / ".gitignore").mkdir()
+    assert refusal(tmp_path, capsys) == "hatch-cubin: error: .gitignore: cannot be read: Is a directory\n"
+    (tmp_path / ".gitignore").rmdir()
+    (tmp_path / ".gitignore").symlink_to("nowhere/.gitignore")
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["init", "--project", str(tmp_path)])
+    assert capsys.readouterr().err == (
+        "hatch-cubin: error: .gitignore: cannot be written: No such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "table", "read"),
+    [
+        (HATCH, "[tool.hatch-cubin]", "[tool.hatch.build.hooks.cubin]"),
+        ("", "[tool.hatch.build.hooks.cubin]", "[tool.hatch-cubin]"),
+    ],
+)
+def test_a_table_that_the_backend_does_not_read_is_not_given_company(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str, table: str, read: str
+) -> None:
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": f"{before}{table}\n"})
+    line = before.count("\n") + 1
+    assert refusal(tmp_path, capsys) == (
+        f"hatch-cubin: error: pyproject.toml:{line}: there is a table {table} already, which the"
+        f" project's build backend does not read\n  hint: rename it to {read}\n"
+    )
+
+
+# What is written
+
+
+def test_the_table_is_one_that_a_build_accepts(tmp_path: Path) -> None:
+    add(tmp_path, {"pyproject.toml": HATCH})
+    table, place, _backend = tables.find_table(tmp_path)
+    config = parse_config(table, place, {})
+    assert (config.archs, config.toolkit) == (init.ARCHS, init.TOOLKIT)
+
+
+@pytest.mark.nvrtc
+def test_the_archs_are_those_that_all_major_means() -> None:
+    toolkit = Toolkit(None)
+    assert toolkit.major == 13
+    assert tuple(map(str, _arch.group("all-major", toolkit.supported, ()))) == init.ARCHS

@@ -1,0 +1,286 @@
+"""`inspect`: what is in a bundle, in facts, in lines and on a page."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import __version__, _pipeline
+from hatch_cubin.cli.main import main
+from hatch_cubin.wheels.installed import opened
+from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
+from tests.helpers import SAXPY, bundle, made, make_project, write_tree
+from tests.unit.wheels.test_page import Page
+
+
+def inspect_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    assert main(["inspect", "--json", *map(str, arguments)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["inspect", *map(str, arguments)])
+    assert ended.value.code == 1
+    return capsys.readouterr().err
+
+
+def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = cubin("_Z1fv")
+    files = bundle(
+        made("a", "sm_80", {"f": "_Z1fv"}, data=code),
+        made("a", "sm_100", {"f": "_Z1fv"}, data=code),
+        made("copy", "compute_80", {"copy": "copy"}, data=PTX),
+    )
+    wheel = make_wheel(tmp_path / "w.whl", inside("demo/_cubins", files))
+    with opened(str(wheel)) as found:
+        packed = found.bundles[0].packed
+    kernel = {"name": "f", "symbol": "_Z1fv", "registers": 40, "shared": 0, "stack": 0, "spills": 0}
+    unit = {
+        "module": "a",
+        "source": "demo/a.cu",
+        "variant": {},
+        "arch": "sm_80",
+        "kind": "cubin",
+        "file": "a.sm_80.cubin",
+        "bytes": len(code),
+        "packed": packed["a.sm_80.cubin"],
+        "min_driver": 13000,
+        "kernels": [kernel],
+        "problem": None,
+    }
+    unknown = dict.fromkeys(("registers", "shared", "stack", "spills"))
+    text = {
+        **unit,
+        "module": "copy",
+        "source": "demo/copy.cu",
+        "arch": "compute_80",
+        "kind": "ptx",
+        "file": "copy.compute_80.ptx",
+        "bytes": len(PTX),
+        "packed": packed["copy.compute_80.ptx"],
+        "min_driver": 11000,
+        "kernels": [{"name": "copy", "symbol": "copy", **unknown}],
+    }
+    assert inspect_json(capsys, wheel) == {
+        "format": 1,
+        "verb": "inspect",
+        "path": str(wheel),
+        "bundles": [
+            {
+                "place": "demo/_cubins",
+                "format": 1,
+                "generator": f"hatch-cubin {__version__}",
+                "toolchain": {"nvrtc": "13.0.88"},
+                "data_model": "lp64",
+                "skipped": False,
+                "min_driver": {"cubin": 13000, "ptx": 11000},
+                "totals": {
+                    "modules": 2,
+                    "units": 3,
+                    "kernels": 2,
+                    "files": 2,
+                    "bytes": len(code) + len(PTX),
+                    "packed": (packed["a.sm_80.cubin"] or 0) + (packed["copy.compute_80.ptx"] or 0),
+                    "shared": len(code),
+                },
+                "archs": {"sm_80": len(code), "sm_100": len(code), "compute_80": len(PTX)},
+                "modules": {"a": len(code), "copy": len(PTX)},
+                "largest": {"a.sm_80.cubin": len(code), "copy.compute_80.ptx": len(PTX)},
+                "shared": [
+                    {"file": "a.sm_80.cubin", "bytes": len(code), "units": ["a for sm_80", "a for sm_100"]}
+                ],
+                "units": [unit, {**unit, "arch": "sm_100"}, text],
+            }
+        ],
+    }
+
+
+def test_the_lines_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = elf(
+        ("f", FUNC, KERNEL, 7),
+        ("_Z1gv", FUNC, KERNEL, 7),
+        more=[(".nv.info", 0x70000000, b"".join(_registers(symbol, 30 + symbol) for symbol in (1, 2)), 0)],
+    )
+    files = bundle(
+        made("a", "sm_80", {"f": "f", "g<1>": "_Z1gv"}, data=code),
+        made("a", "sm_90", {"f": "f", "g<1>": "_Z1gv"}, data=code),
+        made("copy", "compute_80", {"copy": "copy"}, data=PTX),
+    )
+    place = write_tree(tmp_path / "_cubins", files).as_posix()
+    assert main(["inspect", place]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        place,
+        f"  built by hatch-cubin {__version__}, NVRTC 13.0.88, lp64",
+        "  every cubin loads from driver 13.0 on",
+        "  all PTX loads from driver 11.0 on",
+        "",
+        "module  arch         size  registers  shared  stack  spills  kernel",
+        "a       sm_80       370 B         31       0      0       0  f",
+        "                                  32       0      0       0  g<1>",
+        "a       sm_90       370 B         31       0      0       0  f",
+        "                                  32       0      0       0  g<1>",
+        "copy    compute_80   90 B          -       -      -       -  copy",
+        "",
+        "sm_80       370 B  ########################",
+        "sm_90       370 B  ########################",
+        "compute_80   90 B  ######",
+        "",
+        "2 modules, 3 units, 3 kernels: 460 B in 2 files",
+        "the largest: a.sm_80.cubin 370 B, copy.compute_80.ptx 90 B",
+        "identical, stored once as a.sm_80.cubin: a for sm_80, a for sm_90",
+    ]
+
+
+def _registers(symbol: int, count: int) -> bytes:
+    return bytes.fromhex("042f0800") + symbol.to_bytes(4, "little") + count.to_bytes(4, "little")
+
+
+def test_several_bundles_of_one_wheel_are_all_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = bundle(made("k", data=cubin("k")))
+    wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins", files) | inside("b/_cubins", files))
+    assert [each["place"] for each in inspect_json(capsys, wheel)["bundles"]] == ["a/_cubins", "b/_cubins"]
+
+
+def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(skipped=True))
+    assert main(["inspect", str(place), "--html", str(tmp_path / "page.html")]) == 0
+    said = "built with HATCH_CUBIN_SKIP: there are no kernels in it"
+    assert capsys.readouterr().out.splitlines()[-1] == f"  {said}"
+    assert said in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_a_newer_manifest_asks_for_a_newer_hatch_cubin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":2}'})
+    assert refusal(capsys, place) == (
+        f"hatch-cubin: error: {place.as_posix()}/manifest.json:"
+        " has format 2, this hatch-cubin reads up to 1\n"
+        "  hint: a newer hatch-cubin made it: upgrade this one\n"
+    )
+
+
+def test_a_bundle_whose_manifest_is_gone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_tree(tmp_path / "_cubins", {"keys.json": b"{}"})
+    assert refusal(capsys, place) == f"hatch-cubin: error: {place.as_posix()}/manifest.json: is missing\n"
+
+
+def test_files_that_cannot_be_read_are_shown_and_are_problems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    units = (made("absent"), made("bad", data=b"\x7fELF"), made("good", data=cubin("good")))
+    files = bundle(*units)
+    del files["absent.sm_90.cubin"]
+    place = write_tree(tmp_path / "_cubins", files).as_posix()
+    with pytest.raises(SystemExit):
+        main(["inspect", place, "--html", str(tmp_path / "page.html")])
+    output = capsys.readouterr()
+    assert [" ".join(line.split()) for line in output.out.splitlines()[5:8]] == [
+        "absent sm_90 0 B is missing",
+        "bad sm_90 4 B is not a cubin",
+        f"good sm_90 {len(cubin('good'))} B 40 0 0 0 good",
+    ]
+    assert output.err.splitlines()[:2] == [
+        f"hatch-cubin: error: {place}/absent.sm_90.cubin: is missing",
+        f"hatch-cubin: error: {place}/bad.sm_90.cubin: is not a cubin",
+    ]
+    assert [row[2] for row in Page((tmp_path / "page.html").read_text("utf-8")).units] == [
+        *("is missing", "is not a cubin", "good")
+    ]
+
+
+def test_a_unit_without_a_kernel_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=elf())))
+    assert main(["inspect", str(place)]) == 0
+    assert "there is no kernel in it" in capsys.readouterr().out
+
+
+def test_kernels_that_the_manifest_does_not_name_get_plain_names(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, bundle(made("k", "sm_90", {}, data=cubin("_ZN2ns1fEv"))))
+    assert [kernel["name"] for kernel in facts["units"][0]["kernels"]] == ["ns::f"]
+
+
+def test_names_cannot_steer_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_tree(
+        tmp_path / "_cubins", bundle(made("k", "sm_90", {"\x1b[2J\u202e": "k"}, data=cubin("k")))
+    )
+    assert main(["inspect", str(place)]) == 0
+    assert "  \\x1b[2J\\u202e\n" in capsys.readouterr().out
+
+
+@pytest.mark.nvrtc
+def test_a_real_bundle_with_the_report_of_its_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = make_project(
+        tmp_path,
+        {"saxpy.cu": SAXPY},
+        'archs = ["sm_80", "sm_90"]',
+        HATCH_CUBIN_REPORT=str(tmp_path / "r.json"),
+    )
+    place = write_tree(tmp_path / "demo" / "_cubins", _pipeline.build(project))
+    asked = (place, "--html", tmp_path / "page.html", "--report", tmp_path / "r.json")
+    assert inspect_json(capsys, *asked)["bundles"][0]["totals"]["units"] == 2
+    rows = Page((tmp_path / "page.html").read_text("utf-8")).units
+    assert [row[:3] for row in rows] == [["saxpy", "sm_80", "saxpy"], ["saxpy", "sm_90", "saxpy"]]
+    assert all(re.fullmatch(r"\d+\.\d\d s", row[4]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("[]", "is no build report"),
+        ('{"units":[{"module":"k"}]}', "is no build report"),
+        ('{"units":[]}', "is the report of another build: k for sm_90 is not the same in it"),
+        (
+            '{"units":[{"module":"k","arch":"sm_90","bytes":1,"seconds":1,"state":"compiled"}]}',
+            "is the report of another build: k for sm_90 is not the same in it",
+        ),
+    ],
+)
+def test_a_report_that_does_not_fit_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], report: str | None, said: str
+) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k"))))
+    path = tmp_path / "r.json"
+    if report is not None:
+        path.write_text(report)
+    assert refusal(capsys, place, "--report", path) == f"hatch-cubin: error: {path}: {said}\n"
+
+
+def test_a_report_in_which_all_were_hits_shows_no_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = cubin("k")
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=code)))
+    unit = {"module": "k", "arch": "sm_90", "bytes": len(code), "seconds": 0.0, "state": "hit"}
+    write_tree(tmp_path, {"r.json": json.dumps({"units": [unit]})})
+    inspect_json(capsys, place, "--report", tmp_path / "r.json", "--html", tmp_path / "page.html")
+    assert "Compile time" not in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k"))))
+    path = tmp_path / "absent" / "page.html"
+    assert refusal(capsys, place, "--html", path) == (
+        f"hatch-cubin: error: {path}: cannot be written: No such file or directory\n"
+    )
+
+
+def test_nothing_of_cuda_is_imported(tmp_path: Path) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k"))))
+    code = (
+        "import sys; from hatch_cubin.cli.main import main; main(sys.argv[1:])\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] in ('cuda', 'numpy', 'hatchling')]"
+    )
+    subprocess.run([sys.executable, "-c", code, "inspect", str(place)], check=True, capture_output=True)

@@ -1,0 +1,114 @@
+"""The verbs `plan` and `bake`, with the real compiler."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.cli.main import main
+from tests.helpers import SAXPY, SCALE, pyproject, write_tree
+
+pytestmark = pytest.mark.nvrtc
+
+TWO = 'archs = ["sm_80", "sm_90"]\n'
+RULE = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/scale.cu"\ninstantiate = ["scale<float, 4>"]\n'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY, "demo/scale.cu": SCALE}
+    return write_tree(tmp_path, {"pyproject.toml": pyproject(TWO + RULE), **files})
+
+
+@pytest.fixture
+def facts(root: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def ask(verb: str, *options: str) -> Any:
+        capsys.readouterr()
+        assert main([verb, "--project", str(root), "--json", *options]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def _states(answer: Any) -> list[tuple[str, str, str]]:
+    return [(unit["module"], unit["arch"], unit["state"]) for unit in answer["units"]]
+
+
+def test_a_plan_compiles_nothing_and_a_bake_turns_its_misses_into_hits(facts: Any) -> None:
+    units = [(module, arch) for module in ("saxpy", "scale") for arch in ("sm_80", "sm_90")]
+    for _time in range(2):
+        assert _states(facts("plan")) == [(*unit, "miss") for unit in units]
+    assert _states(facts("bake")) == [(*unit, "compiled") for unit in units]
+    assert _states(facts("bake")) == [(*unit, "hit") for unit in units]
+    plan = facts("plan")
+    assert _states(plan) == [(*unit, "hit") for unit in units]
+    assert (plan["hits"], plan["misses"]) == (4, 0)
+
+
+def test_a_plan_has_the_keys_that_the_cache_and_cuda_core_are_asked_for(facts: Any) -> None:
+    units = facts("plan")["units"]
+    assert len({unit["key"] for unit in units}) == 4
+    assert {unit["source"]: unit["program_key"] is None for unit in units} == {
+        "demo/saxpy.cu": False,
+        "demo/scale.cu": True,  # a template has no such key
+    }
+
+
+def test_a_plan_for_people_is_a_table(root: Path, capsys: pytest.CaptureFixture[str], facts: Any) -> None:
+    keys = [unit["key"][:16] for unit in facts("plan")["units"]]
+    assert main(["plan", "--project", str(root)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"saxpy  sm_80  miss  demo/saxpy.cu  {keys[0]}",
+        f"saxpy  sm_90  miss  demo/saxpy.cu  {keys[1]}",
+        f"scale  sm_80  miss  demo/scale.cu  {keys[2]}",
+        f"scale  sm_90  miss  demo/scale.cu  {keys[3]}",
+        "4 units: 0 in the cache, 4 to compile",
+    ]
+
+
+def test_a_bake_for_people_says_one_line_on_standard_error(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bake", "--project", str(root), "--only", "saxpy", "--archs", "sm_90"]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("hatch-cubin: 1 unit: 0 cached, 1 compiled in ")
+
+
+@pytest.mark.parametrize(
+    ("globs", "modules"),
+    [
+        (["saxpy"], {"saxpy"}),
+        (["demo/s*.cu"], {"saxpy", "scale"}),
+        (["**/scale.cu"], {"scale"}),
+        (["saxpy", "scale"], {"saxpy", "scale"}),
+    ],
+)
+def test_a_part_can_be_baked_alone(facts: Any, globs: list[str], modules: set[str]) -> None:
+    baked = facts("bake", *(part for glob in globs for part in ("--only", glob)))
+    assert {unit["module"] for unit in baked["units"]} == modules
+
+
+def test_a_part_that_does_not_exist_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bake", "--project", str(root), "--only", "nix"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        "hatch-cubin: error: --only nix matches no source and no module\n"
+        "  hint: sources: demo/saxpy.cu, demo/scale.cu\n"
+    )
+
+
+def test_only_hits_can_be_required(facts: Any, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts("bake", "--only", "saxpy")
+    with pytest.raises(SystemExit) as ended:
+        main(["bake", "--project", str(root), "--require-hits", "--jobs", "1"])
+    assert ended.value.code == 1
+    reason = "is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
+    assert capsys.readouterr().err.splitlines() == [
+        f"hatch-cubin: error: demo/scale.cu: scale for sm_80, sm_90 {reason}",
+        "  hint: 'hatch-cubin explain demo/scale.cu' says what differs",
+    ]

@@ -1,0 +1,528 @@
+"""`verify`: every way in which a wheel is not what was built, each with its sentence, all at once."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import __version__, _home, _pipeline
+from hatch_cubin.bundle import layout, manifest, sbom
+from hatch_cubin.cache import entries
+from hatch_cubin.cli.main import main
+from hatch_cubin.cubin.elf import read_resources
+from hatch_cubin.sources.project import Project
+from tests.cubins import FUNC, KERNEL, cubin, elf, inside, make_wheel
+from tests.helpers import COPY_PTX, SAXPY, bundle, made, make_project, sha256, write_tree
+
+Files = Mapping[str, bytes]
+
+CODE, TEXT = cubin("k"), COPY_PTX.encode()
+FILES = bundle(
+    made("k", "sm_90", data=CODE),
+    made("copy", "compute_80", {"copy": "copy"}, data=TEXT, variant={"N": "1"}),
+    folder="demo/_cubins",
+)
+INFO = "demo-1.0.dist-info"
+INIT, OTHER = b"x = 1\n", b"x = 2\n"
+
+
+def digest_of(data: bytes, algorithm: str = "sha256") -> str:
+    """Return a digest as RECORD has it."""
+    return base64.urlsafe_b64encode(hashlib.new(algorithm, data).digest()).rstrip(b"=").decode()
+
+
+def line_of(name: str, data: bytes, algorithm: str = "sha256") -> str:
+    return f"{name},{algorithm}={digest_of(data, algorithm)},{len(data)}\n"
+
+
+def recorded(files: Files, algorithm: str = "sha256") -> dict[str, bytes]:
+    """Return a wheel's files with the RECORD that fits them."""
+    record = "".join(line_of(name, data, algorithm) for name, data in files.items())
+    return {**files, f"{INFO}/RECORD": f"{record}{INFO}/RECORD,,\n".encode()}
+
+
+def wheel_of(root: Path, files: Files) -> Path:
+    return make_wheel(root / "demo-1.0-py3-none-any.whl", recorded(files))
+
+
+class Answer:
+    """What the verb said."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> None:
+        try:
+            self.code: Any = main(["verify", *map(str, arguments)])
+        except SystemExit as ended:
+            self.code = ended.code
+        self.out, self.err = capsys.readouterr()
+        self.errors = [
+            error.removeprefix("hatch-cubin: error: ")
+            for error in self.err.splitlines()
+            if error.startswith("hatch-cubin: error: ")
+        ]
+
+
+def test_a_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(capsys, wheel_of(tmp_path, inside("demo/_cubins", FILES)))
+    assert (answer.code, answer.out, answer.err) == (
+        *(0, "demo/_cubins: all 6 files are as they were built\n", ""),
+    )
+
+
+def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = wheel_of(tmp_path, inside("demo/_cubins", {**FILES, "more": b""}))
+    answer = Answer(capsys, wheel, "--json")
+    assert answer.code == 1
+    assert json.loads(answer.out) == {
+        "format": 1,
+        "verb": "verify",
+        "path": str(wheel),
+        "bundles": ["demo/_cubins"],
+        "ok": False,
+        "problems": [
+            {
+                "path": "demo/_cubins/more",
+                "what": "is not in the manifest: it is no part of the bundle",
+                "details": [],
+                "hint": None,
+            }
+        ],
+    }
+
+
+def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {**FILES, "_editable.py": b"", "editable.json": b"{}"}
+    assert Answer(capsys, write_tree(tmp_path / "_cubins", files)).code == 0
+    assert Answer(capsys, wheel_of(tmp_path, inside("demo/_cubins", files))).errors == [
+        "demo/_cubins/_editable.py: is not in the manifest: it is no part of the bundle",
+        "demo/_cubins/editable.json: is not in the manifest: it is no part of the bundle",
+    ]
+
+
+def test_a_bill_of_materials_may_stand_in_the_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = wheel_of(tmp_path, inside("demo/_cubins", {**FILES, sbom.NAME: b"{}"}))
+    assert Answer(capsys, wheel).code == 0
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+OTHER_KERNEL = cubin("other")
+FOR_80 = bytearray(CODE)
+FOR_80[8], FOR_80[49] = 8, 80
+RELOCATABLE = elf(("k", FUNC, KERNEL, 7), kind=1)
+
+
+def files_with(*built: layout.Built, **header: Any) -> dict[str, bytes]:
+    return bundle(*built, folder="demo/_cubins", **header)
+
+
+def without(name: str) -> dict[str, bytes]:
+    return {each: data for each, data in FILES.items() if each != name}
+
+
+def rewritten(**entry: Any) -> dict[str, bytes]:
+    """Return a bundle whose manifest says something else of `k`, with checks that hold."""
+    fields = json.loads(FILES["manifest.json"])
+    del fields["check"]
+    modules = fields.pop("modules")
+    for module in modules.values():
+        del module["check"]
+    modules["k"]["entries"][0].update(entry)
+    lines = (manifest.module_line(*each) for each in modules.items())
+    pieces = manifest.write_manifest(fields, fields.pop("kernels"), lines)
+    return {**FILES, "manifest.json": b"".join(pieces)}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param(
+            {**FILES, "k.sm_90.cubin": flipped(CODE)},
+            [f"k.sm_90.cubin: its sha256 is {sha256(flipped(CODE))}, the manifest says {sha256(CODE)}"],
+            id="a bit of a cubin",
+        ),
+        pytest.param(
+            {**FILES, "k.sm_90.cubin": CODE + b"x"},
+            [f"k.sm_90.cubin: has {len(CODE) + 1} bytes, the manifest says {len(CODE)}"],
+            id="a byte more",
+        ),
+        pytest.param(without("k.sm_90.cubin"), ["k.sm_90.cubin: is missing"], id="a cubin is gone"),
+        pytest.param(without("keys.json"), ["keys.json: is missing"], id="the keys are gone"),
+        pytest.param(without("manifest.json"), ["manifest.json: is missing"], id="the manifest is gone"),
+        pytest.param(without("__init__.py"), ["__init__.py: is missing"], id="the loader is gone"),
+        pytest.param(
+            {**FILES, "__init__.py": FILES["__init__.py"] + b"\n", "__init__.pyi": b""},
+            [
+                f"__init__.py: is not what hatch-cubin {__version__} writes",
+                f"__init__.pyi: is not what hatch-cubin {__version__} writes",
+            ],
+            id="another loader",
+        ),
+        pytest.param(
+            {**FILES, "manifest.json": FILES["manifest.json"].replace(b"13.0.88", b"13.0.89")},
+            ["manifest.json: line 1 is not what hatch-cubin writes: it was edited or damaged"],
+            id="an edited manifest",
+        ),
+        pytest.param(
+            {**FILES, "manifest.json": b"{}"}, ["manifest.json: lacks 'format'"], id="no manifest at all"
+        ),
+        pytest.param(
+            {**FILES, "keys.json": FILES["keys.json"].replace(b'"k":', b'"l":')},
+            ["keys.json: line 1 is not what hatch-cubin writes: it was edited or damaged"],
+            id="edited keys",
+        ),
+        pytest.param(
+            {**FILES, "keys.json": files_with(made("k", "sm_80"))["keys.json"]},
+            [
+                "keys.json: only the manifest has copy[N=1] for compute_80",
+                "keys.json: only it has k for sm_80",
+                "keys.json: only the manifest has k for sm_90",
+            ],
+            id="keys of another build",
+        ),
+        pytest.param(
+            files_with(made("k", data=OTHER_KERNEL)),
+            ["k.sm_90.cubin: its kernels are other; the manifest says k"],
+            id="another kernel, well recorded",
+        ),
+        pytest.param(
+            files_with(made("k", data=bytes(FOR_80))),
+            ["k.sm_90.cubin: is code for sm_80, the manifest says sm_90"],
+            id="another arch, well recorded",
+        ),
+        pytest.param(
+            files_with(made("k", data=RELOCATABLE)),
+            ["k.sm_90.cubin: is relocatable and cannot be loaded"],
+            id="no final code",
+        ),
+        pytest.param(files_with(made("k")), ["k.sm_90.cubin: is not a cubin"], id="no code at all"),
+        pytest.param(
+            files_with(made("k", "compute_80", data=TEXT)),
+            ["k.compute_80.ptx: its kernels are copy; the manifest says k"],
+            id="other PTX",
+        ),
+        pytest.param(
+            rewritten(resources={"k": {**read_resources(CODE)["k"], "registers": 1}}),
+            ["k.sm_90.cubin: does not use what the manifest says of its kernels"],
+            id="other numbers",
+        ),
+        pytest.param(
+            rewritten(file="../k.cubin"),
+            [
+                "k.sm_90.cubin: is not in the manifest: it is no part of the bundle",
+                "manifest.json: it names a file outside the bundle: '../k.cubin'",
+            ],
+            id="a file outside",
+        ),
+        pytest.param(
+            {**FILES, "k.sm_90.cubin": b"", "x/y": b"", "keys.json": b""},
+            [
+                f"k.sm_90.cubin: has 0 bytes, the manifest says {len(CODE)}",
+                "keys.json: is no JSON",
+                "x/y: is not in the manifest: it is no part of the bundle",
+            ],
+            id="all at once",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: Files, expected: list[str]
+) -> None:
+    wheel = wheel_of(tmp_path, inside("demo/_cubins", files))
+    answer = Answer(capsys, wheel)
+    assert (answer.code, answer.out) == (1, "")
+    assert sorted(answer.errors) == sorted(f"demo/_cubins/{each}" for each in expected)
+
+
+def test_the_loader_of_another_version_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "GENERATOR", {"name": "hatch-cubin", "version": "0.0.1"})
+    files = {**files_with(made("k", data=CODE)), "__init__.py": b"of its own"}
+    answer = Answer(capsys, write_tree(tmp_path / "_cubins", files))
+    assert answer.code == 0
+    assert answer.out.endswith("; the loader is that of hatch-cubin 0.0.1 and was not compared\n")
+
+
+# --- RECORD ---------------------------------------------------------------------------------------
+
+GOOD = recorded(inside("demo/_cubins", FILES) | {"demo/__init__.py": INIT})
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512"])
+def test_every_digest_that_record_may_have_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], algorithm: str
+) -> None:
+    files = recorded(inside("demo/_cubins", FILES), algorithm)
+    signed = {**files, f"{INFO}/RECORD.jws": b"signed"}
+    assert Answer(capsys, make_wheel(tmp_path / "w.whl", signed)).errors == []
+
+
+RECORD = GOOD[f"{INFO}/RECORD"].decode()
+OWN = line_of("demo/__init__.py", INIT)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param(
+            {**GOOD, "demo/__init__.py": OTHER},
+            [
+                f"demo/__init__.py: its sha256 is {digest_of(OTHER)}, RECORD says {digest_of(INIT)}",
+            ],
+            id="an edited file",
+        ),
+        pytest.param({**GOOD, "demo/more.py": b""}, ["demo/more.py: is not in RECORD"], id="a file more"),
+        pytest.param(
+            {**GOOD, f"{INFO}/RECORD": b"x" * (1 << 18)},
+            [f"{INFO}/RECORD: is no table: field larger than field limit (131072)"],
+            id="no table",
+        ),
+        pytest.param(
+            {name: data for name, data in GOOD.items() if name != "demo/__init__.py"},
+            ["demo/__init__.py: is in RECORD and not in the wheel"],
+            id="a file less",
+        ),
+        pytest.param(
+            {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, "demo/__init__.py,,\n").encode()},
+            ["demo/__init__.py: has no digest in RECORD"],
+            id="no digest",
+        ),
+        pytest.param(
+            {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, "demo/__init__.py\n").encode()},
+            ["demo/__init__.py: has no digest in RECORD"],
+            id="a name alone",
+        ),
+        pytest.param(
+            {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, OWN.replace(",6", ",7")).encode()},
+            ["demo/__init__.py: has 6 bytes, RECORD says 7"],
+            id="another size",
+        ),
+        pytest.param(
+            {**GOOD, f"{INFO}/RECORD": RECORD.replace(OWN, OWN.replace(",6", ",")).encode()},
+            ["demo/__init__.py: has 6 bytes, RECORD says nothing"],
+            id="no size",
+        ),
+        pytest.param(
+            {name: data for name, data in GOOD.items() if "RECORD" not in name},
+            ["a wheel has one .dist-info/RECORD, here are 0"],
+            id="no RECORD",
+        ),
+        pytest.param(
+            {**GOOD, "other-1.0.dist-info/RECORD": b""},
+            ["a wheel has one .dist-info/RECORD, here are 2"],
+            id="two RECORDs",
+        ),
+        pytest.param({**GOOD, f"{INFO}/RECORD": b"\xff"}, [f"{INFO}/RECORD: is no UTF-8 text"], id="no text"),
+        pytest.param(
+            recorded({**inside("demo/_cubins", FILES), "../evil.py": b"", "/etc/evil": b""}),
+            [
+                "../evil.py: would be installed outside the environment",
+                "/etc/evil: would be installed outside the environment",
+            ],
+            id="names that lead away",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_wheel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: Files, expected: list[str]
+) -> None:
+    assert Answer(capsys, make_wheel(tmp_path / "w.whl", files)).errors == expected
+
+
+def test_a_file_that_is_there_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", GOOD)
+    with zipfile.ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("demo/__init__.py", INIT)
+    assert Answer(capsys, wheel).errors == ["demo/__init__.py: is in the wheel 2 times"]
+
+
+@pytest.mark.parametrize("name", ["demo/__init__.py", f"{INFO}/RECORD"])
+def test_a_damaged_file_of_the_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", GOOD)
+    data = bytearray(wheel.read_bytes())
+    data[data.index(name.encode()) + len(name) + 1] ^= 0xFF
+    wheel.write_bytes(data)
+    (error,) = Answer(capsys, wheel).errors
+    assert error.startswith(f"{name}: cannot be unpacked: ")
+
+
+# --- the rebuild ----------------------------------------------------------------------------------
+
+TWO = 'archs = ["sm_80", "sm_90"]\n'
+
+
+def built(project: Project) -> Path:
+    """Return an editable install's bundle, built as its hook would build it."""
+    return write_tree(project.root / project.bundle_folder, _pipeline.build(project))
+
+
+def rebuilt(capsys: pytest.CaptureFixture[str], what: Path, project: Path, *more: str) -> Answer:
+    return Answer(capsys, what, "--rebuild", "--project", project, *more)
+
+
+def _notes() -> set[str]:
+    return {path.name for path in _home.own_folder().glob("builds/*")}
+
+
+@pytest.mark.nvrtc
+def test_a_rebuild_that_gives_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))  # where nobody else notes anything
+    bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
+    report, before = tmp_path / "report.json", _notes()
+    for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "REPORT": str(report)}.items():
+        monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
+    answer = rebuilt(capsys, bundle_folder, tmp_path)
+    assert answer.out.splitlines()[1] == "2 units compiled again: 2 are the same to the byte"
+    assert (answer.code, report.exists()) == (0, False)
+    assert _notes() == before  # of the builds with caches that are kept
+
+
+@pytest.mark.nvrtc
+def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another kernel's code under a unit's key, with a record that proves it: every digest is right."""
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
+    evil = make_project(
+        tmp_path / "evil", {"saxpy.cu": SAXPY.replace("a * x[i]", "x[i]")}, 'archs = ["sm_90"]\n'
+    )
+    (poison,) = _pipeline.bake(evil, _pipeline.make_plan(evil)).done.values()
+    plan = _pipeline.make_plan(project)
+    _pipeline.bake(project, plan, noted=False)  # who recalls it is not deceived
+    (victim,) = (job for job in plan.jobs if str(job.unit.arch) == "sm_90")
+    with _pipeline.open_cache(project) as cache:
+        cache.put(victim.keys.key, poison, {})
+    shipped = built(project)
+    assert (shipped / "saxpy.sm_90.cubin").read_bytes() == poison.data
+    assert Answer(capsys, shipped).code == 0  # nothing else can tell
+    answer = rebuilt(capsys, shipped, tmp_path)
+    assert answer.code == 1
+    assert answer.out.splitlines()[1] == "2 units compiled again: 1 are the same to the byte"
+    assert answer.err.splitlines()[-3:] == [
+        "hatch-cubin: error: 1 unit not what its inputs compile to",
+        "  saxpy for sm_90",
+        "  hint: a cache that somebody has poisoned does this: empty it, and build again",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_record_that_swaps_the_names_of_kernels_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (
+        'extern "C" __global__ void a(int *x) { *x = 1; }\nextern "C" __global__ void b(int *x) { *x = 2; }'
+    )
+    project = make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n')
+    plan = _pipeline.make_plan(project)
+    (compiled,) = _pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
+    with _pipeline.open_cache(project) as cache:
+        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, {"a": "b", "b": "a"}), {})
+    shipped = built(project)
+    assert Answer(capsys, shipped).code == 0
+    assert rebuilt(capsys, shipped, tmp_path).errors == ["1 unit not what its inputs compile to"]
+
+
+@pytest.mark.nvrtc
+def test_other_sources_are_told_from_a_wrong_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY, "gone.cu": SAXPY.replace("saxpy", "gone")}, TWO)
+    shipped = tmp_path / "shipped" / "_cubins"
+    shutil.copytree(built(project), shipped)
+    (tmp_path / "demo" / "gone.cu").unlink()
+    write_tree(
+        tmp_path / "demo",
+        {"saxpy.cu": SAXPY.replace("+=", "-="), "new.cu": SAXPY.replace("saxpy", "fresh")},
+    )
+    answer = rebuilt(capsys, shipped, tmp_path, "--json")
+    facts = json.loads(answer.out)
+    assert facts["rebuild"]["toolchain"] == []
+    assert [(unit["module"], unit["arch"], unit["verdict"]) for unit in facts["rebuild"]["units"]] == [
+        ("gone", "sm_80", "only in the bundle"),
+        ("gone", "sm_90", "only in the bundle"),
+        ("new", "sm_80", "only in the rebuild"),
+        ("new", "sm_90", "only in the rebuild"),
+        ("saxpy", "sm_80", "other inputs"),
+        ("saxpy", "sm_90", "other inputs"),
+    ]
+    assert [(problem["what"], problem["details"]) for problem in facts["problems"]] == [
+        (
+            "2 units built from another source, header, option or compiler",
+            ["saxpy for sm_80", "saxpy for sm_90"],
+        ),
+        ("2 units shipped, and not built by the project", ["gone for sm_80", "gone for sm_90"]),
+        ("2 units built by the project, and not shipped", ["new for sm_80", "new for sm_90"]),
+    ]
+
+
+@pytest.mark.nvrtc
+def test_another_toolchain_proves_nothing_and_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n')
+    toolkit = _pipeline.make_plan(project).toolkit
+    files = bundle(
+        made("saxpy", data=cubin("saxpy")),
+        folder="demo/_cubins",
+        toolchain={"cuda_core": toolkit.core, "nvrtc": "13.0.88", "nvjitlink": toolkit.nvjitlink_if_loaded},
+    )
+    answer = rebuilt(capsys, write_tree(tmp_path / "demo" / "_cubins", files), tmp_path)
+    assert answer.err.splitlines()[-5:] == [
+        "hatch-cubin: error: 1 unit built from another source, header, option or compiler",
+        "  saxpy for sm_90",
+        "  this proves nothing, for the toolchain is another one:",
+        f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
+        "  hint: verify it with the sources and the toolkit that it was built with",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_rebuild_that_fails_hides_nothing_that_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
+    (shipped / "stray").write_text("")
+    write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
+    errors = rebuilt(capsys, shipped, tmp_path).errors
+    assert sorted(error.partition(": ")[2] for error in errors) == [
+        'identifier "wrong" is undefined',
+        "is not in the manifest: it is no part of the bundle",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_keys_that_cannot_be_read_stop_the_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
+    (shipped / "keys.json").write_text("{}")
+    assert (
+        f"{shipped.as_posix()}: its indexes cannot be read: lacks 'units'"
+        in rebuilt(capsys, shipped, tmp_path).errors
+    )
+
+
+@pytest.mark.nvrtc
+def test_a_bundle_of_another_project_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
+    shipped = write_tree(tmp_path / "other", bundle(made("k", data=CODE), folder="src/other/_cubins"))
+    answer = rebuilt(capsys, shipped, tmp_path)
+    assert answer.errors == [
+        f"{shipped}: has no bundle that this project builds (demo/_cubins), only {shipped.as_posix()}"
+    ]

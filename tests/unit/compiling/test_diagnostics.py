@@ -1,0 +1,164 @@
+"""What the compilers say, in places that the user knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from hatch_cubin._arch import parse_arch
+from hatch_cubin._plan import Module, Unit
+from hatch_cubin.compiling import diagnostics
+from hatch_cubin.compiling.diagnostics import Diagnostic, parse_log
+from hatch_cubin.errors import Location, Problem
+from hatch_cubin.sources.source import Source
+
+FOLDERS = {"/proc/self/fd/77": "project", "/proc/self/fd/345": "nvrtc/cccl"}
+
+
+def error(path: str, line: int | None, text: str, *context: str) -> Diagnostic:
+    return Diagnostic("error", Location(path, line), text, context)
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        pytest.param(
+            'demo/k.cu(3): error: identifier "y" is undefined\n    *x = y;\n         ^\n\n'
+            '1 error detected in the compilation of "/proc/self/fd/77/demo/k.cu".\n',
+            [error("demo/k.cu", 3, 'identifier "y" is undefined', "    *x = y;", "         ^")],
+            id="source",
+        ),
+        pytest.param(
+            "/proc/self/fd/77/demo/../include/a.h(7): error: bad\n",
+            [error("include/a.h", 7, "bad")],
+            id="header of the project",
+        ),
+        pytest.param(
+            "/proc/self/fd/345/cub/x.cuh(7): error: bad\n  at line 2 of /proc/self/fd/77/demo/k.cu\n",
+            [error("<nvrtc/cccl>/cub/x.cuh", 7, "bad", "  at line 2 of demo/k.cu")],
+            id="header of a tree",
+        ),
+        pytest.param(
+            'demo/k.cu(3): error: one\n\nAt end of source: error: expected a ";"\n',
+            [error("demo/k.cu", 3, "one"), error("demo/k.cu", None, 'At end of source: expected a ";"')],
+            id="end of source",
+        ),
+        pytest.param(
+            "demo/k.cu(3): internal error: bad\ninternal error: worse\nlinker: fatal error: worst",
+            [
+                error("demo/k.cu", 3, "bad"),
+                error("demo/k.cu", None, "worse"),
+                error("demo/k.cu", None, "linker: fatal: worst"),
+            ],
+            id="other kinds of error",
+        ),
+        pytest.param(
+            "demo/k.cu(3): error: one\n    // error: a quoted line\n",
+            [error("demo/k.cu", 3, "one", "    // error: a quoted line")],
+            id="quoted",
+        ),
+        pytest.param("/usr/x.h(1): error: bad", [error("/usr/x.h", 1, "bad")], id="absolute"),
+        pytest.param("demo/k (1).cu(3): error: bad", [error("demo/k (1).cu", 3, "bad")], id="parentheses"),
+        pytest.param(
+            'demo/k.cu(1): catastrophic error: cannot open source file "x.h"\n  #include "x.h"\n\n'
+            '1 catastrophic error detected in the compilation of "demo/k.cu".\nCompilation terminated.',
+            [error("demo/k.cu", 1, 'cannot open source file "x.h"', '  #include "x.h"')],
+            id="catastrophe",
+        ),
+        pytest.param(
+            "demo/k.cu(2): error #20: one\ndemo/k.cu(3): error: two\n",
+            [error("demo/k.cu", 2, "one"), error("demo/k.cu", 3, "two")],
+            id="several",
+        ),
+        pytest.param(
+            "demo/k.cu(2): warning #177-D: never used\n  int u;\n\n"
+            "Remark: The warnings can be suppressed with X\n",
+            [
+                Diagnostic(
+                    "warning",
+                    Location("demo/k.cu", 2),
+                    "never used",
+                    ("  int u;",),
+                    "options = { diag-suppress = [177] } silences it",
+                )
+            ],
+            id="warning",
+        ),
+        pytest.param(
+            'demo/a.cuh(2): warning #47-D: incompatible redefinition of macro "BLOCK"\n',
+            [
+                Diagnostic(
+                    "warning",
+                    Location("demo/a.cuh", 2),
+                    'incompatible redefinition of macro "BLOCK"',
+                    (),
+                    "#ifndef BLOCK before it, and #endif behind, keep the value that was given",
+                )
+            ],
+            id="warning of a value that is lost",
+        ),
+        pytest.param(
+            "demo/k.cu(2): warning: user's own",
+            [Diagnostic("warning", Location("demo/k.cu", 2), "user's own")],
+            id="warning without a number",
+        ),
+        pytest.param(
+            '__nv_name_map:2\n__nv_name_map(2): error: identifier "flot" is undefined',
+            [error("demo/k.cu", None, 'instantiate: identifier "flot" is undefined')],
+            id="name expression",
+        ),
+        pytest.param(
+            "ptxas application ptx input, line 4; error   : Unknown symbol '%r1'\n"
+            "ptxas fatal   : Ptx assembly aborted due to errors\n"
+            "ERROR NVJITLINK_ERROR_PTX_COMPILE: JIT the PTX\n",
+            [error("demo/k.cu", None, "Unknown symbol '%r1' (in the generated PTX)")],
+            id="inline assembly",
+        ),
+        pytest.param(
+            "nvrtc: error: invalid value for --std(-std)",
+            [error("demo/k.cu", None, "invalid value for --std(-std)")],
+            id="option",
+        ),
+        pytest.param(
+            'Command-line error: cannot open source file "x.h"',
+            [error("demo/k.cu", None, 'cannot open source file "x.h"')],
+            id="pre-included header",
+        ),
+        pytest.param(
+            "ptxas warning : registers are spilled",
+            [Diagnostic("warning", Location("demo/k.cu"), "registers are spilled")],
+            id="assembler's warning",
+        ),
+        pytest.param("", [], id="nothing"),
+        pytest.param("something else\n", [], id="no diagnostic"),
+        pytest.param("ptxas fatal   : Ptx assembly aborted due to errors", [], id="only a summary"),
+    ],
+)
+def test_a_log_becomes_diagnostics(log: str, expected: list[Diagnostic]) -> None:
+    assert parse_log(log, "demo/k.cu", FOLDERS) == expected
+
+
+def test_the_assembler_names_lines_of_a_ptx_source() -> None:
+    log = "ptxas application ptx input, line 4; error   : A\nptxas c.ptx, line 5; warning : B"
+    assert parse_log(log, "demo/c.PTX", FOLDERS) == [
+        error("demo/c.PTX", 4, "A"),
+        Diagnostic("warning", Location("demo/c.PTX", 5), "B"),
+    ]
+
+
+def test_one_diagnostic_of_many_units_is_one_problem() -> None:
+    modules = [Module(name, Source("k.cu", ""), (), (), {}, (), (), ()) for name in "ab"]
+    units = [Unit(module, parse_arch(arch)) for module in modules for arch in ("sm_80", "sm_90")]
+    same, other = error("k.cu", 1, "same", "  code"), Diagnostic("error", None, "other", hint="do")
+    pairs = [*((same, unit) for unit in units), (other, units[0])]
+    assert diagnostics.merge(pairs, lambda _source: "NVRTC 13.0.88") == [
+        (
+            Problem(
+                "same",
+                Location("k.cu", 1),
+                None,
+                ("  code", "while compiling a, b for sm_80, sm_90 (NVRTC 13.0.88)"),
+            ),
+            units,
+        ),
+        (Problem("other", None, "do", ("while compiling a for sm_80 (NVRTC 13.0.88)",)), units[:1]),
+    ]

@@ -1,0 +1,296 @@
+"""The framing, the worker's loop and single compiles, all in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import runpy
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.compiling.executor import Result, Setup, Task, run
+from hatch_cubin.toolkit import worker
+from tests.helpers import COPY_PTX, SAXPY, SCALE, in_order, write_tree
+
+
+def test_messages_keep_their_bounds() -> None:
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "output": b"\0\xff" * 100_000},
+        {},
+        {"options": ["ä", b"b", None]},
+    ]
+    stream = io.BytesIO()
+    for message in messages:
+        worker.send(stream, message)
+    stream.seek(0)
+    assert [worker.receive(stream) for _ in range(4)] == [*messages, None]
+
+
+def test_a_message_cut_short_anywhere_is_the_end() -> None:
+    stream = io.BytesIO()
+    worker.send(stream, {"id": 1, "output": b"123"})
+    whole = stream.getvalue()
+    assert {worker.receive(io.BytesIO(whole[:size])) is None for size in range(len(whole))} == {True}
+
+
+def task(kind: str, code: str, *options: str, instantiate: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {
+        "id": 7,
+        "kind": kind,
+        "code": code.encode(),
+        "name": b"demo/k.cu",
+        "options": [option.encode() for option in options],
+        "instantiate": [name.encode() for name in instantiate],
+    }
+
+
+def outcome(result: dict[str, Any]) -> tuple[bool, bytes, dict[str, str]]:
+    return result["ok"], result["output"][:4], result["symbols"]
+
+
+@pytest.mark.nvrtc
+def test_a_source_gives_a_cubin() -> None:
+    result = worker.compile_task(task("c++", SAXPY, "-arch=sm_90"))
+    assert outcome(result) == (True, b"\x7fELF", {})
+    assert (result["id"], result["log"]) == (7, "")
+    assert result["seconds"] > 0
+
+
+@pytest.mark.nvrtc
+def test_templates_give_their_symbols() -> None:
+    result = worker.compile_task(
+        task("c++", SCALE, "-arch=sm_90", instantiate=("scale<float, 4>", "scale<int,2>"))
+    )
+    symbols = {"scale<float, 4>": "_Z5scaleIfLi4EEvPT_", "scale<int,2>": "_Z5scaleIiLi2EEvPT_"}
+    assert outcome(result) == (True, b"\x7fELF", symbols)
+
+
+@pytest.mark.nvrtc
+def test_a_virtual_arch_gives_ptx_without_the_nul_that_ends_it() -> None:
+    result = worker.compile_task(task("c++ to ptx", SAXPY, "-arch=compute_90"))
+    assert result["ok"]
+    assert result["output"].rstrip().endswith(b"}")
+    assert b".visible .entry saxpy(" in result["output"]
+
+
+@pytest.mark.nvrtc
+def test_ptx_is_assembled() -> None:
+    assert outcome(worker.compile_task(task("ptx", COPY_PTX, "-arch=sm_90"))) == (True, b"\x7fELF", {})
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (task("c++", "bogus;", "-arch=sm_90"), "demo/k.cu(1): error: "),
+        (task("c++", SAXPY, "-arch=sm_1"), "nvrtc: error: invalid value for --gpu-architecture (-arch)"),
+        (
+            task("c++", SCALE, "-arch=sm_90", instantiate=("scale<flot, 4>",)),
+            'identifier "flot" is undefined',
+        ),
+        (task("ptx", COPY_PTX.replace("ret", "bogus"), "-arch=sm_90"), "line 4; error   : Not a name of"),
+        (task("ptx", COPY_PTX, "-arch=sm_70"), "nvJitLinkError: ERROR_UNSUPPORTED_ARCH"),
+        (task("ptx", COPY_PTX, "-bogus"), "nvJitLinkError: "),
+        (task("c++", SAXPY, "-arch=sm_90", instantiate=("",)), ""),
+    ],
+    ids=["syntax", "arch", "template", "instruction", "target", "option", "no name"],
+)
+def test_what_fails_says_why(bad: dict[str, Any], said: str) -> None:
+    result = worker.compile_task(bad)
+    assert outcome(result) == (False, b"", {})
+    assert said in result["log"]
+    assert "\0" not in result["log"]
+
+
+def test_whatever_a_compiler_raises_is_a_failed_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(_task: object) -> None:
+        raise RuntimeError("no such function")
+
+    monkeypatch.setattr(worker, "_compile", explode)
+    result = worker.compile_task(task("c++", ""))
+    assert (outcome(result), result["log"]) == ((False, b"", {}), "RuntimeError: no such function")
+
+
+@pytest.mark.nvrtc
+def test_a_call_that_nvrtc_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.bindings import nvrtc
+
+    refusal = (nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY, None)
+    monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", lambda *_args: refusal)
+    result = worker.compile_task(task("c++", SAXPY, "-arch=sm_90"))
+    assert (outcome(result), result["log"]) == ((False, b"", {}), "RuntimeError: NVRTC_ERROR_OUT_OF_MEMORY")
+
+
+class Left(BaseException):
+    """The worker's process would have ended here."""
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, *messages: dict[str, Any]) -> list[dict[str, Any] | None]:
+    """Run the worker's main in this process, with pipes for its standard streams; return its answers."""
+    requests, results = io.BytesIO(), io.BytesIO()
+    for message in messages:
+        worker.send(requests, message)
+    requests.seek(0)
+    answered = threading.Event()
+
+    class Results(io.BytesIO):
+        def flush(self) -> None:
+            results.write(self.getvalue())
+            self.seek(0)
+            self.truncate()
+            if results.getvalue().count(b"symbols") >= len(messages) - 1:
+                answered.set()
+
+    def leave(code: int) -> None:
+        assert answered.wait(30)
+        raise Left(code)
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(requests))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(os, "dup", lambda _number: -1)
+    monkeypatch.setattr(os, "fdopen", lambda *_args: Results())
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(threading, "stack_size", lambda _bytes: None)
+    with contextlib.suppress(Left):
+        worker.main()
+    results.seek(0)
+    return [worker.receive(results) for _ in messages]
+
+
+def test_the_worker_prepares_itself_then_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[object, ...]] = []
+    monkeypatch.setattr(os, "dup2", lambda *numbers: done.append(("dup2", *numbers[-1:])))
+    monkeypatch.setattr(os, "chdir", lambda folder: done.append(("chdir", folder)))
+    monkeypatch.setattr(ctypes, "CDLL", lambda library: done.append(("load", library)))
+    monkeypatch.setattr(worker, "_compile", lambda task: (True, task["code"].upper(), b"said \0", {}))
+    setup = {"sys_path": ["/a"], "libraries": ["libx.so"], "folders": {77: str(tmp_path)}, "scratch": ""}
+    ready, *answers = serve(monkeypatch, setup, task("c++", "one"), task("c++", "two"))
+    assert ready == {"ready": True}
+    assert sorted((each["output"], each["log"]) for each in answers if each) == [
+        (b"ONE", "said"),
+        (b"TWO", "said"),
+    ]
+    assert done == [("dup2", 1), ("dup2", 77), ("chdir", "/"), ("load", "libx.so")]
+    assert sys.path == ["/a"]
+
+
+def test_a_worker_needs_no_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where folders cannot be named by numbers, there is no limit of open files either."""
+    patch_limits(monkeypatch, 0, 0)
+    monkeypatch.setattr(os, "dup2", lambda *_numbers: None)
+    monkeypatch.setattr(os, "chdir", lambda _folder: None)
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "scratch": ""}
+    assert serve(monkeypatch, setup) == [{"ready": True}]
+
+
+def test_where_the_front_end_was_killed_a_worker_leaves_no_half_of_a_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = write_tree(tmp_path / "scratch", {f"{os.getpid()}.pch": "half", "another.pch": "half"})
+    monkeypatch.setattr(worker, "_header", worker._Header())
+    monkeypatch.setattr(os, "dup2", lambda *_numbers: None)
+    monkeypatch.setattr(os, "chdir", lambda _folder: None)
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "scratch": str(scratch)}
+    assert serve(monkeypatch, setup) == [{"ready": True}]
+    assert [path.name for path in scratch.iterdir()] == ["another.pch"]
+    (scratch / "another.pch").unlink()
+    assert serve(monkeypatch, setup) == [{"ready": True}]
+    assert not scratch.exists()
+
+
+def test_a_worker_that_is_told_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "dup2", lambda *_numbers: None)
+    monkeypatch.setattr(os, "dup", lambda _number: -1)
+    monkeypatch.setattr(os, "fdopen", lambda *_args: io.BytesIO())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    runpy.run_path(worker.__file__, run_name="__main__")
+
+
+def patch_limits(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> list[tuple[int, int]]:
+    """Pretend that these are the limits of open files; return those that are set."""
+    resource = pytest.importorskip("resource")
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: made.append(limits))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised"),
+    [
+        (899, 4096, [(4096, 4096)]),
+        (900, 4096, []),
+        (256, -1, [(-1, -1)]),
+        (-1, -1, []),
+    ],
+    ids=["raised", "enough", "raised to no limit", "no limit"],
+)
+def test_the_limit_of_open_files_is_raised_where_descriptors_need_it(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: list[tuple[int, int]]
+) -> None:
+    made = patch_limits(monkeypatch, soft, hard)
+    worker._allow_descriptors(900)
+    assert made == raised
+
+
+def test_a_limit_of_open_files_that_cannot_be_raised_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = patch_limits(monkeypatch, 256, 899)
+    said = r"\Ait needs 900 descriptors, and no more than 899 are allowed here \(ulimit -n\)\Z"
+    with pytest.raises(SystemExit, match=said):
+        worker._allow_descriptors(900)
+    assert made == []
+
+
+def starts(monkeypatch: pytest.MonkeyPatch, *room_for: int) -> list[int]:
+    """Let a thread start with a stack of these sizes alone; return the sizes that are tried."""
+    tried: list[int] = []
+
+    def start(_thread: object) -> None:
+        if tried[-1] not in room_for:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "stack_size", tried.append)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return tried
+
+
+def test_a_worker_has_as_large_a_stack_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    large, small = worker._STACK_BYTES
+    tried = starts(monkeypatch, large, small)
+    worker._start_thread(lambda: None)
+    assert tried == [large]
+
+
+def test_a_worker_does_with_a_small_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    large, small = worker._STACK_BYTES
+    tried = starts(monkeypatch, small)
+    worker._start_thread(lambda: None)
+    assert tried == [large, small]
+
+
+def test_without_room_for_a_thread_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts(monkeypatch)
+    with pytest.raises(SystemExit, match="it cannot start a thread here"):
+        worker._start_thread(lambda: None)
+
+
+def test_no_tasks_need_no_worker() -> None:
+    assert list(run(in_order([]), Setup((), {}, 1, 1.0, "/no/such/script"))) == []
+
+
+@pytest.mark.nvrtc
+def test_a_worker_process_answers_every_task_once() -> None:
+    tasks = [
+        Task(number, "c++", f"// {number}\n{SAXPY}".encode(), b"k.cu", (b"-arch=sm_90",))
+        for number in range(12)
+    ]
+    results = list(run(in_order(tasks), Setup((), {}, 3, 60.0)))
+    assert sorted(result.id for result in results) == list(range(12))
+    assert {(result.ok, result.output[:4], result.log) for result in results} == {(True, b"\x7fELF", "")}
+    assert all(isinstance(result, Result) for result in results)

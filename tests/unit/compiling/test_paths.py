@@ -1,0 +1,94 @@
+"""Names of folders in a compile: the same wherever the project stands."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.compiling import paths as paths_module
+from hatch_cubin.compiling.paths import CompilePaths
+from hatch_cubin.sources.includes import Closure, Root
+from tests.helpers import write_tree
+
+OWN = "project/include"
+
+
+def paths(project: Path, *trees: str) -> CompilePaths:
+    own = Root(project / "include", OWN)
+    return CompilePaths(project, [own, *(Root(project.parent / name, name, "wheel==1") for name in trees)])
+
+
+@pytest.mark.linux
+def test_a_compile_knows_no_absolute_path(tmp_path: Path) -> None:
+    here, there = paths(tmp_path / "here", "cub"), paths(tmp_path / "there", "cub")
+    assert here.of_source("pkg/k.cu") == there.of_source("pkg/k.cu") == "/proc/self/fd/77/pkg/k.cu"
+    assert here.of_root(Root(tmp_path / "here/include", OWN)) == "/proc/self/fd/77/include"
+    tree = [each.of_root(Root(tmp_path / "cub", "cub", "wheel==1")) for each in (here, there)]
+    assert tree[0] == tree[1]
+    assert dict(here.descriptors) == {77: str(tmp_path / "here"), number(tree[0]): str(tmp_path / "cub")}
+    assert dict(here.readable) == {"/proc/self/fd/77": "project", tree[0]: "cub"}
+
+
+def number(name: str) -> int:
+    return int(name.rpartition("/")[2])
+
+
+@pytest.mark.linux
+def test_every_tree_has_a_descriptor_of_its_own(tmp_path: Path) -> None:
+    names = [f"tree{number}" for number in range(60)]  # enough for two to draw the same number
+    forwards, backwards = paths(tmp_path / "p", *names), paths(tmp_path / "p", *reversed(names))
+    assert forwards.descriptors == backwards.descriptors
+    assert sorted(forwards.descriptors.values()) == sorted(
+        map(str, [tmp_path / "p", *(tmp_path / n for n in names)])
+    )
+    assert all(100 <= each < 1024 for each in forwards.descriptors if each != 77)
+
+
+@pytest.mark.parametrize("platform", ["win32", "linux"])
+def test_where_descriptors_have_no_names_the_folders_have_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "is_dir", lambda _path: False)
+    project = paths(tmp_path / "p", "cub")
+    assert project.of_source("pkg/k.cu") == f"{tmp_path}/p/pkg/k.cu"
+    assert project.of_root(Root(tmp_path / "p/include", OWN)) == f"{tmp_path}/p/include"
+    assert project.of_root(Root(tmp_path / "cub", "cub", "wheel==1")) == f"{tmp_path}/cub"
+    assert dict(project.descriptors) == dict(project.copies(tmp_path / "copies", [])) == {}
+    assert dict(project.readable) == {f"{tmp_path}/p": "project", f"{tmp_path}/cub": "cub"}
+
+
+def test_a_folder_searched_under_two_names_keeps_its_first(tmp_path: Path) -> None:
+    both = [Root(tmp_path / "cub", name, "wheel==1") for name in ("b", "a")]
+    project = CompilePaths(tmp_path / "p", both)
+    assert list(project.readable.values()) == ["project", "a"]
+    assert project.of_root(both[0]) == project.of_root(both[1])
+    assert paths_module.CompilePaths(tmp_path / "p", reversed(both)).readable == project.readable
+
+
+@pytest.mark.linux
+def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_time(tmp_path: Path) -> None:
+    own = write_tree(tmp_path / "p", {"pkg/a.h": "a", "pkg/other.h": "", "include/b.h": "b"})
+    wheel = write_tree(tmp_path / "wheel", {"c.h": "c", "deep/d.h": "d", "other.h": ""})
+    tree = write_tree(tmp_path / "tree", {"e.h": "e", "any/f.h": "f"})
+    roots = [
+        Root(own / "include", OWN),
+        Root(wheel, "wheel", "wheel==1"),
+        Root(wheel / "deep", "wheel/deep", "wheel==1"),
+        Root(tree, "tree", "tree==1"),
+    ]
+    logical = ["project/pkg/a.h", "project/include/b.h", "wheel/c.h", "wheel/deep/d.h", "/usr/include/x.h"]
+    closure = Closure(files=dict.fromkeys(logical, ""), trees={"tree==1"})
+    project = CompilePaths(own, roots)
+    into = tmp_path / "copies"
+    found = {each: Path(folder) for each, folder in project.copies(into, [closure, closure]).items()}
+    assert found.keys() == project.descriptors.keys()
+    places = [found[number(project.of_root(root))] for root in roots[1:]]
+    assert places[1] == places[0] / "deep"
+    copied = [path for path in into.rglob("*") if path.is_file()]
+    assert sorted(path.read_text() for path in copied) == list("abcdef")
+    assert (found[77] / "include/b.h").read_text() == "b"
+    assert (places[2] / "any/f.h").read_text() == "f"
+    assert {path.stat().st_mtime for path in copied} == {0}

@@ -1,0 +1,269 @@
+"""Reading cubins: which kernels they hold, whether they can be loaded, and no surprise from any bytes."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hatch_cubin.cubin.elf import Cubin, read_cubin, read_order, read_resources
+from tests.capabilities import cuobjdump
+from tests.cubins import FUNC, KERNEL, OBJECT, SECTION, USING, elf
+
+
+def test_kernels_are_functions_marked_as_entries_in_a_section() -> None:
+    data = elf(
+        ("z", FUNC, KERNEL, SECTION),
+        ("a", FUNC, KERNEL | 3, SECTION),
+        ("device_function", FUNC, 0, SECTION),
+        ("constant", OBJECT, KERNEL, SECTION),
+        ("undefined", FUNC, KERNEL, 0),
+    )
+    assert read_cubin(data) == Cubin(("a", "z"), loadable=True)
+
+
+K = ("k", FUNC, KERNEL, SECTION)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "order"),
+    [
+        ([], ()),
+        ([K, ("j", FUNC, KERNEL, SECTION)], ()),
+        ([K, (".nv.reservedSmem.offset0", OBJECT, 2, 0), (".text.k", 3, 0, SECTION)], ()),
+        ([K, ("called", FUNC, 0, 0)], (("k", False), ("called", True), ("called", True), ("k", False))),
+        (
+            [K, ("v", OBJECT, 0, 2), ("f", FUNC, 0, 3)],
+            (("k", False), ("v", False), ("f", True), ("v", False), ("f", True), ("k", False)),
+        ),
+    ],
+)
+def test_all_that_is_there_is_read_as_listed_and_as_it_lies(
+    symbols: list[tuple[str, int, int, int]], order: tuple[tuple[str, bool], ...]
+) -> None:
+    assert read_order(elf(*symbols)) == order
+
+
+def test_no_symbol_is_no_kernel() -> None:
+    assert read_cubin(elf()) == Cubin((), loadable=True)
+
+
+def test_what_waits_for_a_linker_cannot_be_loaded() -> None:
+    assert read_cubin(elf(("k", FUNC, KERNEL, SECTION), kind=1)) == Cubin(("k",), loadable=False)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x7fELF", b"\x7fELF\x01\x01" + bytes(100), b".version 8.0", b"PK\3\4"]
+)
+def test_anything_else_is_no_cubin(data: bytes) -> None:
+    with pytest.raises(ValueError, match="is not a cubin"):
+        read_cubin(data)
+
+
+WHOLE = elf(("kernel", FUNC, KERNEL, SECTION))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(WHOLE[:40], id="cut header"),
+        pytest.param(WHOLE[:-1], id="cut sections"),
+        pytest.param(WHOLE[:40] + b"\xff" * 8 + WHOLE[48:], id="sections beyond all memory"),
+        pytest.param(WHOLE.replace(b"kernel\0", b"\xffernel\0"), id="a name that is no text"),
+        pytest.param(
+            WHOLE.replace(struct.pack("<QQII", 64, 48, 1, 0), struct.pack("<QQII", 64, 48, 9, 0)),
+            id="no names",
+        ),
+        pytest.param(
+            WHOLE.replace(struct.pack("<QQII", 64, 48, 1, 0), struct.pack("<QQII", 64, 1 << 63, 1, 0)),
+            id="size",
+        ),
+        pytest.param(
+            WHOLE.replace(
+                struct.pack("<IBBH", 1, FUNC, KERNEL, 5), struct.pack("<IBBH", 9999, FUNC, KERNEL, 5)
+            ),
+            id="a name beyond",
+        ),
+    ],
+)
+def test_a_damaged_cubin_says_so(data: bytes) -> None:
+    with pytest.raises(ValueError, match="is a damaged cubin"):
+        read_cubin(data)
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=12))
+def test_no_bytes_raise_anything_but_value_error(at: int, patch: bytes) -> None:
+    data = WHOLE[:at] + patch + WHOLE[at + len(patch) :]
+    for read in (read_cubin, read_order):
+        try:
+            read(data)
+        except ValueError as exc:
+            assert str(exc) in ("is not a cubin", "is a damaged cubin")  # noqa: PT017
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cubin of NVRTC's: two kernels, a template and a device function."""
+    from cuda.core import Program, ProgramOptions
+
+    code = """
+        __device__ __noinline__ int helper(int x) { return x * 3; }
+        template <class T> __global__ void scale(T *x) { *x *= 2; }
+        template __global__ void scale<float>(float *);
+        extern "C" __global__ void first(int *x) { *x = helper(*x); }
+        namespace ns { __global__ void second(int *x) { *x = 1; } }
+    """
+    path = tmp_path_factory.mktemp("elf") / "real.cubin"
+    path.write_bytes(bytes(Program(code, "c++", ProgramOptions(arch="sm_90")).compile("cubin").code))
+    return path
+
+
+@pytest.mark.nvrtc
+def test_a_real_cubin(real: Path) -> None:
+    kernels = ("_Z5scaleIfEvPT_", "_ZN2ns6secondEPi", "first")
+    assert read_cubin(real.read_bytes()) == Cubin(kernels, loadable=True, target=90)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.cuobjdump
+def test_nvidias_own_reader_agrees(real: Path) -> None:
+    output = subprocess.check_output([str(cuobjdump()), "-symbols", str(real)], text=True)
+    entries = re.findall(r"^FUNC\s.*\sENTRY\s+(\S+)$", output, re.MULTILINE)
+    assert sorted(entries) == list(read_cubin(real.read_bytes()).kernels)
+
+
+@pytest.mark.nvrtc
+def test_a_real_relocatable_cubin_cannot_be_loaded() -> None:
+    from cuda.core import Program, ProgramOptions
+
+    options = ProgramOptions(arch="sm_90", relocatable_device_code=True)
+    code = Program('extern "C" __global__ void k() {}', "c++", options).compile("cubin").code
+    assert read_cubin(bytes(code)) == Cubin(("k",), loadable=False, target=90)
+
+
+@pytest.mark.parametrize(
+    ("abi", "flags", "target"),
+    [
+        pytest.param(7, 0x005A055A, 90, id="CUDA 12"),
+        pytest.param(8, 0x06005A04, 90, id="CUDA 13"),
+        pytest.param(9, 0x06005A04, None, id="unknown"),
+    ],
+)
+def test_what_a_cubin_is_for_stands_in_its_header(abi: int, flags: int, target: int | None) -> None:
+    data = WHOLE[:8] + bytes([abi]) + WHOLE[9:48] + struct.pack("<I", flags) + WHOLE[52:]
+    assert read_cubin(data).target == target
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100f", "sm_120"])
+def test_a_real_cubin_is_for_what_it_was_compiled_for(arch: str) -> None:
+    assert read_cubin(using(arch)).target == int(arch.strip("smaf_"))
+
+
+def using(arch: str) -> bytes:
+    from cuda.core import Program, ProgramOptions
+
+    return bytes(Program(USING, "c++", ProgramOptions(arch=arch)).compile("cubin").code)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.cuobjdump
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100f", "sm_120"])
+def test_nvidias_own_reader_agrees_on_what_each_kernel_uses(tmp_path: Path, arch: str) -> None:
+    data = using(arch)
+    (tmp_path / "k.cubin").write_bytes(data)
+    usage = subprocess.check_output([str(cuobjdump()), "-res-usage", str(tmp_path / "k.cubin")], text=True)
+    found = re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", usage)
+    listing = subprocess.check_output([str(cuobjdump()), "-elf", str(tmp_path / "k.cubin")], text=True)
+    sections = dict(re.findall(r"^\.nv\.info\.(\S+)\n(.*?)(?=^\.|\Z)", listing, re.MULTILINE | re.DOTALL))
+    assert read_resources(data) == {
+        name: {
+            "registers": int(registers),
+            "shared": int(shared),
+            "spills": sections[name].count("SpillRefill"),
+            "stack": int(stack),
+        }
+        for name, registers, stack, shared in found
+    }
+
+
+@pytest.mark.nvrtc
+def test_what_the_source_asks_for_is_what_is_read() -> None:
+    uses = read_resources(using("sm_80"))
+    assert uses["plain"] == {"registers": uses["plain"]["registers"], "shared": 0, "spills": 0, "stack": 0}
+    assert (uses["shares"]["shared"], uses["shares"]["stack"]) == (1200, 0)
+    assert (uses["stacks"]["stack"], uses["stacks"]["spills"]) == (400, 0)
+    assert uses["spills"]["registers"] == 32
+    assert uses["spills"]["spills"] > 0
+
+
+INFO, SHARED = 0x70000000, ".nv.shared.k"
+REGISTERS = struct.pack("<BBHII", 4, 0x2F, 8, 1, 40)
+K = ("k", FUNC, KERNEL, 7)
+
+
+def test_attributes_are_read_by_symbol_and_by_section() -> None:
+    annotations = struct.pack("<BBHIIII", 4, 0x55, 16, 1, 0x100, 1, 0x110)
+    data = elf(
+        K,
+        more=[
+            (".nv.info", INFO, REGISTERS + struct.pack("<BBHII", 4, 0x11, 8, 1, 24), 0),
+            (".nv.info.k", INFO, struct.pack("<BBH", 3, 0x2F, 99) + annotations, 7),
+            (SHARED, 8, bytes(48), 7),
+            (".nv.shared.other", 8, bytes(96), 8),
+        ],
+    )
+    assert read_resources(data) == {"k": {"registers": 40, "shared": 48, "spills": 2, "stack": 24}}
+
+
+@pytest.mark.parametrize(
+    ("version", "stack", "annotations", "spills"),
+    [
+        pytest.param(129, 24, b"", {"spills": 0}, id="12.9 would say"),
+        pytest.param(121, 24, b"", {}, id="12.1 would not"),
+        pytest.param(121, 0, b"", {"spills": 0}, id="there is nowhere to spill to"),
+        pytest.param(121, 24, struct.pack("<BBHII", 4, 0x55, 8, 1, 0), {"spills": 1}, id="it says"),
+    ],
+)
+def test_spills_are_told_where_the_toolkit_wrote_them_down(
+    version: int, stack: int, annotations: bytes, spills: dict[str, int]
+) -> None:
+    frame = struct.pack("<BBHII", 4, 0x11, 8, 1, stack)
+    about = struct.pack("<BBHI", 4, 0x37, 4, version) + annotations
+    data = elf(K, more=[(".nv.info", INFO, REGISTERS + frame, 0), (".nv.info.k", INFO, about, 7)])
+    assert read_resources(data) == {"k": {"registers": 40, "shared": 0, "stack": stack, **spills}}
+
+
+def test_what_is_not_said_is_none() -> None:
+    data = elf(K, more=[(".nv.info", INFO, REGISTERS, 0)])
+    assert read_resources(data) == {"k": {"registers": 40, "shared": 0, "spills": 0, "stack": 0}}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        pytest.param(b"", id="no registers"),
+        pytest.param(REGISTERS[:-1], id="cut"),
+        pytest.param(REGISTERS + b"\x04", id="cut attribute"),
+        pytest.param(struct.pack("<BBHI", 4, 0x2F, 4, 1), id="short value"),
+        pytest.param(REGISTERS + struct.pack("<BBHII", 4, 0x55, 8, 2, 0), id="other annotations"),
+        pytest.param(REGISTERS + struct.pack("<BBHI", 4, 0x55, 4, 1), id="half an annotation"),
+    ],
+)
+def test_attributes_of_an_unknown_shape_say_so(attributes: bytes) -> None:
+    with pytest.raises(ValueError, match="attributes cannot be read"):
+        read_resources(elf(K, more=[(".nv.info", INFO, attributes, 0)]))
+
+
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=12))
+def test_no_bytes_make_reading_attributes_raise_anything_else(at: int, patch: bytes) -> None:
+    data = elf(K, more=[(".nv.info", INFO, REGISTERS, 0), (SHARED, 8, b"", 7)])
+    try:
+        read_resources(data[:at] + patch + data[at + len(patch) :])
+    except ValueError as exc:
+        assert "attributes cannot be read" in str(exc)  # noqa: PT017

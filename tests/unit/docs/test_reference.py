@@ -1,0 +1,341 @@
+"""The reference says of keys, variables, options, calls and messages what the code says of them."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _arch
+from hatch_cubin.bundle import runtime
+from hatch_cubin.cli import main
+from hatch_cubin.errors import ConfigError
+from hatch_cubin.table import reader, reserved, toml
+from hatch_cubin.table.config import Config, Place, SourceRule
+from hatch_cubin.table.options import _PTXAS_FILES, ALLOWED, REFUSED
+from tests.helpers import REPOSITORY, read_config
+from tests.pages import code, page, rows, section
+
+CONFIGURATION = page("reference/configuration")
+COMMAND_LINE = page("reference/command-line")
+ENVIRONMENT = page("reference/environment")
+ERRORS = page("reference/errors")
+LOADER = page("reference/loader")
+
+
+# The keys of the table
+
+KEYS = {
+    key: cells
+    for heading in ("## Keys", "## Source tables")
+    for name, *cells in rows(section(CONFIGURATION, heading))
+    for key in code(name)
+}
+# Something of each type; true is no integer, and an array of strings none of tables.
+SAMPLES = {
+    "string": '"sm_90"',
+    "integer": "3",
+    "boolean": "true",
+    "array of strings": '["sm_90"]',
+    "table": "{ N = 1 }",
+    "array of tables": '[{ path = "k.cu" }]',
+}
+
+
+def with_key(key: str, value: str) -> Config:
+    """Return the configuration of a table that has one key."""
+    if key.startswith("source."):
+        path = "" if key == "source.path" else 'path = "k.cu"\n'
+        return read_config(f"[[tool.hatch.build.hooks.cubin.source]]\n{path}{key[7:]} = {value}\n")
+    return read_config(f"{key} = {value}\n")
+
+
+def test_every_key_is_documented_and_no_other() -> None:
+    assert [*KEYS] == [*reader._CHECKS, *(f"source.{key}" for key in reader._SOURCE_CHECKS)]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_takes_its_example_and_no_other_type(key: str) -> None:
+    kind, _default, example, _meaning = KEYS[key]
+    with_key(key, *code(example))
+    for other, sample in SAMPLES.items():
+        if other != kind:
+            with pytest.raises(ConfigError, match=key.rpartition(".")[2]):
+                with_key(key, sample)
+
+
+def test_an_example_is_of_the_type_that_is_documented() -> None:
+    plain: dict[type, str] = {str: "string", int: "integer", bool: "boolean", dict: "table"}
+
+    def kind(value: Any) -> str:
+        return f"array of {kind(value[0])}s" if isinstance(value, list) else plain[type(value)]
+
+    found = {key: kind(toml.loads(f"v = {code(cells[2])[0]}")["v"]) for key, cells in KEYS.items()}
+    assert found == {key: cells[0] for key, cells in KEYS.items()}
+
+
+def test_the_defaults_are_those_that_are_documented() -> None:
+    config = Config(place=Place("", "", ()))
+    rule = SourceRule(path="")
+    nothing: tuple[object, ...] = (None, "", (), {})
+    for key, (kind, default, *_rest) in KEYS.items():
+        name = key.removeprefix("source.").replace("-", "_")
+        value: Any = getattr(rule if key.startswith("source.") else config, name)
+        if not default:
+            assert value in nothing, key
+            continue
+        shown = toml.loads(f"v = {code(default)[0]}")["v"]
+        assert (dict(value) if kind == "table" else [*value] if isinstance(value, tuple) else value) == shown
+
+
+def test_hatchs_own_keys_are_named() -> None:
+    named = set(code(section(CONFIGURATION, "## Keys").rpartition("| ")[2]))
+    assert named == reader.HATCHLING_KEYS
+
+
+# What their values mean
+
+CUDA_13_0 = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
+
+
+@pytest.mark.parametrize(
+    ("written", "archs"), [row[:2] for row in rows(section(CONFIGURATION, "## Archs"))], ids=str
+)
+def test_an_arch_builds_what_is_documented(written: str, archs: str) -> None:
+    targets = _arch.expand(code(written), CUDA_13_0, ())
+    listed = [name for name in code(archs) if "_" in name]
+    assert [str(target.arch) for target in targets] == listed
+
+
+def test_the_groups_are_those_that_are_documented() -> None:
+    groups = {name for row in rows(section(CONFIGURATION, "## Archs")) for name in code(row[0])}
+    assert set(_arch.GROUPS) - groups == {"native"}
+    assert "`native` is the GPUs of this machine" in CONFIGURATION
+
+
+@pytest.mark.parametrize("written", [row[0] for row in rows(section(CONFIGURATION, "## Toolkit"))])
+def test_a_toolkit_can_be_written_as_documented(written: str) -> None:
+    (text,) = code(written)
+    assert read_config(f"toolkit = {text}").toolkit == text.strip('"')
+
+
+@pytest.mark.parametrize(("written", "given"), list(rows(section(CONFIGURATION, "## Macros"))), ids=str)
+def test_a_macro_is_given_to_the_compiler_as_documented(written: str, given: str) -> None:
+    define = read_config(f"define = {code(written)[0]}").define
+    assert [f"{name}={text}" for name, text in define] == code(given)
+
+
+def test_the_reserved_names_are_those_that_are_documented() -> None:
+    refused, _, free = section(CONFIGURATION, "## Macros").partition("Other capitals are free:")
+    listed = {name for line in re.findall(r"^(?:- |  ).*$", refused, re.MULTILINE) for name in code(line)}
+    assert len(listed) > 30
+    assert listed <= reserved.NAMES
+    free, _, called = free.partition("A macro with parameters")
+    assert code(free)
+    assert not set(code(free)) & reserved.NAMES
+    assert {name.partition("(")[0] for name in code(called)} <= reserved.CALLED
+    assert f"some {len(reserved.NAMES) // 10 * 10 + 10} names" in refused
+
+
+def test_the_options_are_those_that_are_documented() -> None:
+    tables = list(rows(section(CONFIGURATION, "## Options")))
+    allowed = {name: kind for kind, names in tables if kind.startswith("a") for name in code(names)}
+    refused = {code(name)[0]: why for name, why in tables if not name.startswith("a")}
+    assert allowed == dict(ALLOWED)
+    assert refused == dict(REFUSED)
+    (files,) = re.findall(r"those that name files \(([^)]*)\)", CONFIGURATION)
+    assert set(code(files)) == _PTXAS_FILES
+
+
+# Environment
+
+
+def test_every_variable_is_documented_and_no_other() -> None:
+    documented = {name.partition("=")[0] for row in rows(ENVIRONMENT) for name in code(row[0])}
+    used = {
+        name
+        for path in (REPOSITORY / "hatch_cubin").rglob("*.py")
+        for name in re.findall(r"HATCH_CUBIN_[A-Z_]+", path.read_text("utf-8"))
+    }
+    assert {name for name in documented if name.startswith("HATCH_CUBIN_")} == used
+
+
+def test_a_variable_that_replaces_a_key_says_which() -> None:
+    replaced = {
+        code(row[0])[0]: code(row[1])[0] for row in rows(ENVIRONMENT) if row[1].startswith("replaces")
+    }
+    keys = {variable: name.replace("_", "-") for variable, (name, _read) in reader._VARIABLES.items()}
+    assert keys.pop("HATCH_CUBIN_TIMEOUT") == "timeout-s"  # no key of the table
+    assert replaced == keys
+    (timeout,) = (row for row in rows(ENVIRONMENT) if "HATCH_CUBIN_TIMEOUT" in row[0])
+    assert float(code(timeout[1])[0]) == read_config().timeout_s
+
+
+# Command line
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield every verb, and every action of a verb, with its parser."""
+
+    def below(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for choice, own in action.choices.items():
+                    yield f"{name} {choice}".lstrip(), own
+                    yield from below(own, f"{name} {choice}".lstrip())
+
+    return below(main.make_parser([*main.VERBS]), "")
+
+
+def arguments(parser: argparse.ArgumentParser) -> set[str]:
+    """Return a parser's arguments, as the page writes them."""
+    return {
+        " ".join([*", ".join(action.option_strings).split(), *value_of(action)])
+        for action in parser._actions
+        if not isinstance(action, (argparse._SubParsersAction, argparse._HelpAction))
+    }
+
+
+def value_of(action: argparse.Action) -> list[str]:
+    return [] if action.nargs == 0 else [str(action.metavar)]
+
+
+PARSERS = dict(parsers())
+
+
+def test_the_options_of_all_verbs_are_documented() -> None:
+    introduction = COMMAND_LINE.partition("\n## ")[0]
+    options = {option.split()[0] for row in rows(introduction) for option in code(row[0])}
+    assert options == {each for action in main.make_parser([])._actions for each in action.option_strings}
+
+
+def documented_options(heading: str) -> set[str]:
+    own = section(COMMAND_LINE, heading).partition("\n### ")[0]
+    return {row[0].replace("`", "") for row in rows(own)}
+
+
+def test_every_verb_is_documented_and_no_other() -> None:
+    headings = re.findall(r"^##+ (.*)$", COMMAND_LINE, re.MULTILINE)
+    assert sorted(headings) == sorted(PARSERS)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_verb_has_the_options_that_are_documented(name: str) -> None:
+    verb, _, action = name.partition(" ")
+    if action:  # what all actions have stands with their verb
+        assert documented_options(f"### {name}") | documented_options(f"## {verb}") == arguments(
+            PARSERS[name]
+        )
+    elif name != "cache":
+        assert documented_options(f"## {name}") == arguments(PARSERS[name])
+
+
+# The loader
+
+
+def test_every_call_is_documented_with_its_parameters() -> None:
+    def written(name: str) -> str:
+        parameters = inspect.signature(getattr(runtime, name)).parameters.values()
+        bare = inspect.Signature([each.replace(annotation=inspect.Parameter.empty) for each in parameters])
+        return f"{name}{bare}".replace(repr(runtime._ASK), "…")
+
+    calls = {name for name in runtime.__all__ if name[0].islower()}
+    documented = [code(row[0])[0] for row in rows(section(LOADER, "## Calls"))]
+    assert sorted(documented) == sorted(map(written, calls))
+
+
+def test_every_field_of_an_entry_is_documented() -> None:
+    fields = {name for name in runtime.Entry.__slots__ if not name.startswith("_")} | {"source_path"}
+    assert {code(row[0])[0] for row in rows(section(LOADER, "## Entry"))} == fields
+
+
+def test_every_error_of_the_loader_is_documented() -> None:
+    named = {code(row[0])[0] for row in rows(section(LOADER, "## Errors"))}
+    there = {name for name in runtime.__all__ if name.endswith("Error")}
+    assert there - named == {"CubinError"}
+    assert named <= there
+    assert "All are `CubinError`" in LOADER
+
+
+CAPABILITIES = (75, 80, 86, 87, 89, 90, 100, 101, 103, 107, 110, 120, 121)
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "runs_on"), rows(section(LOADER, "## Which file runs where")), ids=str
+)
+def test_a_file_runs_where_the_table_says(rule: str, file: str, runs_on: str) -> None:
+    listed = [int(text.replace(".", "")) for text in re.findall(r"\d+\.\d", runs_on)]
+    if "any newer" in runs_on:
+        listed = [cc for cc in CAPABILITIES if cc >= listed[0]]
+    (arch,) = code(file)
+    chosen = {cc: runtime.select(cc, None, [(arch, 0)]) for cc in CAPABILITIES}
+    assert [cc for cc, found in chosen.items() if found == (arch, *code(rule))] == listed
+
+
+@pytest.mark.parametrize(
+    ("capability", "runs", "rule"),
+    rows(section(page("guides/choosing-archs"), "## A list to start from")),
+    ids=str,
+)
+def test_the_list_to_start_from_serves_what_the_guide_says(capability: str, runs: str, rule: str) -> None:
+    guide = section(page("guides/choosing-archs"), "## A list to start from")
+    archs = toml.loads(guide.partition("```toml\n")[2].partition("```")[0])
+    shipped = [(arch, 0) for arch in archs["tool"]["hatch"]["build"]["hooks"]["cubin"]["archs"]]
+    found = runtime.select(int(capability.replace(".", "")), None, shipped)
+    assert found == ((code(runs)[0], rule) if code(runs) else None)
+
+
+# Errors
+
+
+def is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def rendered(node: ast.AST) -> str:
+    """Return a text of the code, with `…` for what it fills in."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+
+
+def said() -> Iterator[str]:
+    """Yield every text of the code but docstrings, which say nothing to a user."""
+    for path in (REPOSITORY / "hatch_cubin").rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        yield from (rendered(node) for node in ast.walk(tree) if is_text(node) and id(node) not in docstrings)
+
+
+SAID = "\0".join(said())
+
+
+@pytest.mark.parametrize("message", [row[0] for row in rows(ERRORS)])
+def test_a_message_that_is_documented_is_one_that_the_code_has(message: str) -> None:
+    (text,) = re.fullmatch(r"`(.*)`", message).groups()  # type: ignore[union-attr]
+    assert text in SAID
+
+
+_COMPOSED = ("…;", "…:")  # begins with a sentence that was worded before
+
+
+def refusals() -> Iterator[str]:
+    """Yield each sentence that stands in a `raise Cubin…Error(_say("…"))` of the loader."""
+    tree = ast.parse((REPOSITORY / "hatch_cubin/bundle/runtime.py").read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            raised, (say, *_) = ast.unparse(node.exc.func), node.exc.args
+            if raised.startswith("Cubin") and isinstance(say, ast.Call):
+                texts = map(rendered, filter(is_text, say.args))
+                yield from (text for text in texts if not text.startswith(_COMPOSED))
+
+
+def test_every_refusal_of_the_loader_is_documented() -> None:
+    messages = [text for row in rows(section(ERRORS, "## When a kernel is loaded")) for text in code(row[0])]
+    sentences = list(refusals())
+    assert len(sentences) > 10
+    assert [each for each in sentences if not any(text in each for text in messages)] == []

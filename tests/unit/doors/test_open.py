@@ -1,0 +1,122 @@
+"""A project as the command line opens it: what its own build would see."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.doors import open as door
+from hatch_cubin.errors import ConfigError, ToolchainError
+from hatch_cubin.sources.project import Project
+from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
+
+FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]\n'
+
+
+def _opened(root: Path, **environ: str) -> Project:
+    return door.open_project(str(root), environ, io.StringIO(), verbose=True)
+
+
+def test_hatchling_says_which_packages_its_wheel_has(tmp_path: Path) -> None:
+    text = pyproject("jobs = 3\n") + '[tool.hatch.build.targets.wheel]\npackages = ["lib/demo"]\n'
+    root = write_tree(tmp_path, {"pyproject.toml": text, "lib/demo/__init__.py": "", "other/__init__.py": ""})
+    project = _opened(root, HATCH_CUBIN_ARCHS="sm_90")
+    assert (project.root, project.packages, project.verbose) == (root, {"demo": "lib/demo"}, True)
+    assert (project.config.jobs, project.config.archs) == (3, ("sm_90",))
+
+
+def test_setuptools_says_which_packages_a_project_without_a_build_backend_has(tmp_path: Path) -> None:
+    text = (
+        '[project]\nname = "demo"\nversion = "1.0"\n'
+        '[tool.hatch-cubin]\n[tool.setuptools.packages.find]\nwhere = ["lib"]\n'
+    )
+    files = ["lib/demo/__init__.py", "src/other/__init__.py"]
+    write_tree(tmp_path, {"pyproject.toml": text, **dict.fromkeys(files, "")})
+    assert _opened(tmp_path).packages == {"demo": "lib/demo"}
+
+
+@pytest.mark.parametrize(
+    ("files", "packages"),
+    [
+        (["demo/__init__.py", "demo/k.cu", "tools/run.py"], {"demo": "demo"}),
+        (["src/b/__init__.py", "src/a/__init__.py", "tests/__init__.py"], {"a": "src/a", "b": "src/b"}),
+        (["_cubins/__init__.py", "demo/__init__.py", "tests/__init__.py"], {"demo": "demo"}),
+    ],
+)
+def test_for_another_backend_packages_are_what_stands_in_src_or_in_the_project(
+    tmp_path: Path, files: list[str], packages: dict[str, str]
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})
+    assert _opened(tmp_path).packages == packages
+
+
+def test_without_hatchling_its_projects_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject(""), "demo/__init__.py": ""})
+    monkeypatch.delitem(sys.modules, "hatch_cubin.doors.hatch", raising=False)
+    monkeypatch.delattr("hatch_cubin.doors.hatch", raising=False)
+    monkeypatch.setitem(sys.modules, "hatchling", None)
+    monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", None)
+    with pytest.raises(ConfigError) as caught:
+        _opened(root)
+    assert str(caught.value) == (
+        "pyproject.toml:9: this project is built with hatchling, which is not installed here\n"
+        "  hint: pip install hatchling"
+    )
+
+
+def test_a_wrong_table_is_found_before_hatchling_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject("jobs = 0")})
+    monkeypatch.setattr(door, "packages", None)
+    with pytest.raises(ConfigError, match=r"^pyproject.toml:10: jobs must be"):
+        _opened(root)
+
+
+# The compiler
+
+
+def _compiled_with(root: Path, monkeypatch: pytest.MonkeyPatch, toolkit: str, *wheels: str) -> Project:
+    site = root / "site"
+    for wheel in wheels:
+        install_wheel(site, wheel, {})
+    monkeypatch.setattr(sys, "path", [str(site)])
+    files = {"pyproject.toml": f'{FLIT}toolkit = "{toolkit}"\n', "demo/__init__.py": "", "demo/k.cu": SAXPY}
+    return _opened(write_tree(root, files))
+
+
+def test_a_compiler_that_is_not_installed_is_an_error_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = _compiled_with(tmp_path, monkeypatch, "13.0", "cuda-core", "cuda-bindings")
+    with pytest.raises(ToolchainError) as caught:
+        door.require_compiler(project)
+    extras = "nvrtc,nvjitlink,cudart,cccl,crt"
+    assert str(caught.value) == (
+        "pyproject.toml:4: the compiler that the table asks for is not installed here\n"
+        "  hint: pip install 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' "
+        f"'cuda-toolkit[{extras}]==13.0.*' 'nvidia-nvjitlink==13.0.*'"
+    )
+
+
+def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels = ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink")
+    door.require_compiler(_compiled_with(tmp_path, monkeypatch, "13.0", *wheels))
+
+
+@pytest.mark.nvrtc
+def test_the_compiler_of_this_environment_does_where_the_table_names_none(tmp_path: Path) -> None:
+    files = {"pyproject.toml": FLIT, "demo/__init__.py": ""}
+    door.require_compiler(_opened(write_tree(tmp_path, files), **os.environ))
+
+
+def test_a_project_that_hatchling_cannot_build_is_an_error_in_its_words(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject("").replace('name = "demo"', "")})
+    with pytest.raises(ConfigError, match=r"^hatchling cannot build this project: .*`project.name`"):
+        _opened(root)

@@ -1,0 +1,201 @@
+"""What tells two units apart, and which cached unit is nearest to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from hatch_cubin.explaining.differences import Difference, differences, nearest, say, say_one
+
+WHEELS = "NVIDIA's wheels " + "0" * 64
+NOW: Mapping[str, Any] = {
+    "schema": "hatch-cubin 1",
+    "source": "text",
+    "path": "demo/k.cu",
+    "arch": "sm_90",
+    "compiler": "13.5.37",
+    "data_model": "lp64",
+    "define": ["N=4", "MAX(a, b)=((a) == (b))"],
+    "options": {"lineinfo": True, "ptxas_options": ["-O2"]},
+    "instantiate": ["f<1>", "f<2>"],
+    "implicit": ["--frandom-seed=hatch-cubin"],
+    "headers": {"project/demo/a.cuh": "aaa", "nvrtc": "1" * 64, "cuda": "3" * 64},
+    "search": ["project/include", "nvrtc"],
+    "trees": [WHEELS],
+    "builds": {"nvrtc": "NVRTC 13.5.37 headers", "cuda": WHEELS},
+    "cuda_core": "1.2.2",
+}
+
+
+def said(**was: Any) -> list[str]:
+    """Return what is said of a unit whose inputs were others."""
+    return [say_one(each, NOW) for each in differences({**NOW, **was}, NOW)]
+
+
+HEADERS = NOW["headers"]
+
+
+@pytest.mark.parametrize(
+    ("was", "sentences"),
+    [
+        ({}, []),
+        ({"compiler": "13.4.92"}, ["NVRTC 13.4.92 -> 13.5.37"]),
+        ({"arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
+        ({"path": "demo/old.cu"}, ["compiled as demo/old.cu, and not as demo/k.cu"]),
+        ({"source": "other"}, ["demo/k.cu was edited"]),
+        ({"data_model": "llp64"}, ["data model llp64 -> lp64"]),
+        (
+            {"schema": "hatch-cubin 0"},
+            ["hatch-cubin makes its keys in another way: hatch-cubin 0 -> hatch-cubin 1"],
+        ),
+        ({"headers": {**HEADERS, "project/demo/a.cuh": "a"}}, ["demo/a.cuh was edited"]),
+        ({"headers": {"nvrtc": "1" * 64, "cuda": "3" * 64}}, ["demo/a.cuh is included now"]),
+        ({"headers": {**HEADERS, "/opt/b.h": "b"}}, ["/opt/b.h is not included any more"]),
+        ({"define": ["N=8", NOW["define"][1]]}, ["macro N: 8 -> 4"]),
+        ({"define": ["N=4"]}, ["macro MAX(a, b)=((a) == (b)) is new"]),
+        ({"define": [*NOW["define"], "M="]}, ["macro M= is gone"]),
+        (
+            {"define": [*reversed(NOW["define"])]},
+            ["the order of the macros: MAX(a, b), N -> N, MAX(a, b)"],
+        ),
+        ({"options": {**NOW["options"], "lineinfo": False}}, ["option lineinfo: false -> true"]),
+        ({"options": {"lineinfo": True}}, ['option ptxas_options=["-O2"] is new']),
+        ({"options": {**NOW["options"], "std": "c++20"}}, ["option std=c++20 is gone"]),
+        ({"instantiate": ["f<2>", "f<1>"]}, []),
+        (
+            {"instantiate": ["f<1>", "f<3>"]},
+            ["f<3> is not instantiated any more", "f<2> is instantiated now"],
+        ),
+        (
+            {"search": ["project/old", "nvrtc"]},
+            ["the search path has old no more", "the search path has include now"],
+        ),
+        (
+            {"search": ["nvrtc", "project/include"]},
+            ["the order of the search path: nvrtc, project/include -> project/include, nvrtc"],
+        ),
+        ({"search": []}, ["the search path has include now"]),
+        ({"search": ["project/include", "nvrtc", "mylib"]}, ["the search path has mylib no more"]),
+        (
+            {"search": [], "headers": {}, "builds": {}},
+            [
+                "demo/a.cuh is included now",
+                "headers from NVRTC 13.5.37 are included now",
+                "headers from NVIDIA's wheels are included now",
+            ],
+        ),
+        ({"headers": {**HEADERS, "nvrtc": "2" * 64}}, ["headers from NVRTC 13.5.37 differ"]),
+        (
+            {
+                "headers": {**HEADERS, "nvrtc": "2" * 64},
+                "builds": {"nvrtc": "NVRTC 13.4.92 headers", "cuda": WHEELS},
+            },
+            ["headers come from NVRTC 13.5.37, and came from NVRTC 13.4.92"],
+        ),
+        ({"headers": {**HEADERS, "mylib": "4" * 64}}, ["headers from mylib are not included any more"]),
+        ({"trees": ["CUTLASS", WHEELS]}, ["no more may any header from CUTLASS be meant"]),
+        ({"trees": []}, ["any header from NVIDIA's wheels may be meant now"]),
+        ({"trees": [WHEELS[:-1] + "1"]}, ["there are other releases of NVIDIA's wheels"]),
+        ({"implicit": []}, ["hatch-cubin adds '--frandom-seed=hatch-cubin' now"]),
+        ({"cuda_core": "1.0.0"}, ["cuda-core 1.0.0 -> 1.2.2, which makes other keys"]),
+        ({"cuda_core": "1.0.0", "arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
+    ],
+)
+def test_each_input_that_differs_is_a_sentence(was: Mapping[str, Any], sentences: list[str]) -> None:
+    assert said(**was) == sentences
+
+
+def test_a_new_build_with_the_same_headers_is_no_difference() -> None:
+    assert said(builds={"nvrtc": "NVRTC 13.4.92 headers", "cuda": "NVIDIA's wheels " + "1" * 64}) == []
+
+
+def test_what_comes_with_another_compiler_is_not_told_one_by_one() -> None:
+    brought = {
+        "headers": {**HEADERS, "nvrtc": "2" * 64},
+        "search": ["nvrtc", "project/include", "cuda"],
+        "trees": [],
+        "implicit": [],
+    }
+    was = {**NOW, **brought, "define": ["N=8", NOW["define"][1]]}
+    assert len(differences({**was, "compiler": "12.9.86"}, NOW)) == 6
+    assert say(differences({**was, "compiler": "12.9.86"}, NOW), NOW) == [
+        "NVRTC 12.9.86 -> 13.5.37, and what comes with it",
+        "macro N: 8 -> 4",
+    ]
+    assert say(differences(was, NOW), NOW) == [
+        "macro N: 8 -> 4",
+        "the search path has cuda no more",
+        "headers from NVRTC 13.5.37 differ",
+        "any header from NVIDIA's wheels may be meant now",
+        "hatch-cubin adds '--frandom-seed=hatch-cubin' now",
+    ]
+    alone = {**NOW, "compiler": "13.4.92", "search": ["project/old", "nvrtc"]}
+    assert say(differences(alone, NOW), NOW) == [
+        "NVRTC 13.4.92 -> 13.5.37",
+        "the search path has old no more",
+        "the search path has include now",
+    ]
+    assert say((), NOW) == []
+
+
+def test_ptx_is_compiled_by_nvjitlink() -> None:
+    now = {**NOW, "path": "demo/k.ptx"}
+    (found,) = differences({**now, "compiler": "13.4.92"}, now)
+    assert say_one(found, now) == "nvJitLink 13.4.92 -> 13.5.37"
+
+
+def test_programs_get_both_values() -> None:
+    was = {**NOW, "options": {"lineinfo": True}, "headers": {**HEADERS, "nvrtc": "2" * 64}}
+    assert differences(was, NOW) == (
+        Difference("option", "ptxas_options", None, '["-O2"]'),
+        Difference(
+            "headers", "nvrtc", f"NVRTC 13.5.37 headers {'2' * 64}", f"NVRTC 13.5.37 headers {'1' * 64}"
+        ),
+    )
+
+
+def chosen(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> str | None:
+    """Return the key of the nearest of *records*, whose keys are a, b, c …"""
+    named = {key: {**NOW, **was} for key, was in zip("abcdef", records, strict=False)}
+    found = nearest(NOW, variant, named)
+    return found and found.key
+
+
+@pytest.mark.parametrize(
+    ("records", "key"),
+    [
+        pytest.param([], None, id="an empty cache"),
+        pytest.param([{"path": "other.cu", "source": "other"}], None, id="other sources alone"),
+        pytest.param([{"path": "old.cu"}], "a", id="the same text elsewhere"),
+        pytest.param(
+            [{"path": "old.cu"}, {"source": "x", "compiler": "y"}], "b", id="the path before the text"
+        ),
+        pytest.param(
+            [{"arch": "sm_80"}, {"source": "x", "compiler": "y"}], "b", id="the arch before the rest"
+        ),
+        pytest.param([{"arch": "compute_90"}, {"arch": "sm_75"}], "b", id="an arch of the same kind"),
+        pytest.param([{"arch": "sm_75"}, {"arch": "sm_80"}, {"arch": "sm_120"}], "b", id="the nearest arch"),
+        pytest.param([{"arch": "sm_90a"}, {"arch": "sm_89"}], "a", id="the same number with a suffix"),
+        pytest.param([{"arch": "odd"}, {"arch": "sm_75"}], "b", id="an arch that is none"),
+        pytest.param([{"source": "x", "compiler": "y"}, {"source": "x"}], "b", id="the fewest differences"),
+        pytest.param([{"source": "x"}, {"source": "y"}], "a", id="a tie"),
+    ],
+)
+def test_the_nearest_is_of_the_same_source_and_arch_with_the_fewest_differences(
+    records: list[Mapping[str, Any]], key: str | None
+) -> None:
+    assert chosen(*records) == key
+
+
+def test_a_variant_is_compared_with_itself_if_it_was_ever_compiled() -> None:
+    itself = {"define": ["N=4"], "source": "x", "compiler": "y"}
+    assert chosen({"define": ["N=8"]}, itself, variant=("N=4",)) == "b"
+    assert chosen({"define": ["N=8"]}, itself) == "a"
+
+
+@pytest.mark.parametrize("part", NOW)
+def test_records_that_say_too_little_are_left_out(part: str) -> None:
+    assert chosen({part: None}, {"arch": "sm_75"}) == "b"
+    assert nearest(NOW, (), {"a": []}) is None  # type: ignore[dict-item]

@@ -1,0 +1,192 @@
+"""The project as a front end hands it over: its package, its folders, its sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
+from hatch_cubin.sources.project import Project, read_sources
+from tests.helpers import TABLE, pyproject, read_config, write_tree
+
+HEADER = pyproject("").count("\n")  # the line of the table's header
+TABLE_PLACE = Location("pyproject.toml", HEADER)
+FIRST_PLACE = Location("pyproject.toml", HEADER + 1)
+
+
+def project(root: Path, options: str = "", packages: dict[str, str] | None = None, **environ: str) -> Project:
+    config = read_config(options)
+    folders = {"demo": "src/demo"} if packages is None else packages
+    return Project(root=root, packages=folders, config=config, environ=environ)
+
+
+# --- the package ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write_tree(tmp_path, {"src/demo/gpu/a.cu": "", "src/ns/pkg/b.cu": "", "root.cu": ""})
+
+
+def test_the_only_package_receives_the_bundle(tree: Path) -> None:
+    made = project(tree)
+    assert (made.package, made.bundle_folder) == ("demo", "src/demo/_cubins")
+
+
+@pytest.mark.parametrize(
+    ("packages", "package", "folder"),
+    [
+        ({"demo": "src/demo"}, "demo.gpu", "src/demo/gpu/_cubins"),
+        ({"ns.pkg": "src/ns/pkg"}, "ns.pkg", "src/ns/pkg/_cubins"),
+        ({"other": "src/ns", "demo": "src/demo"}, "demo", "src/demo/_cubins"),
+        ({"demo": "."}, "demo", "_cubins"),
+        ({"demo": ""}, "demo", "_cubins"),
+        ({"demo": ""}, "demo.src", "src/_cubins"),
+    ],
+)
+def test_a_named_package_receives_the_bundle(
+    tree: Path, packages: dict[str, str], package: str, folder: str
+) -> None:
+    made = project(tree, f"package = '{package}'", packages)
+    assert (made.package, made.bundle_folder) == (package, folder)
+
+
+@pytest.mark.parametrize(
+    ("packages", "known"), [({}, "none"), ({"a": "a", "b": "b"}, "'a', 'b'")], ids=["none", "two"]
+)
+def test_without_a_name_there_must_be_one_package(tree: Path, packages: dict[str, str], known: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _ = project(tree, "", packages).package
+    what = f"which package receives the kernels? The wheel's packages are: {known}"
+    assert caught.value.problems == (Problem(what, TABLE_PLACE, 'package = "…"'),)
+
+
+@pytest.mark.parametrize("package", ["demos", "demo.cpu", "dem", "x" * 300, "demo." + "x" * 300])
+def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _ = project(tree, f"package = '{package}'").package
+    what = f"package {package!r} is not in the wheel, its packages are: 'demo'"
+    assert caught.value.problems == (Problem(what, FIRST_PLACE),)
+
+
+# --- folders and switches -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "folder"),
+    [
+        ("cache", "/p/cache"),
+        ("/c/x", "/c/x"),
+        ("~/c", "/home/me/c"),
+        ("~no-such-user/c", "/p/~no-such-user/c"),
+    ],
+)
+def test_a_cache_folder_is_relative_to_the_project_or_to_home(
+    monkeypatch: pytest.MonkeyPatch, written: str, folder: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    assert project(Path("/p"), f"cache-dir = '{written}'").cache_folder == Path(folder)
+
+
+def test_without_one_the_cache_is_the_users() -> None:
+    user = Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
+    assert project(Path("/p")).cache_folder == user / "cubins"
+
+
+@pytest.mark.parametrize(("value", "on"), [("", False), ("0", False), ("1", True), ("true", True)])
+def test_a_project_says_which_switches_of_the_environment_are_on(value: str, *, on: bool) -> None:
+    made = project(Path("/p"), HATCH_CUBIN_SKIP=value)
+    assert (made.skips, made.asks("HATCH_CUBIN_SKIP"), made.asks("HATCH_CUBIN_OTHER")) == (on, on, False)
+
+
+def test_a_project_takes_the_environment_of_its_process_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    made = Project(root=Path("/p"), packages={}, config=read_config())
+    made.say("x")
+    made.warn("x")
+    assert (made.skips, capsys.readouterr()) == (True, ("", ""))
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def test_the_sources_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/z.cu": "z", "src/demo/a/k.ptx": "k", "src/demo/m.cu": "m"})
+    found = [(source.path, source.text) for source in read_sources(project(tmp_path))]
+    assert found == [("src/demo/a/k.ptx", "k"), ("src/demo/m.cu", "m"), ("src/demo/z.cu", "z")]
+
+
+@pytest.mark.parametrize(
+    ("packages", "where"),
+    [({"demo": "src/demo"}, "src/demo/"), ({"a": "a", "b": "b"}, "a/, b/"), ({}, "the project")],
+    ids=["one", "two", "none"],
+)
+def test_without_any_source_it_is_said_where_they_were_looked_for(
+    tmp_path: Path, packages: dict[str, str], where: str
+) -> None:
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, "", packages))
+    what = f"there are no .cu or .ptx sources in {where}"
+    assert caught.value.problems == (Problem(what, TABLE_PLACE, 'sources = ["…"]'),)
+
+
+@pytest.mark.parametrize(
+    ("files", "pattern"),
+    [
+        (["csrc/deep/k.cu", "src/demo/_cubins/saxpy.compute_90.ptx"], "csrc/deep/**/*.cu"),
+        (["k.ptx"], "**/*.ptx"),
+        (["src/demo/k.cu", ".venv/k.cu"], "…"),
+    ],
+    ids=["in a folder", "in the project's", "only where none is meant"],
+)
+def test_without_any_source_those_beside_the_packages_are_named(
+    tmp_path: Path, files: list[str], pattern: str
+) -> None:
+    write_tree(tmp_path, dict.fromkeys(files, ""))
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'exclude = ["src/demo/**"]'))
+    assert [each.hint for each in caught.value.problems] == [f'sources = ["{pattern}"]']
+
+
+def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/a.cu": b"\0", "src/demo/b.cu": "", "src/demo/inc/x.h": ""})
+    (tmp_path / "src/demo/c.cu").symlink_to("gone.cu")
+    options = f"""\
+        sources = [
+          "**/*.cu",
+          "kernels/*.cu",
+          "**/*.ptx",
+        ]
+        include-dirs = ["src/demo/inc", "include"]
+        [[{".".join(TABLE)}.source]]
+        path = "**/a.cu"
+        include-dirs = [
+          "src/demo/a.cu",
+        ]
+        """
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, options))
+    nul = "holds a NUL byte, where the compiler would stop reading in silence"
+    assert caught.value.problems == (
+        Problem("sources: 'kernels/*.cu' matches no file", Location("pyproject.toml", HEADER + 3)),
+        Problem(
+            "include-dirs: 'include' is not a folder of the project", Location("pyproject.toml", HEADER + 6)
+        ),
+        Problem(
+            "include-dirs: 'src/demo/a.cu' is not a folder of the project",
+            Location("pyproject.toml", HEADER + 10),
+        ),
+        Problem(nul, Location("src/demo/a.cu")),
+        Problem("cannot be read: No such file or directory", Location("src/demo/c.cu")),
+    )
+
+
+def test_a_default_pattern_may_find_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/a.cu": ""})
+    made = project(tmp_path, "sources = ['**/*.cu', '**/*.ptx']")
+    assert [source.path for source in read_sources(made)] == ["src/demo/a.cu"]

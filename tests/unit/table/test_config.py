@@ -1,0 +1,485 @@
+"""The hook's table: every key, every refusal with its line, and what the environment replaces."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Mapping
+
+import pytest
+
+from hatch_cubin.errors import ConfigError, Location, Problem
+from hatch_cubin.table.config import Config, Place, SourceRule, merge_macros
+from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.helpers import TABLE, pyproject, read_config
+
+FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
+SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+
+NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
+
+
+def problems(options: str, environ: Mapping[str, str] | None = None) -> list[Problem]:
+    """Return what is wrong with a table, in the order found."""
+    with pytest.raises(ConfigError) as caught:
+        read_config(options, environ)
+    return list(caught.value.problems)
+
+
+def messages(options: str) -> list[str]:
+    return [str(problem) for problem in problems(options)]
+
+
+def only_message(options: str) -> str:
+    """Return the one message about a table's first line, without its place."""
+    (problem,) = problems(options)
+    assert problem.where == Location("pyproject.toml", FIRST)
+    return problem.what
+
+
+def test_an_empty_table_means_the_defaults() -> None:
+    config = read_config()
+    assert config == Config(place=config.place)
+    assert (config.archs, config.sources) == (("all-major",), ("**/*.cu", "**/*.ptx"))
+
+
+def test_every_key_is_read() -> None:
+    config = read_config(
+        f"""\
+        archs = ["sm_90a", "8.6+PTX", "all"]
+        toolkit = "13.0.2"
+        sources = ["kernels/**/*.cu"]
+        exclude = ["**/wip_*"]
+        package = "demo.gpu"
+        include-dirs = ["include"]
+        header-packages = ["nvidia-cutlass", "a_b>=4,<5", "c == 1.*"]
+        define = {{ N = 4, ON = true, OFF = false, X = 1.5, S = "float", "SQ(x)" = "x*x", E = "" }}
+        options = {{ std = "c++20", max-register-count = 64, ptxas_options = ["-O1"] }}
+        jobs = 3
+        cache-dir = "~/cubins"
+        cache-size = "2 GiB"
+        ship-sources = true
+
+        {SOURCE}
+        path = "kernels/red.cu"
+        name = "reduce"
+        archs = ["sm_90"]
+        include-dirs = ["other"]
+        define = {{ N = 8, ON = false }}
+        options = {{ lineinfo = true }}
+        instantiate = [" scale<float, 4> "]
+        variants = {{ BLOCK = [128, "256", 128, true, false], SCALAR = ["float"] }}
+        """
+    )
+    assert config == Config(
+        archs=("sm_90a", "8.6+PTX", "all"),
+        toolkit="13.0.2",
+        sources=("kernels/**/*.cu",),
+        exclude=("**/wip_*",),
+        package="demo.gpu",
+        include_dirs=("include",),
+        header_packages=("nvidia-cutlass", "a_b>=4,<5", "c == 1.*"),
+        define=(("N", "4"), ("ON", "1"), ("X", "1.5"), ("S", "float"), ("SQ(x)", "x*x"), ("E", "")),
+        options={"std": "c++20", "max_register_count": 64, "ptxas_options": ("-O1",)},
+        jobs=3,
+        cache_dir="~/cubins",
+        cache_size=2 << 30,
+        ship_sources=True,
+        source=(
+            SourceRule(
+                path="kernels/red.cu",
+                name="reduce",
+                archs=("sm_90",),
+                include_dirs=("other",),
+                define=(("N", "8"),),
+                undefined=("ON",),
+                options={"lineinfo": True},
+                instantiate=("scale<float, 4>",),
+                variants=(("BLOCK", ("128", "256", "1", None)), ("SCALAR", ("float",))),
+            ),
+        ),
+        place=config.place,
+    )
+
+
+def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
+    options = f"""\
+        arch = ["sm_90"]
+        archs = [
+          "sm_90",
+          "sm_9",
+          "native ",
+        ]
+        jobs = 0
+        define = {{ T = 1, "1N" = 2 }}
+
+        {SOURCE}
+        variants = {{}}
+
+        {SOURCE}
+        path = "a.cu"
+        [{SOURCE[2:-2]}.options]
+        stdd = "c++20"
+        """
+    write = "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+    reserved = "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
+    assert problems(options) == [
+        Problem(what, Location("pyproject.toml", FIRST + line), hint)
+        for line, what, hint in [
+            (0, "'arch' is not an option of [tool.hatch.build.hooks.cubin]", "did you mean 'archs'?"),
+            (3, f"archs: 'sm_9' is not an arch; {write}", None),
+            (4, "archs: 'native ' is not an arch, did you mean 'native'?", None),
+            (6, "jobs must be a whole number from 1 to 1024, not 0", None),
+            (7, f"define.T {reserved}", None),
+            (7, "define.1N is not a macro's name", None),
+            (10, "variants must be a table of arrays such as { BLOCK = [128, 256] }, not {}", None),
+            (9, "a source table must say which sources it is for", 'path = "..."'),
+            (15, "options.stdd is not an option of cuda.core.ProgramOptions", "did you mean 'std'?"),
+        ]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('archs = "sm_90"', "archs must be an array of strings, not 'sm_90'"),
+        ("archs = [90]", "archs must be an array of strings, not [90]"),
+        ("archs = []", "archs must name at least one arch"),
+        ('archs = ["sm_90f"]', "archs: sm_90f does not exist, the first of its kind is sm_100f"),
+        ("toolkit = 13", "toolkit must be a string that is not empty, not 13"),
+        ('package = ""', "package must be a string that is not empty, not ''"),
+        ('package = "my-pkg"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'my-pkg'"),
+        ('package = "a..b"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'a..b'"),
+        ("sources = [1]", "sources must be an array of strings, not [1]"),
+        ('include-dirs = "include"', "include-dirs must be an array of strings, not 'include'"),
+        ("define = []", "define must be a table of macros, not []"),
+        (
+            'define = { N = "a\\nb" }',
+            r"define.N must be a boolean, a number or a one-line string, not 'a\nb'",
+        ),
+        (
+            f"define = {{ N = {10**400} }}",
+            f"define.N must be a boolean, a number or a one-line string, not 1{'0' * 136} … {'0' * 150}",
+        ),
+        ("define = { N = inf }", "define.N must be a boolean, a number or a one-line string, not inf"),
+        ("define = { N = [1] }", "define.N must be a boolean, a number or a one-line string, not [1]"),
+        ("options = 1", "options must be a table, not 1"),
+        ("options = { std = 17 }", "options.std must be a string, not 17"),
+        (
+            'options = { arch = "sm_90" }',
+            "options.arch cannot be set: targets are set with 'archs'",
+        ),
+        (
+            "options = { max-register-count = 1, max_register_count = 2 }",
+            "options.max_register_count is set twice, in two spellings",
+        ),
+        ("jobs = true", "jobs must be a whole number from 1 to 1024, not True"),
+        ('jobs = "4"', "jobs must be a whole number from 1 to 1024, not '4'"),
+        ("jobs = 1025", "jobs must be a whole number from 1 to 1024, not 1025"),
+        ("cache-dir = []", "cache-dir must be a string that is not empty, not []"),
+        ('cache-dir = "a\\u0000"', r"cache-dir 'a\x00' has characters that no path should have"),
+        ("cache-size = 4", "cache-size must be a string that is not empty, not 4"),
+        ('ship-sources = "yes"', "ship-sources must be true or false, not 'yes'"),
+        ("source = 1", f"source must be an array of tables, written as {SOURCE}"),
+        ("source = [1]", f"source must be an array of tables, written as {SOURCE}"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
+    assert only_message(line) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("path = ''", "path must be a string that is not empty, not ''"),
+        ("path = '../a.cu'", "path '../a.cu' must stay inside the project, relative to it"),
+        ("jobs = 3", f"'jobs' is not an option of {SOURCE}"),
+        ("name = 'a/b'", "name must be a plain name, not 'a/b'"),
+        ("name = 'a[b]'", "name must be a plain name, not 'a[b]'"),
+        ("archs = []", "archs must name at least one arch"),
+        (
+            "instantiate = ['a', ' ']",
+            "instantiate: ' ' is not the name of a kernel, such as 'scale<float, 4>'",
+        ),
+        ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
+        ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
+        ("variants.N = []", "variants.N must be an array of at least one value, not []"),
+        ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
+        ("variants.1N = [1]", "variants.1N is not a macro's name"),
+    ],
+)
+def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> None:
+    path = "" if line.startswith("path") else "path = 'a.cu'"
+    (problem,) = problems(f"{SOURCE}\n{line}\n{path}")
+    assert (problem.what, problem.where) == (message, Location("pyproject.toml", FIRST + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("~", "must stay inside the project, relative to it"),
+        ("../x", "must stay inside the project, relative to it"),
+        ("../**", "must stay inside the project, relative to it"),
+        ("**/../..", "must stay inside the project, relative to it"),
+        ("/etc/*", "must stay inside the project, relative to it"),
+        ("~/x", "must stay inside the project, relative to it"),
+        ("C:/x", "must stay inside the project, relative to it"),
+        (r"C:\x", "must stay inside the project, relative to it"),
+        (r"\\host\x", "must stay inside the project, relative to it"),
+        (r"a\..\b", "must stay inside the project, relative to it"),
+        (r"a\b", "must be written with '/'"),
+        ("a\0b", "has characters that no path should have"),
+        ("a\nb", "has characters that no path should have"),
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize(
+    ("key", "written_in"),
+    [
+        ("sources:", "sources = [{}]"),
+        ("exclude:", "exclude = [{}]"),
+        ("include-dirs:", "include-dirs = [{}]"),
+        ("path", "[[tool.hatch.build.hooks.cubin.source]]\npath = {}"),
+        ("include-dirs:", "[[tool.hatch.build.hooks.cubin.source]]\npath = '*'\ninclude-dirs = [{}]"),
+        ("options.pre_include", "options = {{ pre_include = [{}] }}"),
+    ],
+    ids=["sources", "exclude", "include-dirs", "path", "include-dirs of a source", "pre-include"],
+)
+def test_a_path_that_leaves_the_project_is_refused(
+    key: str, written_in: str, text: str, message: str
+) -> None:
+    written = (
+        text.encode("unicode_escape").decode().replace(r"\x", r"\u00")
+        if text.isprintable() is False
+        else text
+    )
+    quoted = f'"{written}"' if written != text else f"'{text}'"
+    (problem,) = problems(written_in.format(quoted))
+    expected = f"{key} {text!r} {message}"
+    if key == "options.pre_include" and not text.isprintable():
+        expected = f"{key} must be a string or an array of strings, not {[text]!r}"
+    assert problem.what == expected
+
+
+def test_a_path_is_kept_in_its_shortest_spelling() -> None:
+    config = read_config('sources = ["./a//*.cu"]\ninclude-dirs = ["include/", "."]')
+    assert (config.sources, config.include_dirs) == (("a/*.cu",), ("include", "."))
+
+
+@pytest.mark.parametrize("toolkit", ["12", "13", "12.9", "13.0", "13.0.2", "13.0.2.1", "system"])
+def test_a_toolkit_is_a_cuda_version_or_the_systems(toolkit: str) -> None:
+    assert read_config(f'toolkit = "{toolkit}"').toolkit == toolkit
+
+
+@pytest.mark.parametrize(
+    "toolkit", ["11.8", "14", "13.", "13.*", ">=13", "13.0 ", "v13", "System", "13.٩", "13.0.2.1.0", "13.100"]
+)
+def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
+    assert only_message(f'toolkit = "{toolkit}"') == f"toolkit {NO_TOOLKIT} {toolkit!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("2 GiB", 2 << 30),
+        ("2GB", 2_000_000_000),
+        ("1.5 KiB", 1536),
+        ("0.001 KB", 1),
+        ("500", 500),
+        ("500 B", 500),
+        ("1 TiB", 1 << 40),
+    ],
+)
+def test_a_size_is_a_number_and_a_unit(text: str, size: int) -> None:
+    assert read_config(f'cache-size = "{text}"').cache_size == size
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0.000 GiB", "2 gib", "2 G", "2 iB", "-1 GiB", "1e3", "2 GiB ", "٢ GiB"]
+)
+def test_what_is_no_size_is_refused(text: str) -> None:
+    assert (
+        only_message(f'cache-size = "{text}"') == f"cache-size must be a size such as '2 GiB', not {text!r}"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "-a", "a=1", "a~1", "a @ https://example.org/a.whl", "a; x", "a[b]", ""]
+)
+def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
+    message = f"header-packages: {name!r} is not the name of a distribution, such as 'nvidia-cutlass'"
+    assert only_message(f"header-packages = ['{name}']") == message
+
+
+@pytest.mark.parametrize("name", ["__CUDA", "BLOCK", "TYPE", "DEBUG", "f(a, b)", "f()", "log(...)"])
+def test_a_macro_may_have_parameters(name: str) -> None:
+    assert read_config(f'define = {{ "{name}" = 1 }}').define == ((name, "1"),)
+
+
+@pytest.mark.parametrize("name", ["", "1N", "N M", "N-1", "N=1", "é", "f(", "f(a)(b)", "N\\u0000"])
+def test_what_is_no_macro_is_refused(name: str) -> None:
+    shown = name.replace("\\u0000", r"\x00")
+    assert only_message(f'define = {{ "{name}" = 1 }}') == f"define.{shown} is not a macro's name"
+
+
+@pytest.mark.parametrize("name", ["T", "x", "size", "type", "value", "size(a)"])
+@pytest.mark.parametrize("value", ["4", "false"])
+def test_a_macro_that_the_compilers_own_header_uses_is_refused(name: str, value: str) -> None:
+    message = only_message(f'define = {{ "{name}" = {value} }}')
+    assert message == (
+        f"define.{name} cannot be a macro: NVRTC's own built-in header uses that name, "
+        "and no source would compile"
+    )
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("macro", "compiles"),
+    [
+        *((name, False) for name in ("T", "x", "size", "type", "value", "size(a)", "x(a)", "warpSize()")),
+        *((name, True) for name in ("N", "BLOCK", "DEBUG", "TYPE", "T(a)", "value(a)", "f(a,b)")),
+    ],
+)
+def test_nvrtc_compiles_with_the_macros_that_are_allowed_and_with_no_other(
+    macro: str, *, compiles: bool
+) -> None:
+    Toolkit(None)  # loads the NVRTC of this environment
+    task = {"id": 0, "kind": "c++", "code": b"__global__ void k() {}", "name": b"k", "instantiate": []}
+    result = worker.compile_task({**task, "options": [b"-arch=sm_90", f"-D{macro}=float".encode()]})
+    assert result["ok"] is compiles
+    with contextlib.nullcontext() if compiles else pytest.raises(ConfigError, match="cannot be a macro"):
+        read_config(f'define = {{ "{macro}" = "float" }}')
+
+
+def test_an_option_may_be_written_with_hyphens_or_underscores() -> None:
+    both = (read_config(f"options = {{ {key} = true }}") for key in ("use-fast-math", "use_fast_math"))
+    assert [config.options for config in both] == [{"use_fast_math": True}] * 2
+
+
+@pytest.mark.parametrize("written", ["'/etc/x.h'", "['a.h', '../x.h']"])
+def test_a_header_that_is_included_first_stays_inside_the_project(written: str) -> None:
+    path = written.strip("[]").rpartition(" ")[2]
+    message = f"options.pre-include {path} must stay inside the project, relative to it"
+    assert only_message(f"options = {{ pre-include = {written} }}") == message
+
+
+def test_headers_that_are_included_first_are_one_or_several() -> None:
+    both = (
+        read_config(f"options = {{ pre_include = {written} }}") for written in ("'a.h'", "['a.h', 'b.h']")
+    )
+    assert [config.options["pre_include"] for config in both] == ["a.h", ("a.h", "b.h")]
+
+
+@pytest.mark.parametrize(
+    ("key", "guess"),
+    [
+        ("arch", "archs"),
+        ("include_dirs", "include-dirs"),
+        ("sorces", "sources"),
+        ("cache_dir", "cache-dir"),
+        ("defines", "define"),
+        ("sources-list", "sources"),
+    ],
+)
+def test_an_unknown_key_comes_with_a_guess(key: str, guess: str) -> None:
+    (problem,) = problems(f"{key} = 1")
+    assert problem.hint == f"did you mean {guess!r}?"
+
+
+@pytest.mark.parametrize("line", ["zzz = 1", "options = { zzz = 1 }"])
+def test_an_unknown_key_like_no_other_comes_without_one(line: str) -> None:
+    (problem,) = problems(line)
+    assert problem.hint is None
+
+
+def test_hatchlings_own_keys_are_left_to_hatchling() -> None:
+    config = read_config(
+        """\
+        enable-by-default = false
+        dependencies = ["x"]
+        require-runtime-dependencies = true
+        require-runtime-features = ["y"]
+        """
+    )
+    assert config == Config(place=config.place)
+
+
+def test_a_hostile_key_or_value_makes_one_short_line() -> None:
+    long = "x" * 1_000_000
+    found = messages(f'"a\\n\\u001b[31m" = 1\npackage = ["{long}"]\nnope{long} = 1')
+    assert found[0].startswith(f"pyproject.toml:{FIRST}: 'a\\n\\x1b[31m' is not an option of ")
+    assert all("\n" not in message and len(message) < 500 for message in found)
+    assert found[1].startswith(f"pyproject.toml:{FIRST + 1}: package must be a string")
+
+
+def test_twenty_thousand_bad_archs_are_each_reported() -> None:
+    listed = "".join(f'  "sm_{number}x",\n' for number in range(20_000))
+    found = problems(f"archs = [\n{listed}]")
+    assert len(found) == 20_000
+    assert found[-1].where == Location("pyproject.toml", FIRST + 20_000)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("ARCHS", "8.6;9.0+PTX, native", "archs", ("8.6", "9.0+PTX", "native")),
+        ("TOOLKIT", "12.9", "toolkit", "12.9"),
+        ("JOBS", "16", "jobs", 16),
+        ("CACHE_DIR", "/var/cache/x", "cache_dir", "/var/cache/x"),
+    ],
+)
+def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expected: object) -> None:
+    table = 'archs = ["sm_90"]\ntoolkit = "13"\njobs = 1\ncache-dir = "here"'
+    config = read_config(table, {f"HATCH_CUBIN_{variable}": value})
+    assert getattr(config, field) == expected
+    assert getattr(read_config(table, {f"HATCH_CUBIN_{variable}": ""}), field) == getattr(
+        read_config(table), field
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ARCHS", " ,", "HATCH_CUBIN_ARCHS: must name at least one arch"),
+        ("ARCHS", "sm_90 al", "HATCH_CUBIN_ARCHS: 'al' is not an arch, did you mean 'all'?"),
+        (
+            "TOOLKIT",
+            "11",
+            f"HATCH_CUBIN_TOOLKIT: {NO_TOOLKIT} '11'",
+        ),
+        ("JOBS", "many", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'"),
+        ("JOBS", "0", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 0"),
+        ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
+    ],
+)
+def test_a_bad_variable_is_named_and_has_no_line(variable: str, value: str, message: str) -> None:
+    assert problems("", {f"HATCH_CUBIN_{variable}": value}) == [Problem(message)]
+
+
+def test_a_bad_table_and_a_bad_variable_are_reported_together() -> None:
+    assert len(problems("jobs = 0", {"HATCH_CUBIN_TOOLKIT": "x", "HATCH_CUBIN_ARCHS": "y"})) == 3
+
+
+@pytest.mark.parametrize("text", ["a =", "= 1", "a = 'x", "a = " + "[" * 5000])
+def test_a_place_in_a_text_that_cannot_be_read_is_the_file(text: str) -> None:
+    assert Place("pyproject.toml", text, ("a",)).of("b") == Location("pyproject.toml")
+
+
+def test_a_table_is_called_as_it_is_written() -> None:
+    place = Place("hatch.toml", "", ("build", "hooks", "cubin"))
+    assert (str(place), place.source_tables) == ("[build.hooks.cubin]", "[[build.hooks.cubin.source]]")
+
+
+def test_a_table_of_another_file_is_found_there() -> None:
+    text = textwrap.dedent("""
+        [build.hooks.cubin]
+        jobs = 1
+    """)
+    place = Place("hatch.toml", text, ("build", "hooks", "cubin"))
+    assert (place.of(), place.of("jobs")) == (Location("hatch.toml", 2), Location("hatch.toml", 3))
+
+
+def test_macros_merge_with_the_later_value_at_the_earlier_place() -> None:
+    base = (("A", "1"), ("B", "2"), ("C", "3"))
+    assert merge_macros(base, (("B", "4"), ("D", "5")), ("C",)) == (("A", "1"), ("B", "4"), ("D", "5"))

@@ -1,0 +1,141 @@
+"""Which table is read, for which build backend, and what is said where there is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.errors import ConfigError
+from hatch_cubin.table.tables import find_table
+from tests.helpers import write_tree
+
+HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
+FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
+HOOK = "[tool.hatch.build.hooks.cubin]\n"
+INIT = "  hint: 'hatch-cubin init' adds one"
+NO_TABLE = "pyproject.toml: there is no table {}\n"
+RENAME = "  hint: rename {}, which the project's build backend does not read"
+BOTH = (
+    "there is a table {} too, and the project's build backend reads that one alone\n"
+    "  hint: keep one of the two"
+)
+NOT_TOML = "Expected newline or end of document after a statement"
+OWN = "[tool.hatch-cubin]\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "backend", "place"),
+    [
+        ({"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 7"}, "hatchling.build", "pyproject.toml:4"),
+        (
+            {"pyproject.toml": f"{HATCHLING}[tool.hatch.build.targets.wheel.hooks.cubin]\njobs = 7"},
+            "hatchling.build",
+            "pyproject.toml:4",
+        ),
+        (
+            {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1", "hatch.toml": "[build.hooks.cubin]\njobs = 7"},
+            "hatchling.build",
+            "hatch.toml:2",
+        ),
+        (
+            {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 7", "hatch.toml": "[envs.default]\n"},
+            "hatchling.build",
+            "pyproject.toml:4",
+        ),
+        ({"pyproject.toml": f"{FLIT}{OWN}jobs = 7"}, "flit_core.buildapi", "pyproject.toml:4"),
+        ({"pyproject.toml": f"{OWN}jobs = 7"}, "setuptools.build_meta", "pyproject.toml:2"),
+    ],
+)
+def test_the_table_is_the_one_that_the_build_backend_reads(
+    tmp_path: Path, files: dict[str, str], backend: str, place: str
+) -> None:
+    table, found, used = find_table(write_tree(tmp_path, files))
+    assert (table, used, str(found.of("jobs"))) == ({"jobs": 7}, backend, place)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {},
+            "there is no pyproject.toml in {root}\n  hint: run it in a project, or name one: --project DIR",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + OWN},
+            f"{NO_TABLE.format('[tool.hatch.build.hooks.cubin]')}{RENAME.format('[tool.hatch-cubin]')}",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[build]\n"},
+            f"hatch.toml: there is no table [build.hooks.cubin]\n{INIT}",
+        ),
+        (
+            {"pyproject.toml": FLIT},
+            f"pyproject.toml: there is no table [tool.hatch-cubin]\n{INIT}",
+        ),
+        (
+            {"pyproject.toml": FLIT + HOOK},
+            f"{NO_TABLE.format('[tool.hatch-cubin]')}{RENAME.format('[tool.hatch.build.hooks.cubin]')}",
+        ),
+        (
+            {"pyproject.toml": "[tool]\nhatch-cubin = 3\n"},
+            "pyproject.toml:2: [tool.hatch-cubin] must be a table, not 3",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + "[tool.hatch.build.hooks]\ncubin = true\n"},
+            "pyproject.toml:4: [tool.hatch.build.hooks.cubin] must be a table, not True",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + HOOK + OWN},
+            f"pyproject.toml:4: {BOTH.format('[tool.hatch.build.hooks.cubin]')}",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + OWN, "hatch.toml": "[build.hooks.cubin]\n"},
+            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin]')}",
+        ),
+        (
+            {"pyproject.toml": FLIT + HOOK + OWN},
+            f"pyproject.toml:3: {BOTH.format('[tool.hatch-cubin]')}",
+        ),
+        (
+            {"pyproject.toml": FLIT + OWN, "hatch.toml": "[build.targets.sdist.hooks.cubin]\n"},
+            f"hatch.toml:1: {BOTH.format('[tool.hatch-cubin]')}",
+        ),
+        (
+            {"pyproject.toml": "archs = 1 2\n"},
+            f"pyproject.toml: is not TOML: {NOT_TOML} (at line 1, column 11)",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find_table(write_tree(tmp_path, files))
+    assert str(caught.value) == message.format(root=tmp_path)
+
+
+@pytest.mark.parametrize("tool", ["[tool]\nhatch = 3", "[tool.hatch]\nbuild = 3"])
+def test_a_value_in_a_tables_place_is_no_table(tmp_path: Path, tool: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": f"{HATCHLING}{tool}\n"})
+    with pytest.raises(ConfigError, match="there is no table"):
+        find_table(tmp_path)
+
+
+def test_a_folder_in_the_files_place_is_said(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").mkdir()
+    with pytest.raises(ConfigError) as caught:
+        find_table(tmp_path)
+    reason = "Permission denied" if sys.platform == "win32" else "Is a directory"
+    assert str(caught.value) == f"pyproject.toml: cannot be read: {reason}"
+
+
+def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: 'utf-8' codec"):
+        find_table(tmp_path)
+
+
+def test_brackets_without_end_are_said(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("a = " + "[" * 5000)
+    with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: "):
+        find_table(tmp_path)

@@ -1,0 +1,113 @@
+"""What the build front end is asked to install."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.toolkit.requirements import build_requirements
+from tests.helpers import read_config, write_tree
+
+CORE = "cuda-core>=1.2,<2"
+NEWEST = [
+    CORE,
+    "cuda-bindings==13.*",
+    "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,crt]==13.*",
+    "nvidia-nvjitlink==13.*",
+]
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "requirements"),
+    [
+        ("13", NEWEST),
+        (
+            "13.0",
+            [
+                CORE,
+                "cuda-bindings==13.*",
+                "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,crt]==13.0.*",
+                "nvidia-nvjitlink==13.0.*",
+            ],
+        ),
+        (
+            "13.0.2",
+            [
+                CORE,
+                "cuda-bindings==13.*",
+                "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,crt]==13.0.2",
+                "nvidia-nvjitlink==13.0.*",
+            ],
+        ),
+        (
+            "12.9",
+            [
+                CORE,
+                "cuda-bindings==12.*",
+                "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,nvcc]==12.9.*",
+                "nvidia-nvjitlink-cu12==12.9.*",
+            ],
+        ),
+    ],
+)
+def test_a_toolkit_is_asked_for_with_its_bindings_and_headers(toolkit: str, requirements: list[str]) -> None:
+    assert build_requirements(read_config(f'toolkit = "{toolkit}"'), {}) == requirements
+
+
+@pytest.mark.parametrize(
+    ("library", "bindings"),
+    [
+        ("libnvrtc.so.12.9.86", "cuda-bindings==12.*"),
+        ("libnvrtc.so.13", "cuda-bindings==13.*"),
+        ("none", "cuda-bindings"),
+    ],
+)
+@pytest.mark.linux
+def test_the_systems_toolkit_needs_bindings_of_its_own_major_and_no_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, bindings: str
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {f"lib64/{library}": ""})))
+    assert build_requirements(read_config('toolkit = "system"'), {}) == [CORE, bindings]
+
+
+def test_header_packages_are_asked_for_after_the_toolkit() -> None:
+    config = read_config('toolkit = "13"\nheader-packages = ["nvidia-cutlass==4.*"]')
+    assert build_requirements(config, {}) == [*NEWEST, "nvidia-cutlass==4.*"]
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_nothing_is_asked_for_where_the_bundle_has_no_kernels(value: str) -> None:
+    config = read_config('toolkit = "13"\nheader-packages = ["nvidia-cutlass"]')
+    assert build_requirements(config, {"HATCH_CUBIN_SKIP": value}) == []
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_switch_that_is_off_skips_nothing(value: str) -> None:
+    assert build_requirements(read_config('toolkit = "13"'), {"HATCH_CUBIN_SKIP": value}) == NEWEST
+
+
+@pytest.mark.parametrize(
+    ("installed", "requirements"),
+    [
+        ({"cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc"}, []),
+        ({"cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc-cu12"}, []),
+        ({"cuda-core", "cuda-bindings"}, NEWEST),
+        ({"cuda-bindings", "nvidia-cuda-nvrtc"}, NEWEST),
+        ({"cuda-core", "nvidia-cuda-nvrtc"}, NEWEST),
+        (set(), NEWEST),
+    ],
+    ids=["cuda 13", "cuda 12", "no nvrtc", "no core", "no bindings", "nothing"],
+)
+def test_an_unset_toolkit_is_the_one_that_is_there_or_the_newest(
+    monkeypatch: pytest.MonkeyPatch, installed: set[str], requirements: list[str]
+) -> None:
+    def version(name: str) -> str:
+        if name not in installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert build_requirements(read_config(), {}) == requirements
+    assert build_requirements(read_config('header-packages = ["a"]'), {}) == [*requirements, "a"]

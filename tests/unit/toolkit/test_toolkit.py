@@ -1,0 +1,353 @@
+"""Which compiler a build uses, and how it says that there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hatch_cubin.errors import ToolchainError
+from hatch_cubin.toolkit import toolkit as toolkit_module
+from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.libraries import candidates, system_major
+from hatch_cubin.toolkit.toolkit import Toolkit, native_archs
+from tests.helpers import write_tree
+
+HINT = 'toolkit = "13" brings the compiler as a build dependency'
+
+
+def refusal(wanted: str | None = None) -> str:
+    with pytest.raises(ToolchainError) as caught:
+        Toolkit(wanted)
+    return str(caught.value)
+
+
+@pytest.mark.nvrtc
+def test_a_toolkit_is_identified_to_the_patch() -> None:
+    toolkit = Toolkit(None)
+    for build in (toolkit.nvrtc, toolkit.nvjitlink):
+        assert len([int(part) for part in build.split(".")]) == 3
+    assert toolkit.nvrtc.startswith("{}.{}.".format(*toolkit.version))
+    assert toolkit.major == toolkit.version[0]
+    assert list(toolkit.supported) == sorted(set(toolkit.supported))
+    assert toolkit.toolchain().label == f"NVRTC {toolkit.nvrtc}"
+    assert toolkit.families == (toolkit.version >= (12, 9))
+
+
+def test_a_system_toolkit_of_another_major_than_the_bindings_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.core")
+    monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {"lib64/libnvrtc.so.11": ""})))
+    major = Toolkit(None).major
+    assert refusal("system").splitlines()[0] == (
+        f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}, "
+        "but one that needs cuda-bindings==11.*"
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "files", "major"),
+    [
+        ("linux", ["lib64/libnvrtc.so", "lib64/libnvrtc.so.12", "lib64/libnvrtc.so.12.9.86"], 12),
+        ("linux", ["lib/libnvrtc.so.13.0.88"], 13),
+        ("linux", ["lib64/libnvrtc.so", "lib64/libcudart.so.12"], None),
+        ("win32", ["bin/nvrtc64_120_0.dll", "bin/nvrtc64_120_0.alt.dll"], 12),
+        ("win32", ["bin/nvrtc64.dll"], None),
+    ],
+)
+def test_a_system_toolkit_is_of_the_major_that_its_compiler_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, files: list[str], major: int | None
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, dict.fromkeys(files, ""))))
+    monkeypatch.setattr(sys, "platform", platform)
+    assert system_major() == major
+
+
+@pytest.mark.nvrtc
+def test_nvjitlink_is_loaded_only_when_a_source_asks_for_it() -> None:
+    toolkit = Toolkit(None)
+    before = toolkit.libraries
+    seen = [toolkit.nvjitlink_if_loaded, toolkit.nvjitlink, toolkit.nvjitlink_if_loaded]
+    assert seen == [None, toolkit.nvjitlink, toolkit.nvjitlink]
+    assert [name for name in toolkit.libraries if name not in before] == [toolkit.libraries[-1]]
+    assert "nvjitlink" in toolkit.libraries[-1].lower()
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("digits", [1, 2])
+def test_the_version_that_is_here_can_be_asked_for(digits: int) -> None:
+    Toolkit(".".join(map(str, Toolkit(None).version[:digits])))
+
+
+def release(monkeypatch: pytest.MonkeyPatch, installed: str | None) -> None:
+    """Have NVIDIA's metapackage installed in a release, or not at all."""
+
+    def version(name: str) -> str:
+        assert name == "cuda-toolkit"
+        if installed is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+@pytest.mark.nvrtc
+def test_an_exact_release_is_that_of_the_metapackage(monkeypatch: pytest.MonkeyPatch) -> None:
+    minor = "{}.{}".format(*Toolkit(None).version)
+    release(monkeypatch, f"{minor}.2")
+    assert Toolkit(f"{minor}.2").doubt is None
+    assert refusal(f"{minor}.1") == (
+        f"toolkit = '{minor}.1' is asked for, but the cuda-toolkit here is {minor}.2\n"
+        "  hint: build with isolation, which installs the one asked for, or install it here"
+    )
+
+
+@pytest.mark.nvrtc
+def test_an_exact_release_that_nothing_tells_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    release(monkeypatch, None)
+    minor = "{}.{}".format(*Toolkit(None).version)
+    assert (Toolkit(None).doubt, Toolkit(minor).doubt) == (None, None)
+    assert Toolkit(f"{minor}.1").doubt == (
+        f"toolkit = '{minor}.1': without NVIDIA's cuda-toolkit here, only its minor is checked"
+    )
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("wanted", ["12.0", "13.99", "13.99.1"])
+def test_another_version_than_the_one_here_is_refused(wanted: str) -> None:
+    assert refusal(wanted) == (
+        f"toolkit = {wanted!r} is asked for, but the NVRTC here is {Toolkit(None).nvrtc}\n"
+        "  hint: build with isolation, which installs the one asked for, or install it here"
+    )
+
+
+@pytest.mark.parametrize("module", ["cuda.bindings", "cuda.core"])
+def test_missing_packages_are_named_with_the_way_to_get_them(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    said = refusal()
+    assert said.startswith("cannot import cuda.core and cuda.bindings: ")
+    assert module in said
+    assert said.endswith(HINT)
+
+
+def test_missing_packages_that_the_table_asks_for_are_named_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    with pytest.raises(ToolchainError) as caught:
+        Toolkit("13.0", "pip install it")
+    hint = "build with isolation, which installs the one asked for, or pip install it"
+    assert [each.hint for each in caught.value.problems] == [hint]
+
+
+@pytest.mark.nvrtc
+def test_a_library_that_nobody_finds_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cuda.pathfinder
+
+    def find_nothing(name: str) -> None:
+        raise RuntimeError(f"no lib{name}\nat great length")
+
+    monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", find_nothing)
+    monkeypatch.setattr(toolkit_module, "candidates", lambda *_args: iter([Path("/no/such/library")]))
+    assert refusal() == f"cannot load nvrtc: no libnvrtc\n  hint: {HINT}"
+
+
+@pytest.mark.nvrtc
+def test_where_no_wheel_has_a_library_cuda_pathfinder_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Toolkit(None)
+    monkeypatch.setattr(toolkit_module, "candidates", lambda *_args: iter([]))
+    assert Toolkit(None).nvrtc == found.nvrtc
+
+
+@pytest.mark.nvrtc
+def test_a_system_toolkit_without_the_library_names_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    major = Toolkit(None).major
+    said = f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}"
+    hint = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
+    assert refusal("system") == f"{said}\n  hint: {hint}"
+
+
+@pytest.mark.nvrtc
+def test_an_nvjitlink_of_another_version_is_refused_like_an_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    major = Toolkit(None).major
+    exact_build = toolkit_module._exact_build
+
+    def other(name: str, *args: str) -> str:
+        return f"{major - 1}.9.1" if name == "nvJitLink" else exact_build(name, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(toolkit_module, "_exact_build", other)
+    toolkit = Toolkit(str(major))
+    with pytest.raises(ToolchainError) as caught:
+        _ = toolkit.nvjitlink
+    said = f"toolkit = '{major}' is asked for, but the nvJitLink here is {major - 1}.9.1\n"
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_system_toolkit_is_taken_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path(Toolkit(None).libraries[-1])
+    (tmp_path / "lib64").mkdir()
+    for library in real.parent.glob("libnvrtc*"):
+        (tmp_path / "lib64" / library.name).symlink_to(library)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert Path(Toolkit("system").libraries[-1]) == tmp_path / "lib64" / real.name
+
+
+@pytest.mark.parametrize(
+    ("platform", "major", "library"),
+    [
+        ("linux", 13, "nvidia/cu13/lib/libnvrtc.so.13"),
+        ("linux", 12, "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
+        ("win32", 13, "nvidia/cu13/bin/x86_64/nvrtc64_130_0.dll"),
+        ("win32", 12, "nvidia/cuda_nvrtc/bin/nvrtc64_120_0.dll"),
+    ],
+)
+def test_the_library_beside_this_builds_packages_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, major: int, library: str
+) -> None:
+    write_tree(tmp_path, {library: "", "nvidia/cu13/lib/libnvrtc.so.99": ""})
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(sys, "path", ["/nowhere", str(tmp_path)])
+    assert list(candidates("nvrtc", major, None)) == [tmp_path / library]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("output", [b"", b"release 13"])
+def test_a_build_that_cannot_be_told_is_an_error_with_the_log(
+    monkeypatch: pytest.MonkeyPatch, output: bytes
+) -> None:
+    def say_nothing(_task: object) -> dict[str, Any]:
+        return {"ok": False, "output": output, "log": "first\nsecond"}
+
+    monkeypatch.setattr(worker, "compile_task", say_nothing)
+    said = refusal()
+    assert said.startswith("cannot tell which build of NVRTC /")
+    assert said.endswith(" is\n  first\n  second")
+
+
+@pytest.mark.nvrtc
+def test_a_compiler_that_signs_nothing_is_known_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolkit = Toolkit(None)
+    library = write_tree(tmp_path, {"lib": b"\0Cuda compilation tools, release 12.9, V12.9.86\0"}) / "lib"
+    monkeypatch.setattr(Toolkit, "_load", lambda *_args: str(library))
+    monkeypatch.setattr(worker, "compile_task", lambda _task: {"ok": True, "output": b"ELF", "log": ""})
+    assert toolkit.nvjitlink == "12.9.86"
+
+
+@pytest.mark.nvrtc
+def test_bundled_headers_are_unpacked_where_nvrtc_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cuda.bindings import nvrtc
+
+    toolkit = Toolkit(None)
+    worked = toolkit.install_headers(tmp_path / "headers")
+    assert worked is (toolkit.version >= (13, 3))
+    assert (tmp_path / "headers/cuda_fp16.h").is_file() is worked
+    monkeypatch.delattr(nvrtc, "nvrtcInstallBundledHeaders", raising=False)
+    assert toolkit.install_headers(tmp_path / "more") is False
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_bundled_headers_that_cannot_be_written_are_no_absent_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cuda.bindings import nvrtc
+
+    toolkit = Toolkit(None)
+    if toolkit.version < (13, 3):
+        pytest.skip("this compiler carries none")
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"NVRTC could not write them \(\d+ MB in \d+ files\)") as caught:
+            toolkit.install_headers(tmp_path / "headers")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(caught.value.strerror).endswith("is the disk full?")
+    none = SimpleNamespace(available=0)
+    monkeypatch.setattr(nvrtc, "nvrtcGetBundledHeadersInfo", lambda: (0, none))
+    (tmp_path / "file").write_text("")
+    assert toolkit.install_headers(tmp_path / "file") is False
+
+
+class Driver:
+    """A driver with two kinds of GPU, or one that fails at some call."""
+
+    def __init__(self, capabilities: list[tuple[int, int]], fails: str = "") -> None:
+        self._capabilities = capabilities
+        self._fails = fails
+
+    def _answer(self, call: str, pointer: Any, value: int) -> int:
+        pointer._obj.value = value
+        return int(call == self._fails)
+
+    def cuInit(self, _flags: int) -> int:  # noqa: N802 - the driver's own name
+        return int(self._fails == "init")
+
+    def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
+        return self._answer("count", count, len(self._capabilities))
+
+    def cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802
+        return self._answer("get", device, ordinal)
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:  # noqa: N802
+        return self._answer("attribute", value, self._capabilities[device.value][attribute - 75])
+
+
+@pytest.mark.parametrize("platform", ["linux", "win32"])
+def test_native_is_every_kind_of_gpu_once(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    libraries = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}
+    drivers = {libraries[platform]: Driver([(9, 0), (12, 1), (9, 0)])}
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(ctypes, "CDLL", drivers.__getitem__)
+    assert native_archs() == (90, 121)
+
+
+@pytest.mark.parametrize(
+    ("driver", "reason"),
+    [
+        (Driver([(9, 0)], "init"), "the driver finds no device"),
+        (Driver([(9, 0)], "count"), "the driver finds no device"),
+        (Driver([]), "the driver finds no device"),
+        (Driver([(9, 0)], "get"), "the driver cannot describe device 0"),
+        (Driver([(9, 0)], "attribute"), "the driver cannot describe device 0"),
+        (None, "no such library"),
+    ],
+    ids=["init", "count", "no device", "get", "attribute", "no driver"],
+)
+def test_native_without_a_gpu_says_so(
+    monkeypatch: pytest.MonkeyPatch, driver: Driver | None, reason: str
+) -> None:
+    def load(_name: str) -> Driver:
+        if driver is None:
+            raise OSError("no such library")
+        return driver
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    with pytest.raises(ToolchainError) as caught:
+        native_archs()
+    assert str(caught.value) == (
+        f"archs = ['native'] needs a GPU, and there is none here: {reason}\n"
+        "  hint: name the archs to build for, or build where the GPU is"
+    )
+
+
+def test_the_data_model_is_the_platforms() -> None:
+    assert ("llp64" if sys.platform == "win32" else "lp64") == toolkit_module.DATA_MODEL

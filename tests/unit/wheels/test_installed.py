@@ -1,0 +1,145 @@
+"""Finding bundles: in wheels, folders and installed packages, which are looked at and not imported."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.errors import BundleError
+from hatch_cubin.wheels.installed import opened
+from tests.cubins import FILES, inside, make_wheel
+from tests.helpers import write_tree
+
+
+def contents(what: Path | str) -> dict[str, dict[str, bytes]]:
+    with opened(str(what)) as found:
+        return {each.place: {name: each.read(name) for name in each.packed} for each in found.bundles}
+
+
+def refusal(what: Path | str) -> str:
+    with pytest.raises(BundleError) as caught, opened(str(what)):
+        pass
+    return str(caught.value)
+
+
+def test_every_bundle_of_a_wheel_is_found(tmp_path: Path) -> None:
+    wheel = make_wheel(
+        tmp_path / "w.whl",
+        {**inside("a/_cubins"), **inside("a/b/_cubins"), "a/__init__.py": b"", "a/_cubins/": b""},
+    )
+    assert contents(wheel) == {"a/_cubins": FILES, "a/b/_cubins": FILES}
+
+
+@pytest.mark.parametrize("folder", ["/a/_cubins", "a//_cubins", "./a/_cubins"])
+def test_what_looks_like_a_bundles_folder_in_a_wheel_is_another(tmp_path: Path, folder: str) -> None:
+    odd = {f"{folder}/k.cubin": b"1", f"{folder}//k.cubin": b"2"}
+    wheel = make_wheel(tmp_path / "w.whl", {**inside("a/_cubins"), **odd})
+    assert contents(wheel) == {"a/_cubins": FILES, folder: {"k.cubin": b"1", "/k.cubin": b"2"}}
+
+
+def test_a_wheel_says_how_much_room_each_file_takes(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", {"a/_cubins/zeros": bytes(10_000)})
+    with opened(str(wheel)) as found:
+        packed = found.bundles[0].packed["zeros"]
+    assert packed is not None
+    assert 0 < packed < 100
+
+
+def test_a_bundle_is_read_from_its_own_folder_or_any_around_it(tmp_path: Path) -> None:
+    own = tmp_path / "src" / "demo" / "_cubins"
+    write_tree(own, FILES)
+    expected = {own.as_posix(): FILES}
+    assert [contents(folder) for folder in (own, own.parent, tmp_path)] == [expected] * 3
+    other = tmp_path / "elsewhere"
+    shutil.move(own, other)
+    assert contents(other) == {other.as_posix(): FILES}
+
+
+def test_other_peoples_packages_and_compiled_python_are_passed_over(tmp_path: Path) -> None:
+    own = tmp_path / "demo" / "_cubins"
+    write_tree(own, {**FILES, "__pycache__/__init__.pyc": b""})
+    write_tree(
+        tmp_path, inside(".venv/x/_cubins") | inside("venv/lib/x/_cubins") | inside("node_modules/x/_cubins")
+    )
+    write_tree(tmp_path, {"venv/pyvenv.cfg": ""})
+    assert contents(tmp_path) == {own.as_posix(): FILES}
+
+
+def test_a_package_is_found_by_its_name_and_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "found_by_name"
+    write_tree(
+        package, {"__init__.py": "raise SystemExit('imported')", "sub/__init__.py": "raise SystemExit"}
+    )
+    write_tree(package / "sub" / "_cubins", FILES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    place = (package / "sub" / "_cubins").as_posix()
+    assert contents("found_by_name") == contents("found_by_name.sub") == {place: FILES}
+    assert not {"found_by_name", "found_by_name.sub"} & {*sys.modules}
+
+
+@pytest.mark.parametrize(
+    "name", ["no_such_package", "json.no_such_part", "json.decoder", "../x.whl", "a..b", ""]
+)
+def test_a_name_that_means_nothing_here(name: str) -> None:
+    assert refusal(name) == (
+        f"{name}: is neither a file, nor a folder, nor a package that this Python has installed\n"
+        f"  hint: this Python is {sys.executable}"
+    )
+
+
+def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", {"a/__init__.py": b"", "a/_cubins": b"a file"})
+    assert refusal(wheel) == f"{wheel}: has no bundle: there is no _cubins/ in it"
+
+
+@pytest.mark.parametrize("folder", ["dist", "."])
+def test_a_folder_without_a_bundle_points_to_a_wheel_in_it(tmp_path: Path, folder: str) -> None:
+    wheel = tmp_path / folder / "w.whl"
+    write_tree(tmp_path, {f"{folder}/w.whl": ""})
+    assert refusal(tmp_path) == (
+        f"{tmp_path}: has no bundle: there is no _cubins/ in it\n  hint: there is a wheel: {wheel.as_posix()}"
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\3\4 and no more", bytes(range(100))])
+def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "w.whl"
+    path.write_bytes(data)
+    assert refusal(path).startswith(f"{path}: cannot be read as a wheel, which is a zip archive: ")
+
+
+def test_a_cut_wheel_cannot_be_read(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins"))
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    assert "cannot be read as a wheel" in refusal(wheel)
+
+
+def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", {"a/_cubins/first": b"1" * 100, "a/_cubins/second": b"2" * 100})
+    data = bytearray(wheel.read_bytes())
+    data[data.index(b"first") + 6] ^= 0xFF
+    wheel.write_bytes(data)
+    with opened(str(wheel)) as found:
+        (only,) = found.bundles
+        assert only.read("second") == b"2" * 100
+        with pytest.raises(BundleError, match=r"^a/_cubins/first: cannot be unpacked: "):
+            only.read("first")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    place = write_tree(tmp_path / "_cubins", FILES)
+    with opened(str(place)) as found, pytest.raises(BundleError, match=r"/_cubins/x: is missing$"):
+        found.bundles[0].read("x")
+
+
+def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
+    place = write_tree(tmp_path / "_cubins", FILES)
+    with opened(str(place)) as found:
+        (place / "keys.json").unlink()
+        with pytest.raises(BundleError, match=r"/_cubins/keys.json: cannot be read: No such file"):
+            found.bundles[0].read("keys.json")
