@@ -122,37 +122,140 @@ class Entry:
         return f"Entry(module={self.module!r}, arch={self.arch!r}, file={self.file!r}, rule={self.rule!r})"
 
 
-class _Module:
-    """One line of the manifest's modules, checked."""
+# --- what packages call -------------------------------------------------------------------------
 
-    __slots__ = (
-        *("manifest", "name", "source", "variant", "kernels", "options", "entries", "fields"),
-        *("chosen", "loaded"),
+
+def kernel(
+    name: str,
+    *,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> "Any":
+    """Return a cuda.core `Kernel` for the current device, or for *device* (an ordinal or a `Device`)."""
+    code, symbol = _settled(lambda: _load(name, module, variant, macros, device, of_kernel=True))
+    with _loading():  # the first one makes the driver load the code
+        try:
+            return code.get_kernel(symbol)
+        except Exception as exc:
+            raise CubinUnavailableError(_say(f"the driver cannot load {name!r}: {exc}")) from exc
+
+
+def module(
+    name: str,
+    *,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> "Any":
+    """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
+    return _settled(lambda: _load(name, module, variant, macros, device, of_kernel=False))[0]
+
+
+def find(
+    name: str,
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _ASK,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> Entry:
+    """Return the entry that serves a kernel or module on a capability; the current device's without *cc*.
+
+    With *cc*, nothing of CUDA is imported and any driver will do unless *driver* is given.
+    """
+    if cc is not None:
+        _check_capability(cc)
+        if device is not None:
+            raise TypeError(_say("cc and device both say which GPU: give one of them"))
+    if driver is not _ASK and driver is not None:
+        _check_driver(driver)
+    found, kernel_name = _resolve(name, module, _wanted(variant, macros))
+    present = None
+    if cc is None:
+        _, cc, present = _device(device)
+    return _choose(found, kernel_name, cc, present if driver is _ASK else driver)
+
+
+def read(
+    name: str,
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _ASK,
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "Any" = None,
+    **macros: "Any",
+) -> bytes:
+    """Return the verified bytes of what `find` finds."""
+    asked = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
+    data: bytes = _settled(lambda: _verified(find(name, **asked)))
+    return data
+
+
+def names() -> "tuple[str, ...]":
+    """Return the name of every kernel that was shipped."""
+    return tuple(_manifest().kernel_names())
+
+
+def archs() -> "tuple[str, ...]":
+    """Return every arch that was shipped for any module."""
+    shipped = {entry.arch for found in _manifest().everything() for entry in found.entries}
+    return tuple(
+        sorted(shipped, key=lambda arch: (_parse_arch(arch)[0] == "compute", *_parse_arch(arch)[1:3]))
     )
 
-    def __init__(self, manifest: "_Manifest", name: "Any", fields: "Mapping[str, Any]") -> None:
-        self.manifest = manifest
-        self.name: str = _typed(name, str)
-        self.source: str = _typed(fields["source"], str)
-        self.variant = _text_map(fields["variant"])
-        self.kernels = _text_map(fields["kernels"])
-        self.options = _view(fields["options"])
-        self.entries = [Entry(self, entry) for entry in _typed(fields["entries"], list)]
-        self.fields: "dict[str, Mapping[str, Any]]" = {entry["arch"]: entry for entry in fields["entries"]}
-        if not self.source or len(self.fields) != len(self.entries):
-            raise ValueError("a module has a source, and one entry for each arch")
-        self.chosen: "dict[tuple[Any, ...], Entry]" = {}
-        self.loaded: "dict[str, Any]" = {}  # cuda.core's ObjectCode by digest
 
-    @property
-    def base(self) -> str:
-        """The name without its variant."""
-        if not self.variant:
-            return self.name
-        return self.name[: -1 - sum(len(key) + len(text) + 2 for key, text in self.variant.items())]
+def is_available() -> bool:
+    """Say whether a driver and a device exist; starts no CUDA in this process and never raises."""
+    try:
+        return _driver_library() is not None and _count_devices() > 0
+    except Exception:
+        return False
 
 
-# --- which entry runs on which device ----------------------------------------------------------
+def cache(then: "Any" = None) -> "Any":
+    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* where given."""
+    try:
+        from cuda.core.utils import ProgramCacheResource
+    except Exception as exc:
+        raise CubinUnavailableError(_say(f"cache() needs {_NEEDED}: {exc}")) from exc
+    if then is not None and not isinstance(then, ProgramCacheResource):
+        what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
+        raise TypeError(_say(what))
+    return _cache_class(ProgramCacheResource)(then)
+
+
+def use(what: "str | os.PathLike[str] | Mapping[str, Any] | None") -> "_Layer":
+    """Look in another bundle's folder, in this whole process; for tests and debugging.
+
+    A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
+    `ObjectCode`, whatever the device. None stands for the package's own bundle.
+    What is returned undoes this one call with `close()`, or at the end of a `with` block.
+    """
+    below = _layer()
+    if what is None:
+        layer = _Layer(_HERE, _own[0].manifests, {})
+    elif isinstance(what, (str, os.PathLike)):
+        layer = _Layer(os.path.abspath(what), [], {})
+        layer.manifest()  # a wrong folder is found out here
+    elif hasattr(what, "items"):
+        given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
+        fresh = {found.name: _fresh(found, data) for found, data in given.items()}
+        layer = _Layer(below.folder, below.manifests, {**below.fresh, **fresh})
+    else:
+        raise TypeError(
+            _say(f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}")
+        )
+    _layers.append(layer)
+    return layer
+
+
+# --- which entry runs on which device -----------------------------------------------------------
 
 
 def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
@@ -205,7 +308,556 @@ def _ptx_runs(target: int, rank: int, cc: int) -> bool:
     return (target <= cc, _in_family(target, cc), target == cc)[rank]
 
 
-# --- the manifest ------------------------------------------------------------------------------
+# --- what a name means --------------------------------------------------------------------------
+
+
+def normal_name(name: str) -> str:
+    """Return a kernel's name in its one spelling: spaces between words and after commas only."""
+    words = name.split()
+    joined = "".join(
+        word if i == 0 or not (_is_word(words[i - 1][-1]) and _is_word(word[0])) else " " + word
+        for i, word in enumerate(words)
+    )
+    return joined.replace(",", ", ")
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _wanted(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
+    """Return the macros that were asked for, as the manifest has them."""
+    if variant is not None:
+        if not hasattr(variant, "keys") or not all(isinstance(key, str) for key in variant):
+            raise TypeError(_say(f"variant is a mapping such as {{'BLOCK': 256}}, not {variant!r:.80}"))
+        for twice in variant.keys() & macros.keys():
+            raise TypeError(_say(f"the macro {twice!r} is given twice, in variant= and by itself"))
+        macros = {**variant, **macros}
+    return {key: _macro_text(value) for key, value in macros.items()}
+
+
+def _macro_text(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
+    """Return the one module that a name means, and the kernel where the name is a kernel's."""
+    if not isinstance(name, str) or not (module is None or isinstance(module, str)):
+        wrong = module if isinstance(name, str) else name
+        raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {wrong!r:.80}"))
+    manifest = _manifest()
+    asked = (name, module, *sorted(wanted.items()))
+    if asked not in manifest.resolved:
+        manifest.resolved[asked] = _search(manifest, name, module, wanted)
+    return manifest.resolved[asked]
+
+
+def _search(
+    manifest: "_Manifest", name: str, module: "str | None", wanted: "dict[str, str]"
+) -> "tuple[_Module, str | None]":
+    kernel_name = normal_name(name)
+    of_kernel = [_having(manifest, each, kernel_name) for each in manifest.kernels(kernel_name)]
+    exact = manifest.module(name)
+    of_module = manifest.variants(name) if exact is None else [exact]
+    candidates = {each.name: each for each in (*of_kernel, *of_module)}
+    if not candidates:
+        _no_such_name(name, manifest)
+    fitting = [
+        each
+        for each in candidates.values()
+        if (module is None or module in (each.name, each.base)) and wanted.items() <= each.variant.items()
+    ]
+    if len(fitting) > 1 and wanted:
+        fitting = [each for each in fitting if each.variant.keys() == wanted.keys()] or fitting
+    if len(fitting) != 1:
+        _not_one(name, module, wanted, fitting or list(candidates.values()), ambiguous=bool(fitting))
+    return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
+
+
+def _having(manifest: "_Manifest", name: str, kernel_name: str) -> "_Module":
+    found = manifest.module(name)
+    if found is None or kernel_name not in found.kernels:
+        _damaged("manifest.json", f"no module {name!r} has the kernel {kernel_name!r} that it lists")
+    return found
+
+
+def _no_such_name(name: str, manifest: "_Manifest") -> "NoReturn":
+    if manifest.header.get("skipped"):
+        raise CubinNotFoundError(
+            _say(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels")
+        )
+    import difflib
+
+    known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
+    if name in known:  # it is there, and not where its order puts it
+        _damaged("manifest.json", "its lines are not in order")
+    guess = f"there are: {', '.join(map(repr, known[:20]))}"
+    if close := difflib.get_close_matches(name, known, n=3):
+        guess = f"did you mean {' or '.join(map(repr, close))}?"
+    if "<" in name:
+        guess = f"of a template, only what 'instantiate' names is built; {guess}"
+    raise CubinNotFoundError(_say(f"no kernel or module {name!r}; {guess}"))
+
+
+def _not_one(
+    name: str,
+    module: "str | None",
+    macros: "Mapping[str, str]",
+    modules: "Sequence[_Module]",
+    *,
+    ambiguous: bool,
+) -> "NoReturn":
+    asked = "".join([f" in module {module!r}" if module else "", f" with {dict(macros)}" if macros else ""])
+    what = f"no kernel or module {name!r}{asked}"
+    if ambiguous:
+        what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
+    listed = ", ".join(repr(each.name) for each in modules[:20])
+    raise CubinNotFoundError(_say(f"{what}; there are {listed}"))
+
+
+# --- the entry for a device, and its bytes ------------------------------------------------------
+
+
+def _choose(
+    found: "_Module", kernel_name: "str | None", cc: "tuple[int, int]", driver: "int | None"
+) -> Entry:
+    major, minor = cc
+    if found.name in (fresh := _layer().fresh):
+        return fresh[found.name]
+    asked = (kernel_name, major, minor, driver)
+    if asked not in found.chosen:
+        entries = [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
+        chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
+        if chosen is None:
+            _nothing_fits(kernel_name or found.name, entries, (major, minor), driver)
+        arch, rule = chosen
+        return found.chosen.setdefault(asked, Entry(found, found.fields[arch], rule))
+    return found.chosen[asked]
+
+
+def _check_capability(cc: "Any") -> None:
+    if not isinstance(cc, tuple) or [type(part) for part in cc] != [int, int]:
+        raise TypeError(_say(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}"))
+    if cc[0] < 1 or not 0 <= cc[1] <= 9:
+        raise ValueError(_say(f"there is no compute capability {cc[0]}.{cc[1]}"))
+
+
+def _check_driver(driver: "Any") -> None:
+    if type(driver) is not int:
+        what = f"driver is a version as cuDriverGetVersion counts (13.0 is 13000) or None, not {driver!r:.80}"
+        raise TypeError(_say(what))
+    if driver < 1000:
+        raise ValueError(
+            _say(f"there is no driver version {driver}: cuDriverGetVersion counts 13.0 as 13000")
+        )
+
+
+def _nothing_fits(
+    name: str, entries: "Sequence[Entry]", cc: "tuple[int, int]", driver: "int | None"
+) -> "NoReturn":
+    shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
+    having = "" if driver is None else f" with driver {_version(driver)}"
+    older = ' and toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
+    fix = f'archs = ["sm_{cc[0]}{cc[1]}"]{older} in the build configuration would serve it'
+    if driver is not None and select(cc[0] * 10 + cc[1], None, [(each.arch, 0) for each in entries]):
+        fix = "a newer driver would serve it, or a build with an older toolkit"
+    what = f"nothing shipped for {name!r} runs on compute capability {cc[0]}.{cc[1]}{having}"
+    raise CubinNotFoundError(_say(f"{what}: shipped {shipped}; {fix}"))
+
+
+def _version(driver: int) -> str:
+    return f"{driver // 1000}.{driver % 1000 // 10}"
+
+
+def _verified(entry: Entry) -> bytes:
+    if entry._data is not None:  # noqa: SLF001
+        return entry._data  # noqa: SLF001
+    data: bytes = _file_data(entry.path)
+    digest = _sha256(data)
+    if digest != entry.sha256 or len(data) != entry.size:
+        _damaged(entry.path, f"its digest is {digest}, the manifest says {entry.sha256}")
+    return data
+
+
+# --- loading, with cuda.core --------------------------------------------------------------------
+
+
+_NEEDED = "cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported"
+_lock: "list[Any]" = []
+_used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
+
+
+def _load(
+    name: str,
+    module: "str | None",
+    variant: "Mapping[str, Any] | None",
+    macros: "Mapping[str, Any]",
+    device: "Any",
+    *,
+    of_kernel: bool,
+) -> "tuple[Any, str]":
+    """Return the code that serves the device, loaded once in this process, and the kernel's symbol in it."""
+    for other in {"cc", "driver"} & macros.keys():
+        what = f"{other}= belongs to find() and read(); what is loaded is for a device, device="
+        raise TypeError(_say(f"{what} (a macro of that name: variant={{{other!r}: …}})"))
+    found, kernel_name = _resolve(name, module, _wanted(variant, macros))
+    if of_kernel and kernel_name is None:
+        if len(found.kernels) != 1:
+            listed = ", ".join(map(repr, found.kernels))
+            which = f"several kernels, name one: {listed}" if listed else "no kernel"
+            raise CubinNotFoundError(_say(f"module {found.name!r} has {which}"))
+        (kernel_name,) = found.kernels
+    core, cc, driver = _device(device)
+    entry = _choose(found, kernel_name, cc, driver)
+    with _loading():
+        if entry.sha256 not in found.loaded:
+            symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
+            make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
+            data = _verified(entry)
+            try:
+                found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
+            except Exception as exc:
+                raise CubinUnavailableError(_say(f"cuda.core cannot take {entry.file}: {exc}")) from exc
+    return found.loaded[entry.sha256], entry.kernels.get(kernel_name or "", "")
+
+
+def _loading() -> "Any":
+    if not _lock:
+        import threading
+
+        _lock.append(threading.RLock())
+    return _lock[0]
+
+
+def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
+    """Return cuda.core, the capability of a device (of the current one for None), the driver's version."""
+    by_number = type(device) is int
+    if not by_number and device is not None and not hasattr(device, "compute_capability"):
+        raise TypeError(_say(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
+    if by_number and device < 0:
+        raise ValueError(_say(f"there is no CUDA device {device}"))
+    driver = _driver_version()
+    try:
+        from cuda import core
+    except Exception as exc:
+        raise CubinUnavailableError(_say(f"loading kernels needs {_NEEDED}: {exc}")) from exc
+    try:
+        chosen = core.Device(device) if device is None or by_number else device
+        major, minor = chosen.compute_capability
+    except Exception as exc:
+        which = "the current CUDA device" if device is None else f"CUDA device {device}"
+        raise CubinUnavailableError(_say(f"{which} cannot be used: {exc}")) from exc
+    return core, (int(major), int(minor)), driver
+
+
+# --- the driver ---------------------------------------------------------------------------------
+
+
+_NOT_INITIALIZED = 3
+
+
+def _driver_version() -> int:
+    """Start the driver: without a device cuda.core's first call raises, and its second hangs."""
+    pid = os.getpid()
+    if not _used:
+        _used.append((pid, _start_driver()))
+    if _used[0][0] != pid:
+        raise CubinUnavailableError(
+            _say("CUDA was used before this process was forked: start processes with spawn")
+        )
+    return _used[0][1]
+
+
+def _start_driver() -> int:
+    import ctypes
+
+    driver = _driver_library()
+    if driver is None:
+        raise CubinUnavailableError(_say("there is no CUDA driver on this machine"))
+    count, version = ctypes.c_int(), ctypes.c_int()
+    status = (
+        driver.cuInit(0)
+        or driver.cuDeviceGetCount(ctypes.byref(count))
+        or driver.cuDriverGetVersion(ctypes.byref(version))
+    )
+    if status:
+        text = ctypes.c_char_p()
+        driver.cuGetErrorName(status, ctypes.byref(text))
+        named = (text.value or b"error").decode()
+        forked = "; was CUDA used before this process was forked? start processes with spawn"
+        why = forked if status == _NOT_INITIALIZED else ""
+        raise CubinUnavailableError(_say(f"the CUDA driver cannot be used: {named} ({status}){why}"))
+    if not count.value:
+        raise CubinUnavailableError(_say("the CUDA driver finds no device"))
+    return version.value
+
+
+def _driver_library() -> "Any":
+    import ctypes
+
+    try:
+        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return None
+
+
+def _count_devices() -> int:
+    """Count devices without cuInit, after which a fork would be broken."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    first = None if visible is None else visible.split(",")[0].strip()
+    if first is not None and not (first.isdecimal() or first.startswith(("GPU-", "MIG-"))):
+        return 0  # the driver takes no device from there on
+    import ctypes
+
+    try:
+        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+    except OSError:  # a Tegra or WSL system may have none
+        return sum(map(os.path.exists, ("/dev/nvidia0", "/dev/nvhost-gpu", "/dev/dxg")))
+    count = ctypes.c_uint()
+    if library.nvmlInit_v2():
+        return 0
+    try:
+        if library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return 0
+        return count.value if first is None or not first.isdecimal() or int(first) < count.value else 0
+    finally:
+        library.nvmlShutdown()
+
+
+# --- the bundle as cuda.core's cache ------------------------------------------------------------
+
+
+def _cache_class(base: "Any") -> "Any":
+    from cuda.core import ObjectCode
+
+    class BundleCache(base):  # type: ignore[misc]
+        """The wheel's cubins under the keys they were built with."""
+
+        def __init__(self, then: "Any") -> None:
+            layer = _layer()
+            self._then = then
+            self._manifest, self._fresh = layer.manifest(), layer.fresh
+            self._units = _read_keys(self._manifest.folder)
+
+        def __getitem__(self, key: "bytes | str") -> bytes:
+            for unit in map(self._units.get, _spellings(key)):
+                if unit is not None:
+                    return _verified(self._fresh.get(unit[0]) or _entry(self._manifest, *unit))
+            if self._then is not None:
+                found: bytes = self._then[key]
+                return found
+            raise KeyError(key)
+
+        def __setitem__(self, key: "bytes | str", value: "Any") -> None:
+            if not isinstance(value, ObjectCode):  # that is Program.compile storing what it compiled
+                self._refuse()
+            _spellings(key)
+            if self._then is not None:
+                self._then[key] = value
+
+        def __len__(self) -> int:
+            return len(self._units)
+
+        def _refuse(self, *_given: "Any") -> "NoReturn":
+            raise TypeError(
+                "the kernels of an installed wheel are read-only: give a writable cache as cache(then=…)"
+            )
+
+        __delitem__ = clear = update = _refuse
+
+    return BundleCache
+
+
+def _entry(manifest: "_Manifest", name: str, arch: str) -> Entry:
+    found = manifest.module(name)
+    if found is None or arch not in found.fields:
+        _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
+    return Entry(found, found.fields[arch])
+
+
+def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
+    if isinstance(key, str):
+        hexed = len(key) == 64 and all(char in "0123456789abcdef" for char in key.lower())
+        return (key.encode(), bytes.fromhex(key)) if hexed else (key.encode(),)
+    if not isinstance(key, (bytes, bytearray)):
+        raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
+    return (bytes(key),)
+
+
+def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
+    """Return unit by key and by program key, the first module's where several share one."""
+    body = _checked(_file_data(os.path.join(folder, "keys.json")))
+    if body is None:
+        _damaged("keys.json", "it does not match its check")
+    units: "dict[bytes, tuple[str, str]]" = {}
+    programs: "dict[bytes, tuple[str, str]]" = {}
+    try:
+        for name, by_arch in sorted(_json(b"{" + body, "keys.json")["units"].items()):
+            for arch, keys in by_arch.items():
+                units.setdefault(bytes.fromhex(keys["key"]), (name, arch))
+                if keys["program_key"] is not None:
+                    programs.setdefault(bytes.fromhex(keys["program_key"]), (name, arch))
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        _damaged("keys.json", f"it is malformed: {exc!r}", exc)
+    return {**programs, **units}
+
+
+# --- which bundle is looked in ------------------------------------------------------------------
+
+
+class _Layer:
+    """A bundle that is looked in, until it is closed, and the code that stands in for some of its modules."""
+
+    __slots__ = ("folder", "fresh", "manifests")
+
+    def __init__(self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]") -> None:
+        self.folder = folder
+        self.manifests = manifests  # one, once it was read
+        self.fresh = fresh
+
+    def manifest(self) -> "_Manifest":
+        for known in self.manifests[:1]:
+            return known
+        if self.manifests is _own[0].manifests and not _looked and _is_editable(self.folder):
+            import importlib
+
+            _looked.append(True)
+            try:
+                notes = importlib.import_module(f"{__name__}._editable")
+                notes.look(_say, CubinError, CubinStaleWarning)
+            except CubinError:  # a build that failed is to be told again
+                _looked.clear()
+                raise
+        read = _Manifest(self.folder)
+        self.manifests.append(read)
+        return (self.manifests[:1] or [read])[0]  # another thread's, where it was faster
+
+    def close(self) -> None:
+        """Look again in what was looked in before."""
+        if self in _layers:
+            _layers.remove(self)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+
+_own: "list[_Layer]" = []
+_layers: "list[_Layer]" = []  # what use() put over it, the last one counts
+_looked: "list[bool]" = []  # whether an editable install's sources were compared with its kernels
+
+
+def _layer() -> _Layer:
+    if not _own:
+        _own.append(_Layer(_HERE, [], {}))
+    return (_layers[-1:] or _own)[0]
+
+
+def _manifest() -> "_Manifest":
+    return _layer().manifest()
+
+
+def _code(name: str, given: "Any") -> bytes:
+    data = getattr(given, "code", given)
+    if data is not given and isinstance(data, str):  # an ObjectCode made of a file
+        with open(data, "rb") as file:
+            return file.read()
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        what = f"the code that stands in for {name!r} is bytes or a cuda.core ObjectCode, not {given!r:.80}"
+        raise TypeError(_say(what)) from None
+
+
+def _fresh(found: "_Module", data: bytes) -> Entry:
+    kind = "cubin" if data.startswith(b"\x7fELF") else "ptx"
+    fields = {"arch": "", "kind": kind, "file": "given", "size": len(data), "sha256": _sha256(data)}
+    entry = Entry(found, {**fields, "min_driver": 0}, "given to use()", data)
+    entry.file = entry.path = ""
+    return entry
+
+
+# --- editable installs, whose files a build may replace -----------------------------------------
+
+
+def _settled(call: "Callable[[], Any]") -> "Any":
+    """Call again where an editable build may just be replacing the files, and keep it from that meanwhile."""
+    try:
+        return call()
+    except CubinDamagedError:
+        layer = _layer()
+        if not _is_editable(layer.folder):
+            raise
+    import time
+
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        held = _held_against_builds(layer.folder)
+        try:
+            layer.manifests.clear()
+            return call()
+        except CubinDamagedError:
+            if held is not None or time.monotonic() > deadline:
+                raise
+        finally:
+            if held is not None:
+                os.close(held)
+        time.sleep(0.005)
+
+
+def _held_against_builds(folder: str) -> "int | None":
+    """Return a descriptor that keeps builds from writing; None while one is at it, and without locks."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_editable(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "_editable.py"))
+
+
+# --- the manifest -------------------------------------------------------------------------------
+
+
+class _Module:
+    """One line of the manifest's modules, checked."""
+
+    __slots__ = (
+        *("manifest", "name", "source", "variant", "kernels", "options", "entries", "fields"),
+        *("chosen", "loaded"),
+    )
+
+    def __init__(self, manifest: "_Manifest", name: "Any", fields: "Mapping[str, Any]") -> None:
+        self.manifest = manifest
+        self.name: str = _typed(name, str)
+        self.source: str = _typed(fields["source"], str)
+        self.variant = _text_map(fields["variant"])
+        self.kernels = _text_map(fields["kernels"])
+        self.options = _view(fields["options"])
+        self.entries = [Entry(self, entry) for entry in _typed(fields["entries"], list)]
+        self.fields: "dict[str, Mapping[str, Any]]" = {entry["arch"]: entry for entry in fields["entries"]}
+        if not self.source or len(self.fields) != len(self.entries):
+            raise ValueError("a module has a source, and one entry for each arch")
+        self.chosen: "dict[tuple[Any, ...], Entry]" = {}
+        self.loaded: "dict[str, Any]" = {}  # cuda.core's ObjectCode by digest
+
+    @property
+    def base(self) -> str:
+        """The name without its variant."""
+        if not self.variant:
+            return self.name
+        return self.name[: -1 - sum(len(key) + len(text) + 2 for key, text in self.variant.items())]
 
 
 class _Manifest:
@@ -323,20 +975,6 @@ class _Manifest:
         return self._modules[name]
 
 
-def normal_name(name: str) -> str:
-    """Return a kernel's name in its one spelling: spaces between words and after commas only."""
-    words = name.split()
-    joined = "".join(
-        word if i == 0 or not (_is_word(words[i - 1][-1]) and _is_word(word[0])) else " " + word
-        for i, word in enumerate(words)
-    )
-    return joined.replace(",", ", ")
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char == "_"
-
-
 def _file_data(path: str) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
@@ -363,628 +1001,7 @@ def _index_data(path: str) -> "Any":
     return _file_data(path)
 
 
-# --- which bundle is looked in -----------------------------------------------------------------
-
-
-class _Layer:
-    """A bundle that is looked in, until it is closed, and the code that stands in for some of its modules."""
-
-    __slots__ = ("folder", "fresh", "manifests")
-
-    def __init__(self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]") -> None:
-        self.folder = folder
-        self.manifests = manifests  # one, once it was read
-        self.fresh = fresh
-
-    def manifest(self) -> _Manifest:
-        for known in self.manifests[:1]:
-            return known
-        if self.manifests is _own[0].manifests and not _looked and _is_editable(self.folder):
-            import importlib
-
-            _looked.append(True)
-            try:
-                notes = importlib.import_module(f"{__name__}._editable")
-                notes.look(_say, CubinError, CubinStaleWarning)
-            except CubinError:  # a build that failed is to be told again
-                _looked.clear()
-                raise
-        read = _Manifest(self.folder)
-        self.manifests.append(read)
-        return (self.manifests[:1] or [read])[0]  # another thread's, where it was faster
-
-    def close(self) -> None:
-        """Look again in what was looked in before."""
-        if self in _layers:
-            _layers.remove(self)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_raised: object) -> None:
-        self.close()
-
-
-_own: "list[_Layer]" = []
-_layers: "list[_Layer]" = []  # what use() put over it, the last one counts
-_looked: "list[bool]" = []  # whether an editable install's sources were compared with its kernels
-
-
-def _layer() -> _Layer:
-    if not _own:
-        _own.append(_Layer(_HERE, [], {}))
-    return (_layers[-1:] or _own)[0]
-
-
-def _manifest() -> _Manifest:
-    return _layer().manifest()
-
-
-def use(what: "str | os.PathLike[str] | Mapping[str, Any] | None") -> _Layer:
-    """Look in another bundle's folder, in this whole process; for tests and debugging.
-
-    A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
-    `ObjectCode`, whatever the device. None stands for the package's own bundle.
-    What is returned undoes this one call with `close()`, or at the end of a `with` block.
-    """
-    below = _layer()
-    if what is None:
-        layer = _Layer(_HERE, _own[0].manifests, {})
-    elif isinstance(what, (str, os.PathLike)):
-        layer = _Layer(os.path.abspath(what), [], {})
-        layer.manifest()  # a wrong folder is found out here
-    elif hasattr(what, "items"):
-        given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
-        fresh = {found.name: _fresh(found, data) for found, data in given.items()}
-        layer = _Layer(below.folder, below.manifests, {**below.fresh, **fresh})
-    else:
-        raise TypeError(
-            _say(f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}")
-        )
-    _layers.append(layer)
-    return layer
-
-
-def _code(name: str, given: "Any") -> bytes:
-    data = getattr(given, "code", given)
-    if data is not given and isinstance(data, str):  # an ObjectCode made of a file
-        with open(data, "rb") as file:
-            return file.read()
-    try:
-        return bytes(memoryview(data))
-    except TypeError:
-        what = f"the code that stands in for {name!r} is bytes or a cuda.core ObjectCode, not {given!r:.80}"
-        raise TypeError(_say(what)) from None
-
-
-def _fresh(found: _Module, data: bytes) -> Entry:
-    kind = "cubin" if data.startswith(b"\x7fELF") else "ptx"
-    fields = {"arch": "", "kind": kind, "file": "given", "size": len(data), "sha256": _sha256(data)}
-    entry = Entry(found, {**fields, "min_driver": 0}, "given to use()", data)
-    entry.file = entry.path = ""
-    return entry
-
-
-def _settled(call: "Callable[[], Any]") -> "Any":
-    """Call again where an editable build may just be replacing the files, and keep it from that meanwhile."""
-    try:
-        return call()
-    except CubinDamagedError:
-        layer = _layer()
-        if not _is_editable(layer.folder):
-            raise
-    import time
-
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        held = _held_against_builds(layer.folder)
-        try:
-            layer.manifests.clear()
-            return call()
-        except CubinDamagedError:
-            if held is not None or time.monotonic() > deadline:
-                raise
-        finally:
-            if held is not None:
-                os.close(held)
-        time.sleep(0.005)
-
-
-def _held_against_builds(folder: str) -> "int | None":
-    """Return a descriptor that keeps builds from writing; None while one is at it, and without locks."""
-    try:
-        import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _is_editable(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, "_editable.py"))
-
-
-# --- names, files, capabilities ----------------------------------------------------------------
-
-
-def find(
-    name: str,
-    *,
-    cc: "tuple[int, int] | None" = None,
-    driver: "int | None" = _ASK,
-    module: "str | None" = None,
-    variant: "Mapping[str, Any] | None" = None,
-    device: "Any" = None,
-    **macros: "Any",
-) -> Entry:
-    """Return the entry that serves a kernel or module on a capability; the current device's without *cc*.
-
-    With *cc*, nothing of CUDA is imported and any driver will do unless *driver* is given.
-    """
-    if cc is not None:
-        _check_capability(cc)
-        if device is not None:
-            raise TypeError(_say("cc and device both say which GPU: give one of them"))
-    if driver is not _ASK and driver is not None:
-        _check_driver(driver)
-    found, kernel_name = _resolve(name, module, _wanted(variant, macros))
-    present = None
-    if cc is None:
-        _, cc, present = _device(device)
-    return _choose(found, kernel_name, cc, present if driver is _ASK else driver)
-
-
-def read(
-    name: str,
-    *,
-    cc: "tuple[int, int] | None" = None,
-    driver: "int | None" = _ASK,
-    module: "str | None" = None,
-    variant: "Mapping[str, Any] | None" = None,
-    device: "Any" = None,
-    **macros: "Any",
-) -> bytes:
-    """Return the verified bytes of what `find` finds."""
-    asked = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
-    data: bytes = _settled(lambda: _verified(find(name, **asked)))
-    return data
-
-
-def names() -> "tuple[str, ...]":
-    """Return the name of every kernel that was shipped."""
-    return tuple(_manifest().kernel_names())
-
-
-def archs() -> "tuple[str, ...]":
-    """Return every arch that was shipped for any module."""
-    shipped = {entry.arch for found in _manifest().everything() for entry in found.entries}
-    return tuple(
-        sorted(shipped, key=lambda arch: (_parse_arch(arch)[0] == "compute", *_parse_arch(arch)[1:3]))
-    )
-
-
-def _wanted(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
-    """Return the macros that were asked for, as the manifest has them."""
-    if variant is not None:
-        if not hasattr(variant, "keys") or not all(isinstance(key, str) for key in variant):
-            raise TypeError(_say(f"variant is a mapping such as {{'BLOCK': 256}}, not {variant!r:.80}"))
-        for twice in variant.keys() & macros.keys():
-            raise TypeError(_say(f"the macro {twice!r} is given twice, in variant= and by itself"))
-        macros = {**variant, **macros}
-    return {key: _macro_text(value) for key, value in macros.items()}
-
-
-def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
-    """Return the one module that a name means, and the kernel where the name is a kernel's."""
-    if not isinstance(name, str) or not (module is None or isinstance(module, str)):
-        wrong = module if isinstance(name, str) else name
-        raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {wrong!r:.80}"))
-    manifest = _manifest()
-    asked = (name, module, *sorted(wanted.items()))
-    if asked not in manifest.resolved:
-        manifest.resolved[asked] = _search(manifest, name, module, wanted)
-    return manifest.resolved[asked]
-
-
-def _search(
-    manifest: _Manifest, name: str, module: "str | None", wanted: "dict[str, str]"
-) -> "tuple[_Module, str | None]":
-    kernel_name = normal_name(name)
-    of_kernel = [_having(manifest, each, kernel_name) for each in manifest.kernels(kernel_name)]
-    exact = manifest.module(name)
-    of_module = manifest.variants(name) if exact is None else [exact]
-    candidates = {each.name: each for each in (*of_kernel, *of_module)}
-    if not candidates:
-        _no_such_name(name, manifest)
-    fitting = [
-        each
-        for each in candidates.values()
-        if (module is None or module in (each.name, each.base)) and wanted.items() <= each.variant.items()
-    ]
-    if len(fitting) > 1 and wanted:
-        fitting = [each for each in fitting if each.variant.keys() == wanted.keys()] or fitting
-    if len(fitting) != 1:
-        _not_one(name, module, wanted, fitting or list(candidates.values()), ambiguous=bool(fitting))
-    return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
-
-
-def _having(manifest: _Manifest, name: str, kernel_name: str) -> _Module:
-    found = manifest.module(name)
-    if found is None or kernel_name not in found.kernels:
-        _damaged("manifest.json", f"no module {name!r} has the kernel {kernel_name!r} that it lists")
-    return found
-
-
-def _macro_text(value: object) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _no_such_name(name: str, manifest: _Manifest) -> "NoReturn":
-    if manifest.header.get("skipped"):
-        raise CubinNotFoundError(
-            _say(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels")
-        )
-    import difflib
-
-    known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
-    if name in known:  # it is there, and not where its order puts it
-        _damaged("manifest.json", "its lines are not in order")
-    guess = f"there are: {', '.join(map(repr, known[:20]))}"
-    if close := difflib.get_close_matches(name, known, n=3):
-        guess = f"did you mean {' or '.join(map(repr, close))}?"
-    if "<" in name:
-        guess = f"of a template, only what 'instantiate' names is built; {guess}"
-    raise CubinNotFoundError(_say(f"no kernel or module {name!r}; {guess}"))
-
-
-def _not_one(
-    name: str,
-    module: "str | None",
-    macros: "Mapping[str, str]",
-    modules: "Sequence[_Module]",
-    *,
-    ambiguous: bool,
-) -> "NoReturn":
-    asked = "".join([f" in module {module!r}" if module else "", f" with {dict(macros)}" if macros else ""])
-    what = f"no kernel or module {name!r}{asked}"
-    if ambiguous:
-        what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
-    listed = ", ".join(repr(each.name) for each in modules[:20])
-    raise CubinNotFoundError(_say(f"{what}; there are {listed}"))
-
-
-def _choose(found: _Module, kernel_name: "str | None", cc: "tuple[int, int]", driver: "int | None") -> Entry:
-    major, minor = cc
-    if found.name in (fresh := _layer().fresh):
-        return fresh[found.name]
-    asked = (kernel_name, major, minor, driver)
-    if asked not in found.chosen:
-        entries = [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
-        chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
-        if chosen is None:
-            _nothing_fits(kernel_name or found.name, entries, (major, minor), driver)
-        arch, rule = chosen
-        return found.chosen.setdefault(asked, Entry(found, found.fields[arch], rule))
-    return found.chosen[asked]
-
-
-def _check_capability(cc: "Any") -> None:
-    if not isinstance(cc, tuple) or [type(part) for part in cc] != [int, int]:
-        raise TypeError(_say(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}"))
-    if cc[0] < 1 or not 0 <= cc[1] <= 9:
-        raise ValueError(_say(f"there is no compute capability {cc[0]}.{cc[1]}"))
-
-
-def _check_driver(driver: "Any") -> None:
-    if type(driver) is not int:
-        what = f"driver is a version as cuDriverGetVersion counts (13.0 is 13000) or None, not {driver!r:.80}"
-        raise TypeError(_say(what))
-    if driver < 1000:
-        raise ValueError(
-            _say(f"there is no driver version {driver}: cuDriverGetVersion counts 13.0 as 13000")
-        )
-
-
-def _nothing_fits(
-    name: str, entries: "Sequence[Entry]", cc: "tuple[int, int]", driver: "int | None"
-) -> "NoReturn":
-    shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
-    having = "" if driver is None else f" with driver {_version(driver)}"
-    older = ' and toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
-    fix = f'archs = ["sm_{cc[0]}{cc[1]}"]{older} in the build configuration would serve it'
-    if driver is not None and select(cc[0] * 10 + cc[1], None, [(each.arch, 0) for each in entries]):
-        fix = "a newer driver would serve it, or a build with an older toolkit"
-    what = f"nothing shipped for {name!r} runs on compute capability {cc[0]}.{cc[1]}{having}"
-    raise CubinNotFoundError(_say(f"{what}: shipped {shipped}; {fix}"))
-
-
-def _version(driver: int) -> str:
-    return f"{driver // 1000}.{driver % 1000 // 10}"
-
-
-def _verified(entry: Entry) -> bytes:
-    if entry._data is not None:  # noqa: SLF001
-        return entry._data  # noqa: SLF001
-    data: bytes = _file_data(entry.path)
-    digest = _sha256(data)
-    if digest != entry.sha256 or len(data) != entry.size:
-        _damaged(entry.path, f"its digest is {digest}, the manifest says {entry.sha256}")
-    return data
-
-
-# --- cuda.core ---------------------------------------------------------------------------------
-
-
-def kernel(
-    name: str,
-    *,
-    module: "str | None" = None,
-    variant: "Mapping[str, Any] | None" = None,
-    device: "Any" = None,
-    **macros: "Any",
-) -> "Any":
-    """Return a cuda.core `Kernel` for the current device, or for *device* (an ordinal or a `Device`)."""
-    code, symbol = _settled(lambda: _load(name, module, variant, macros, device, of_kernel=True))
-    with _loading():  # the first one makes the driver load the code
-        try:
-            return code.get_kernel(symbol)
-        except Exception as exc:
-            raise CubinUnavailableError(_say(f"the driver cannot load {name!r}: {exc}")) from exc
-
-
-def module(
-    name: str,
-    *,
-    module: "str | None" = None,
-    variant: "Mapping[str, Any] | None" = None,
-    device: "Any" = None,
-    **macros: "Any",
-) -> "Any":
-    """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
-    return _settled(lambda: _load(name, module, variant, macros, device, of_kernel=False))[0]
-
-
-_NEEDED = "cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported"
-_lock: "list[Any]" = []
-_used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
-
-
-def _load(
-    name: str,
-    module: "str | None",
-    variant: "Mapping[str, Any] | None",
-    macros: "Mapping[str, Any]",
-    device: "Any",
-    *,
-    of_kernel: bool,
-) -> "tuple[Any, str]":
-    """Return the code that serves the device, loaded once in this process, and the kernel's symbol in it."""
-    for other in {"cc", "driver"} & macros.keys():
-        what = f"{other}= belongs to find() and read(); what is loaded is for a device, device="
-        raise TypeError(_say(f"{what} (a macro of that name: variant={{{other!r}: …}})"))
-    found, kernel_name = _resolve(name, module, _wanted(variant, macros))
-    if of_kernel and kernel_name is None:
-        if len(found.kernels) != 1:
-            listed = ", ".join(map(repr, found.kernels))
-            which = f"several kernels, name one: {listed}" if listed else "no kernel"
-            raise CubinNotFoundError(_say(f"module {found.name!r} has {which}"))
-        (kernel_name,) = found.kernels
-    core, cc, driver = _device(device)
-    entry = _choose(found, kernel_name, cc, driver)
-    with _loading():
-        if entry.sha256 not in found.loaded:
-            symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
-            make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
-            data = _verified(entry)
-            try:
-                found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
-            except Exception as exc:
-                raise CubinUnavailableError(_say(f"cuda.core cannot take {entry.file}: {exc}")) from exc
-    return found.loaded[entry.sha256], entry.kernels.get(kernel_name or "", "")
-
-
-def _loading() -> "Any":
-    if not _lock:
-        import threading
-
-        _lock.append(threading.RLock())
-    return _lock[0]
-
-
-def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
-    """Return cuda.core, the capability of a device (of the current one for None), the driver's version."""
-    by_number = type(device) is int
-    if not by_number and device is not None and not hasattr(device, "compute_capability"):
-        raise TypeError(_say(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
-    if by_number and device < 0:
-        raise ValueError(_say(f"there is no CUDA device {device}"))
-    driver = _driver_version()
-    try:
-        from cuda import core
-    except Exception as exc:
-        raise CubinUnavailableError(_say(f"loading kernels needs {_NEEDED}: {exc}")) from exc
-    try:
-        chosen = core.Device(device) if device is None or by_number else device
-        major, minor = chosen.compute_capability
-    except Exception as exc:
-        which = "the current CUDA device" if device is None else f"CUDA device {device}"
-        raise CubinUnavailableError(_say(f"{which} cannot be used: {exc}")) from exc
-    return core, (int(major), int(minor)), driver
-
-
-def _driver_version() -> int:
-    """Start the driver: without a device cuda.core's first call raises, and its second hangs."""
-    pid = os.getpid()
-    if not _used:
-        _used.append((pid, _start_driver()))
-    if _used[0][0] != pid:
-        raise CubinUnavailableError(
-            _say("CUDA was used before this process was forked: start processes with spawn")
-        )
-    return _used[0][1]
-
-
-_NOT_INITIALIZED = 3
-
-
-def _start_driver() -> int:
-    import ctypes
-
-    driver = _driver_library()
-    if driver is None:
-        raise CubinUnavailableError(_say("there is no CUDA driver on this machine"))
-    count, version = ctypes.c_int(), ctypes.c_int()
-    status = (
-        driver.cuInit(0)
-        or driver.cuDeviceGetCount(ctypes.byref(count))
-        or driver.cuDriverGetVersion(ctypes.byref(version))
-    )
-    if status:
-        text = ctypes.c_char_p()
-        driver.cuGetErrorName(status, ctypes.byref(text))
-        named = (text.value or b"error").decode()
-        forked = "; was CUDA used before this process was forked? start processes with spawn"
-        why = forked if status == _NOT_INITIALIZED else ""
-        raise CubinUnavailableError(_say(f"the CUDA driver cannot be used: {named} ({status}){why}"))
-    if not count.value:
-        raise CubinUnavailableError(_say("the CUDA driver finds no device"))
-    return version.value
-
-
-def _driver_library() -> "Any":
-    import ctypes
-
-    try:
-        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return None
-
-
-def is_available() -> bool:
-    """Say whether a driver and a device exist; starts no CUDA in this process and never raises."""
-    try:
-        return _driver_library() is not None and _count_devices() > 0
-    except Exception:
-        return False
-
-
-def _count_devices() -> int:
-    """Count devices without cuInit, after which a fork would be broken."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    first = None if visible is None else visible.split(",")[0].strip()
-    if first is not None and not (first.isdecimal() or first.startswith(("GPU-", "MIG-"))):
-        return 0  # the driver takes no device from there on
-    import ctypes
-
-    try:
-        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
-    except OSError:  # a Tegra or WSL system may have none
-        return sum(map(os.path.exists, ("/dev/nvidia0", "/dev/nvhost-gpu", "/dev/dxg")))
-    count = ctypes.c_uint()
-    if library.nvmlInit_v2():
-        return 0
-    try:
-        if library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return 0
-        return count.value if first is None or not first.isdecimal() or int(first) < count.value else 0
-    finally:
-        library.nvmlShutdown()
-
-
-def cache(then: "Any" = None) -> "Any":
-    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* where given."""
-    try:
-        from cuda.core.utils import ProgramCacheResource
-    except Exception as exc:
-        raise CubinUnavailableError(_say(f"cache() needs {_NEEDED}: {exc}")) from exc
-    if then is not None and not isinstance(then, ProgramCacheResource):
-        what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
-        raise TypeError(_say(what))
-    return _cache_class(ProgramCacheResource)(then)
-
-
-def _cache_class(base: "Any") -> "Any":
-    from cuda.core import ObjectCode
-
-    class BundleCache(base):  # type: ignore[misc]
-        """The wheel's cubins under the keys they were built with."""
-
-        def __init__(self, then: "Any") -> None:
-            layer = _layer()
-            self._then = then
-            self._manifest, self._fresh = layer.manifest(), layer.fresh
-            self._units = _read_keys(self._manifest.folder)
-
-        def __getitem__(self, key: "bytes | str") -> bytes:
-            for unit in map(self._units.get, _spellings(key)):
-                if unit is not None:
-                    return _verified(self._fresh.get(unit[0]) or _entry(self._manifest, *unit))
-            if self._then is not None:
-                found: bytes = self._then[key]
-                return found
-            raise KeyError(key)
-
-        def __setitem__(self, key: "bytes | str", value: "Any") -> None:
-            if not isinstance(value, ObjectCode):  # that is Program.compile storing what it compiled
-                self._refuse()
-            _spellings(key)
-            if self._then is not None:
-                self._then[key] = value
-
-        def __len__(self) -> int:
-            return len(self._units)
-
-        def _refuse(self, *_given: "Any") -> "NoReturn":
-            raise TypeError(
-                "the kernels of an installed wheel are read-only: give a writable cache as cache(then=…)"
-            )
-
-        __delitem__ = clear = update = _refuse
-
-    return BundleCache
-
-
-def _entry(manifest: _Manifest, name: str, arch: str) -> Entry:
-    found = manifest.module(name)
-    if found is None or arch not in found.fields:
-        _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
-    return Entry(found, found.fields[arch])
-
-
-def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
-    if isinstance(key, str):
-        hexed = len(key) == 64 and all(char in "0123456789abcdef" for char in key.lower())
-        return (key.encode(), bytes.fromhex(key)) if hexed else (key.encode(),)
-    if not isinstance(key, (bytes, bytearray)):
-        raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
-    return (bytes(key),)
-
-
-def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
-    """Return unit by key and by program key, the first module's where several share one."""
-    body = _checked(_file_data(os.path.join(folder, "keys.json")))
-    if body is None:
-        _damaged("keys.json", "it does not match its check")
-    units: "dict[bytes, tuple[str, str]]" = {}
-    programs: "dict[bytes, tuple[str, str]]" = {}
-    try:
-        for name, by_arch in sorted(_json(b"{" + body, "keys.json")["units"].items()):
-            for arch, keys in by_arch.items():
-                units.setdefault(bytes.fromhex(keys["key"]), (name, arch))
-                if keys["program_key"] is not None:
-                    programs.setdefault(bytes.fromhex(keys["program_key"]), (name, arch))
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        _damaged("keys.json", f"it is malformed: {exc!r}", exc)
-    return {**programs, **units}
-
-
-# --- small things ------------------------------------------------------------------------------
+# --- small things -------------------------------------------------------------------------------
 
 
 def _sha256(data: bytes) -> str:
