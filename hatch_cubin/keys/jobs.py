@@ -17,7 +17,7 @@ from ..cache.proof import Known
 from ..errors import Location, Problem
 from ..sources import disk, includes
 from ..sources.project import Project
-from ..sources.scan import Scans, meanings
+from ..sources.scan import Scans, ask_for_anything, meanings
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
 from .headers import package_roots, project_roots, toolkit_roots
@@ -120,7 +120,9 @@ def changed_header(project: Project, job: Job) -> str | None:
     for path in _own_files(job.closure):
         if includes.content_digest(project.root / path) != job.closure.files[_OWN + path]:
             return path
-    return next((path for path in sorted(job.closure.absent) if (project.root / path).exists()), None)
+    places = (place for places in sorted(job.closure.absent) for place in places)
+    found = next((place for place in places if disk.is_file(place, project.root)), None)
+    return None if found is None else os.path.relpath(found, project.root)
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
@@ -207,12 +209,13 @@ class _HeaderFinder:
         wanted = module.options.get("pre_include", ())
         names = (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
         source, asked = module.source, self.scans.of_text(module.source.text)
+        anything = ask_for_anything(module.macros)
         # Sources of a folder that ask for the same are given the same, unless one of them asks for itself.
         own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
         place = source.path if os.path.basename(source.path) in own else source.folder
-        shared = (place, asked, search, names)
+        shared = (place, asked, search, names, anything)
         # Where macros decide, only variants of the same source whose values mean the same to an include.
-        own_shared = (source.path, meanings(module.macros), search, names)
+        own_shared = (source.path, meanings(module.macros), search, names, anything)
         for key in (shared, own_shared):
             if key in self._shared:
                 return self._shared[key]

@@ -9,19 +9,27 @@ from pathlib import Path
 
 from ..errors import Location, Problem, SourceError
 
+NOT_REGULAR = "is not a regular file"
+
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 def is_file(path: str | Path, root: Path) -> bool:
-    """Say whether a file stands at *path*; SourceError, relative to *root*, where nobody can tell."""
+    """Say whether a file stands at *path*; SourceError, relative to *root*, where nobody can tell.
+
+    A folder is none, to a compiler too. It would read a pipe or a device until that ends, which may be never.
+    """
     try:
-        return stat.S_ISREG(os.stat(path).st_mode)
+        mode = os.stat(path).st_mode
     except ValueError:  # no path at all
         return False
     except OSError as exc:
         if exc.errno in _ABSENT:
             return False
         raise unreadable(exc, path, root) from exc
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise SourceError(Problem(NOT_REGULAR, Location(os.path.relpath(path, root))))
+    return stat.S_ISREG(mode)
 
 
 def read(path: str | Path, root: Path) -> bytes:

@@ -6,17 +6,30 @@ and what a text cannot tell (`#include MACRO`) widens to all that it could be.
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Set as AbstractSet
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from .._digest import digest, stream_digest
 from ..errors import SourceError
 from . import disk
-from .scan import CALL, FAR, UNKNOWABLE, WORD, Include, Scan, Scans, called, meanings, parse_operand
+from .scan import (
+    ANYTHING,
+    CALL,
+    FAR,
+    UNKNOWABLE,
+    WORD,
+    Include,
+    Scan,
+    Scans,
+    ask_for_anything,
+    called,
+    meanings,
+    parse_operand,
+)
 
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _SCANNED_BYTES = 8 << 20  # a larger file in a folder that is taken in whole is data
@@ -39,7 +52,9 @@ class Closure:
     widened: set[str] = field(default_factory=set)  # those of the files that no include names
     trees: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)  # what no folder of the search path has
-    absent: AbstractSet[str] = field(default_factory=set, compare=False)  # where the project may have them
+    absent: set[tuple[str, ...]] = field(
+        default_factory=set, compare=False
+    )  # where none is yet
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
     builds: dict[str, str] = field(default_factory=dict)  # what the trees of the search path are, for people
     computed: bool = False  # whether macros decide what is included
@@ -70,52 +85,67 @@ class Closure:
         return self._digest
 
 
+class Found(NamedTuple):
+    """Where an include leads: to these files, past these places of the project, which have none."""
+
+    places: tuple[tuple[Root, str], ...]
+    absent: tuple[str, ...]
+
+
 class Resolver:
     """Resolves closures over one search path."""
 
     def __init__(self, project: Path, search: Iterable[Root], scans: Scans | None = None) -> None:
         self.project = Root(project, "project")
         self.search = tuple(search)
-        self.absent: set[str] = set()  # what was looked for in the project's own folders, and is not there
         self._scans = scans or Scans()
-        self._places: dict[tuple[str, bool, Root | None, str | None], tuple[tuple[Root, str], ...]] = {}
+        self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
 
     def resolve(
-        self, path: str, text: str, macros: Iterable[tuple[str, str]], pre_includes: Iterable[str]
+        self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Iterable[str]
     ) -> Closure:
         """Return the closure of the project's source *path*."""
         walk = _Walk(self, meanings(macros))
         asked = self._scans.of_text(text)
-        first = (Include(_at_root(name), "angle") for name in pre_includes)
+        first = [Include(_at_root(name), "angle") for name in pre_includes]
+        if ask_for_anything(macros):
+            first.append(ANYTHING)
         walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
         walk.settle()
         walk.closure.search = tuple(root.logical for root in self.search)
         walk.closure.builds = {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
-        walk.closure.absent = self.absent
         return walk.closure
 
-    def find(self, include: Include, root: Root, includer: str) -> tuple[tuple[Root, str], ...]:
+    def find(self, include: Include, root: Root, includer: str) -> Found:
         """Return the places of an include: the one that is read, or all where any later one may be meant."""
         beside = os.path.dirname(includer) if include.form == "quote" else None
         asked = (include.name, include.every, root if beside is not None else None, beside)
-        if asked not in self._places:
-            places = self._find(include.name, root, beside)
-            self._places[asked] = tuple(places if include.every else itertools.islice(places, 1))
-        return self._places[asked]
+        if asked not in self._found:
+            self._found[asked] = self._find(include, root, beside)
+        return self._found[asked]
 
-    def _find(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
-        """Yield the places of a name in NVRTC's order: beside its file when quoted, then the path."""
-        first = [] if beside is None else [(root, beside)]
-        places = [*first, *((each, "") for each in self.search)]
-        if anchor := os.path.isabs(name) and Path(name).anchor:
-            places, name = [(Root(Path(anchor), ""), "")], name[len(anchor) :]
-        for place, folder in places:
-            written = os.path.join(folder, name)
+    def _find(self, include: Include, root: Root, beside: str | None) -> Found:
+        """Look for a name in NVRTC's order: beside its file when quoted, then on the path."""
+        places: list[tuple[Root, str]] = []
+        absent: list[str] = []
+        for place, written in self._candidates(include.name, root, beside):
             path = os.path.join(place.path, written)
             if disk.is_file(path, self.project.path):
-                yield place, _tidy(place.path, written)
+                places.append((place, _tidy(place.path, written)))
+                if not include.every:
+                    break
             elif not place.tree:
-                self.absent.add(os.path.relpath(path, self.project.path))
+                absent.append(path)
+        return Found(tuple(places), tuple(absent))
+
+    def _candidates(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
+        if anchor := os.path.isabs(name) and Path(name).anchor:
+            yield Root(Path(anchor), ""), name[len(anchor) :]
+            return
+        if beside is not None:
+            yield root, os.path.join(beside, name)
+        for each in self.search:
+            yield each, name
 
     def read(self, path: str) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
@@ -152,6 +182,8 @@ class Resolver:
 def content_digest(path: str | Path) -> str:
     """Return the digest that a closure has for a file, read in pieces."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
+            return "unreadable"
         with open(path, "rb") as file:
             return stream_digest(file)
     except OSError:
@@ -242,7 +274,9 @@ class _Walk:
         return any(word in self._defines or word.startswith("__") for word in WORD.findall(name))
 
     def _found(self, include: Include, root: Root, relative: str) -> list[tuple[Root, str, Scan]]:
-        places = self._resolver.find(include, root, relative)
+        places, absent = self._resolver.find(include, root, relative)
+        if absent:
+            self.closure.absent.add(absent)
         others = [place for place in places if place != (root, relative)]
         if not others:
             self.closure.missing.add(include.name)

@@ -28,7 +28,14 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
-_HAS_INCLUDE = re.compile(r"""__has_(?:include|include_next|embed)\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
+_HAS_INCLUDE = re.compile(r"""__has_(?:include|embed)(_next)?\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
+_HAS_NAME = re.compile(r"\b__has_(?:include|embed)(?:_next)?\b")
+# The operator without its parentheses, or a part of its name: a macro puts the rest beside it.
+_HAS_PART = re.compile(
+    r"(?<!defined)(?<!defined\()(?<!defined )\b__has_(?:include|embed)(?:_next)?\b(?!\s*\()"
+    r"|\b__has(?:_(?:i|in|inc|incl|inclu|includ|e|em|emb|embe)?)?\b|\b_?has_(?:include|embed)(?:_next)?\b"
+)
+_PASTE = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
 _HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # nothing else is written so in an #if
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
 # A parameter, and a path that has it as a word of its own: of no numbers, which words may be part of.
@@ -47,6 +54,9 @@ class Include(NamedTuple):
     name: str
     form: str  # "quote", "angle", "macro" or "unknown"
     every: bool = False  # include_next: any later place of that name may be meant
+
+
+ANYTHING = Include("", "unknown")
 
 
 class Scan(NamedTuple):
@@ -90,8 +100,22 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             continue
         else:
             includes += map(parse_operand, _HAS_BY_MACRO.findall(rest))
-        includes += (parse_operand(found[1] or "") for found in _HAS_INCLUDE.finditer(rest))
+        includes += _asked(rest)
     return includes, defines
+
+
+def _asked(text: str) -> Iterator[Include]:
+    """Yield what a condition, or a macro that may stand in one, asks the search path for."""
+    for found in _HAS_INCLUDE.finditer(text):
+        yield parse_operand(found[2] or "", every=found[1] is not None)
+    if _hides_a_question(text):
+        yield ANYTHING
+
+
+def _hides_a_question(text: str) -> bool:
+    """Say whether macros can make `__has_include` of a text, which then asks for nobody knows what."""
+    joined = _PASTE.sub("", text)
+    return _HAS_PART.search(text) is not None or (joined != text and _HAS_NAME.search(joined) is not None)
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -115,6 +139,11 @@ def meanings(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the macros of a table with what each stands for, as far as an include can use it."""
     parts = ((*name.partition("("), value) for name, value in macros)
     return tuple(_macro(name, called, rest + value) for name, called, rest, value in parts)
+
+
+def ask_for_anything(macros: Iterable[tuple[str, str]]) -> bool:
+    """Say whether a table's macros can make conditions ask for headers that no text names."""
+    return any(_HAS_NAME.search(value) or _hides_a_question(value) for _name, value in macros)
 
 
 def called(value: str, argument: str) -> str:

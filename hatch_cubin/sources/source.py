@@ -176,7 +176,7 @@ def read_source(root: Path, path: str) -> Source:
                 raise SourceError(Problem("is a link to a place outside the project", here))
             status = os.stat(full)
         if not stat.S_ISREG(status.st_mode):
-            raise SourceError(Problem("is not a regular file", here))
+            raise SourceError(Problem(disk.NOT_REGULAR, here))
         with open(full, "rb", buffering=0) as file:
             data = file.read()
         return Source(path, decode(data), file_digest(data))
