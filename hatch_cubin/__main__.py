@@ -1,4 +1,4 @@
-"""`python -m hatch_cubin` is `hatch-cubin`."""
+"""Run the command line: `python -m hatch_cubin` is `hatch-cubin`."""
 
 import sys
 

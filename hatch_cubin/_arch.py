@@ -65,7 +65,7 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
 
 
 def parse_arch(text: str) -> Arch:
-    """Return the one arch that *text* names in its first form."""
+    """Return the one arch that *text* names; ValueError where it names none, several or a group."""
     parsed = parse_spec(text)
     if isinstance(parsed, str) or len(parsed) != 1:
         raise ValueError(f"{text!r} is not one arch")
@@ -78,7 +78,10 @@ def split_specs(text: str) -> list[str]:
 
 
 def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
-    """Return the targets that *specs* stand for, in their order, each once; a named one stays named."""
+    """Return the targets that *specs* stand for, in their order and each once.
+
+    A target that is named, and also comes with a group, counts as named.
+    """
     named: dict[Arch, bool] = {}
     for spec in specs:
         parsed = parse_spec(spec)

@@ -1,6 +1,6 @@
-"""The address under which editable installs of setuptools' projects have their kernels built again.
+"""The import path under which editable installs made with setuptools build their kernels again.
 
-It is written into them, so it stays what it is, wherever the function moves.
+The path is written into those installs. So this module keeps its name, wherever the function moves.
 """
 
 from .doors.commands import rebuild

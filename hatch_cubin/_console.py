@@ -1,7 +1,7 @@
 """What a person sees while a build runs: messages, and how far it has come.
 
-On a terminal one line is drawn again and again, elsewhere a plain line comes every few seconds. A message
-takes the line's place, and the line comes back below it.
+On a terminal, one line is redrawn several times a second. Elsewhere, a plain line is written every few
+seconds. A message takes the place of the line, and the line is drawn again below it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REDRAW_S, _LINE_S = 0.2, 5.0
 
 
 class Console:
-    """The messages of one door, and the progress that must not garble them."""
+    """Writes the messages of one front end, and its progress, so that neither garbles the other."""
 
     def __init__(
         self,
@@ -33,16 +33,16 @@ class Console:
         self._lock = threading.Lock()
 
     def say(self, message: str) -> None:
-        """Tell what happens."""
+        """Write a message about what happens."""
         self._message(self._say, message)
 
     def warn(self, message: str) -> None:
-        """Tell what may be wrong."""
+        """Write a message about what may be wrong."""
         self._message(self._warn, message)
 
     @contextlib.contextmanager
     def units(self, total: int, cached: int) -> Iterator[Progress]:
-        """Show the progress of *total* units, *cached* of which need no compiling, while the block runs."""
+        """Show progress while the block runs: of *total* units, *cached* need no compiling."""
         progress, over = Progress(total, cached), threading.Event()
         drawer = threading.Thread(target=self._keep_drawing, args=(progress, over), daemon=True)
         drawer.start()
@@ -84,7 +84,7 @@ class Console:
 
 
 class Progress:
-    """How far the units of one build are; told by the build, read by who draws."""
+    """How far the units of one build are: the build updates it, the thread that draws reads it."""
 
     def __init__(self, total: int, cached: int) -> None:
         self._total = total
@@ -107,7 +107,7 @@ class Progress:
         self._cached += 1
 
     def line(self) -> str:
-        """Return the line that says it all."""
+        """Return the progress as one line."""
         done = self._cached + self._compiled
         parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
         if running := list(self._running):

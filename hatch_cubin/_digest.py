@@ -1,4 +1,4 @@
-"""Digests over labelled parts, so that no two different lists of parts can agree."""
+"""SHA-256 digests: of files, and of lists of parts, where different lists never have the same digest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
-    """Return the SHA-256 of *parts*, each prefixed with its length."""
+    """Return the SHA-256 of *parts*, each prefixed with its length, so that no two lists look alike."""
     hasher = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -23,7 +23,7 @@ def file_digest(data: bytes) -> str:
 
 
 def pieces_digest(pieces: Iterable[bytes]) -> str:
-    """Return the same of a file's bytes in pieces."""
+    """Return the plain SHA-256 of a file's bytes, which come in pieces."""
     hasher = hashlib.sha256()
     for piece in pieces:
         hasher.update(piece)
@@ -31,7 +31,7 @@ def pieces_digest(pieces: Iterable[bytes]) -> str:
 
 
 def stream_digest(file: BinaryIO) -> str:
-    """Return the same of a file that is too large to be read whole."""
+    """Return the plain SHA-256 of an open file, which may be too large to be read whole."""
     hasher = hashlib.sha256()
     while chunk := file.read(1 << 20):
         hasher.update(chunk)

@@ -1,4 +1,4 @@
-"""What the user's environment says: its switches, and values in place of the table's."""
+"""Read hatch-cubin's environment variables: switches, and values that replace those of the table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 
 def is_on(environ: Mapping[str, str], switch: str) -> bool:
-    """Say whether a switch is on; what is neither on nor off is a complaint of `read_environment`."""
+    """Say whether a switch is on. A value that is neither on nor off is reported by `read_environment`."""
     return _STATES.get(environ.get(switch, "").lower(), False)
 
 
 def read_environment(
     environ: Mapping[str, str], readers: Mapping[str, tuple[str, Callable[[str], Any]]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the values that variables set, by the names that *readers* give them, and what is wrong."""
+    """Return the values that variables set, by name, and a message for each variable that is wrong.
+
+    *readers* has, for each variable, the name of its value and the function that reads it.
+    """
     values: dict[str, Any] = {}
     wrong = [
         f"{switch}: must be 1 or true, 0 or false, not {environ[switch]!r}"

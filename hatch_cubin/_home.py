@@ -1,4 +1,4 @@
-"""Where things are kept between builds: the user's cache folder, or what stands in for it."""
+"""The folders outside the project where things are kept between builds, or a temporary stand-in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .errors import BundleError, Problem
 
-_WRITING_S = 3600  # an older file beside is of a build that was killed
+_WRITING_S = 3600  # a temporary file that is older was left by a build that was killed
 
 _why: list[str] = []
 
@@ -27,7 +27,7 @@ def user_folder() -> Path:
 
 
 def own_folder() -> Path:
-    """Return the user's cache folder; RuntimeError where there is neither HOME nor such a user."""
+    """Return the user's cache folder; RuntimeError where HOME is not set and the system knows no home."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
@@ -41,13 +41,13 @@ def cubins_folder(root: Path, configured: str | None) -> Path:
 
 
 def instead(why: str) -> Path:
-    """Return the temporary folder that serves this process where the user's own does not."""
+    """Return a temporary folder for this process, and remember *why* the user's own is not used."""
     _why.append(why)
     return _process_folder()
 
 
 def trouble() -> str | None:
-    """Say why a temporary folder had to do, where one had to."""
+    """Return a warning that says why a temporary folder is used; None where none is."""
     if not _why:
         return None
     return f"{_why[0]}; a temporary folder does instead, and the next build finds nothing in it"
@@ -61,7 +61,11 @@ def _process_folder() -> Path:
 
 
 def keep(path: Path, data: bytes, most: int) -> None:
-    """Put *data* into a file in one go, and remove its like but for so many: those used last stay."""
+    """Write *data* to *path* in one step, and keep at most so many files of its kind.
+
+    Files of its kind are those in its folder with its suffix; those used last are kept. Temporary files that
+    killed builds left are removed too.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}")
     beside.write_bytes(data)
@@ -75,18 +79,18 @@ def keep(path: Path, data: bytes, most: int) -> None:
 
 
 def recall_folder() -> Path:
-    """Return where builds keep what the next one recalls; RuntimeError where the user has no folder."""
+    """Return the folder of what builds recall; RuntimeError where the user has no cache folder."""
     return own_folder() / "recall"
 
 
 def forget() -> None:
-    """Have the next build recall nothing."""
+    """Remove what builds recall, so that the next one finds everything out again."""
     with contextlib.suppress(RuntimeError):
         shutil.rmtree(recall_folder(), ignore_errors=True)
 
 
 def make_temporary() -> Path:
-    """Return a new temporary folder, which is the caller's to remove."""
+    """Return a new temporary folder; the caller removes it."""
     try:
         return Path(tempfile.mkdtemp(prefix="hatch-cubin-"))
     except OSError as exc:

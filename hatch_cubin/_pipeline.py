@@ -34,9 +34,10 @@ class Plan(NamedTuple):
 
 
 def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
-    """Return the files of the bundle and its bill of materials, by name; what the cache lacks is compiled.
+    """Compile what the cache lacks, and return the files of the bundle and its bill of materials, by name.
 
-    A build with a cache that is not kept is not *noted*: it would take the place of those that are.
+    A build whose cache is thrown away afterwards must not be *noted*: its notes would take the place of those
+    of builds whose cache is kept.
     """
     files, _sources = build_held(project, None, noted=noted)
     return {
@@ -48,7 +49,10 @@ def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
 def build_held(
     project: Project, hold: Path | None, *, noted: bool = True
 ) -> tuple[dict[str, Content], list[str]]:
-    """Return the same, what was found in the cache as files in *hold*, and what it was built from."""
+    """Return the same files, and the paths of the project's files that they were built from.
+
+    With a folder to *hold* hits, a hit is not returned as bytes, but as the path of a link in that folder.
+    """
     if project.skips:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
@@ -65,7 +69,7 @@ def build_held(
 
 @contextlib.contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """Look for garbage seldom: a large plan is looked through again and again, and has none."""
+    """Have Python collect garbage less often: it would search a large plan again and again, and find none."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, *before[1:])
     try:
@@ -84,7 +88,7 @@ def make_plan(project: Project) -> Plan:
 
 
 def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
-    """Return the result of every unit; an error that names all that fail, once the others are stored."""
+    """Return the result of every unit; one error names all that fail, once all others are stored."""
     start = time.monotonic()
     with open_cache(project, hold) as cache:
         for doubt in (plan.toolkit.doubt, _home.trouble()):
@@ -103,7 +107,7 @@ def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None 
 
 
 def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
-    """Return what is known by now of the modules of which this build found out anything."""
+    """Return what is now known of the modules about which this build found out something new."""
     found: dict[str, Units] = {}
     for asked, units in itertools.groupby(plan.jobs, key=lambda job: job.asked):
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
@@ -121,14 +125,15 @@ def _known(compiled: Compiled, record: str) -> Known:
 
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
-    """Return the project's cache, which links what is found into *hold*."""
+    """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
     return Cache(project.cache_folder, project.config.cache_size, project.warn, hold)
 
 
 def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:
-    """Write the bundle into the tree, with what lets an editable install notice edits and build again.
+    """Write the bundle into the tree, with the files by which an editable install notices edits.
 
-    Where the install has links to the files, *linked*, they have to know where the project is.
+    *linked* says that the install has links to these files in a folder elsewhere. Then the files have to name
+    the project's folder.
     """
     notes = {}
     if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
@@ -143,12 +148,12 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that its kernels can be built from: sources and headers.
 
-    With *by_name* only headers that some include names, not all that a computed one could mean.
+    *by_name* leaves out headers that no include names, and that only a computed one could mean.
     """
     try:
         return reachable_files(project, read_sources(project), by_name=by_name)
     except HatchCubinError:
-        if project.skips:  # without kernels, nothing that they are built from has to be right
+        if project.skips:  # a bundle without kernels does not need its sources to be right
             return []
         raise
 

@@ -26,7 +26,7 @@ Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of spec
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MOST_VARIANTS = 100_000  # of one source
-_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72})  # and of no later one
+_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72})  # which no later CUDA can target
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,9 +41,9 @@ class Module:
     include_dirs: tuple[str, ...]
     instantiate: tuple[str, ...]
     targets: tuple[Target, ...]
-    undefined: tuple[str, ...] = ()  # the variant's macros that are named 0 and not defined
+    undefined: tuple[str, ...] = ()  # the variant's macros that are not defined: names have them as 0
     written: Mapping[str, Location] = field(default_factory=dict)  # where its archs and options are
-    tables: str = ""  # how a table for its source begins
+    tables: str = ""  # the header of a table for its source, which hints quote
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Module:
 
     @property
     def file_stem(self) -> str:
-        """The name in files: `red.BLOCK-64.SCALAR-float`, parts that no file can be called hashed."""
+        """The name in file names: `red.BLOCK-64.SCALAR-float`; parts that no file can have are hashed."""
         parts = [self.base, *(f"{name}-{value}" for name, value in self.variant)]
         stem = ".".join(map(_file_part, parts))
         return stem if len(stem) <= 160 else f"{_file_part(self.base)}.{_short(self.name)}"
@@ -91,7 +91,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every unit, in the order of names, and what the user should hear about it."""
+    """Every unit, in the order of its module's name, and notes for the user."""
 
     units: tuple[Unit, ...]
     notes: tuple[str, ...] = ()
@@ -107,7 +107,11 @@ class Toolchain:
 
 
 def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targets) -> list[Module]:
-    """Return every module; ConfigError for rules that fit no source, SourceError for one name twice."""
+    """Return every module, sorted by name.
+
+    ConfigError where a rule matches no source, or asks of PTX what it does not have; SourceError where two
+    sources have one name.
+    """
     rules = [(rule, glob_regex(rule.path)) for rule in config.source]
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -151,7 +155,7 @@ def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targ
 def _written(
     place: Place, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
-    """Yield where each arch and each option that a table names stands."""
+    """Yield each arch and each option that a table names, with its place in the file."""
     for index, spec in enumerate(specs):
         archs = _arch.parse_spec(spec)
         for arch in () if isinstance(archs, str) else archs:
@@ -227,7 +231,7 @@ def _refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
 
 
 def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
-    """Return one unit per module and arch; every arch that cannot be built is named at once."""
+    """Return one unit per module and arch; ConfigError names every arch that cannot be built."""
     units: list[Unit] = []
     notes: list[str] = []
     problems: list[Problem] = []
@@ -253,7 +257,10 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
 def arch_for(
     source: Source, target: Target, toolchain: Toolchain, notes: list[str], tables: str = ""
 ) -> Arch | None:
-    """Return what to build of *source* for a target; None where a group asked for what it cannot serve."""
+    """Return the arch to build *source* for; None where a group brought one that its PTX cannot serve.
+
+    An arch that was named and cannot be built is an error. *notes* gets a line for each that is left out.
+    """
     arch = target.arch
     if source.is_ptx:
         header = source.ptx

@@ -1,4 +1,4 @@
-"""What a build says of itself when it is done: one line, and a file where one is asked for."""
+"""What a build reports when it is done: one line for people, and a JSON file where one is asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ FORMAT = 1
 
 
 def report(project: Project, results: Results, seconds: float) -> None:
-    """Say what was cached and what was compiled, if all went well; write HATCH_CUBIN_REPORT in any case."""
+    """Say how many units were cached and compiled, and write the file that HATCH_CUBIN_REPORT names.
+
+    The line is said only if all went well; the file is written in any case.
+    """
     total, compiled = len(results.done), len(results.seconds)
     if not (results.failed or results.missing):
         units = f"{total} unit{'s' * (total != 1)}"
@@ -28,7 +31,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
 
 
 def facts(results: Results) -> dict[str, Any]:
-    """Return what came of every unit, as JSON has it."""
+    """Return the state of every unit, and their counts, for JSON."""
     states = {unit: "compiled" if unit in results.seconds else "hit" for unit in results.done}
     states |= {unit: "failed" for unit, _found in results.failed} | dict.fromkeys(results.missing, "missing")
     units = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes as text, as in '1.5 MiB'."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:

@@ -1,4 +1,4 @@
-"""Every failure that a user can cause, and how it is worded."""
+"""The errors that a user can cause and mend, and how they are printed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINE_ENDS = {ord("\n"): "\\n"}
 
 
 def plain(text: str) -> str:
-    """Return a text so that names in it, which others chose, cannot steer a terminal."""
+    """Escape the control characters of a text: names in it, which others chose, must not steer a terminal."""
     return text.translate(_CONTROLS)
 
 
@@ -48,7 +48,7 @@ class Problem(NamedTuple):
 
 
 class HatchCubinError(Exception):
-    """The root of all errors that are the user's to mend; carries every problem found."""
+    """The base of all errors that the user can mend; it carries every problem found."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(*problems)
@@ -83,11 +83,14 @@ class MissError(HatchCubinError):
 
 
 class CheckError(HatchCubinError):
-    """What was looked at is not as it should be."""
+    """A check failed: what was looked at is not as it should be."""
 
 
 def render(error: HatchCubinError, outcome: str = "") -> list[str]:
-    """Return one message per problem, by file and line, what lacks one after the rest, then their count."""
+    """Return one message per problem, sorted by file and line, then their count.
+
+    Problems without a file come last; so do, within a file, those without a line.
+    """
     ordered = sorted(error.problems, key=_place)
     count = len(ordered)
     summary = [f"{PREFIX}{count} error{'s' * (count != 1)}{outcome}"] if outcome or count > 1 else []
@@ -103,7 +106,7 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 def reported(display: Callable[[str], object], outcome: str = "") -> Iterator[None]:
     """Turn a user's problems into messages and exit code 1, an interrupt into 130; let the rest through.
 
-    *outcome* says what the problems have led to, behind their count.
+    *outcome* follows the count of problems, and says what they led to.
     """
     try:
         yield

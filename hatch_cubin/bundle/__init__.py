@@ -1,1 +1,1 @@
-"""What enters a wheel: how it is laid out, and the files that ship as they are."""
+"""What enters a wheel: the bundle's layout and its indexes, and the files that ship as they are."""

@@ -1,4 +1,4 @@
-"""Lay out what enters the wheel: the loader, the manifest, the keys and the compiled units."""
+"""Lay out and write what enters the wheel: the loader, the manifest, the keys and the compiled units."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Rebuild(NamedTuple):
 
 
 def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> dict[str, Content]:
-    """Return every file of the bundle by name, or where it is held ready.
+    """Return every file of the bundle by name: its bytes, or the path of a file that already has them.
 
-    The *header* and the toolkit's *major* say how it was built. Of what was *built*, a module's units stand
-    together; all that is kept of them are their lines.
+    The *header* and the toolkit's *major* version say how it was built. In *built*, the units of a module
+    stand together: beside their files, only their lines in the indexes are kept.
     """
     files: dict[str, Content] = {}
     stored: dict[str, str] = {}  # identical results are stored once
@@ -85,7 +85,7 @@ def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> di
 
 
 def _stem(module: Module, taken: set[str]) -> str:
-    """Name a module's files; names that differ in case only are told apart by a hash."""
+    """Return the name that a module's files begin with; a hash where another's differs in case only."""
     stem = module.file_stem
     if stem.casefold() in taken:
         return file_digest(module.name.encode())[:10]
@@ -101,7 +101,7 @@ def _module(module: Module, items: Sequence[tuple[Built, str]], major: int) -> d
     entries = []
     for item, name in items:
         entry = _entry(item, name, major)
-        if dict(item.compiled.kernels) != kernels:  # code may differ by arch, kernels and all
+        if dict(item.compiled.kernels) != kernels:  # a source may have other kernels for another arch
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry)
     return {
@@ -133,7 +133,7 @@ def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
 
 
 def min_driver(arch: Arch, data: bytes, major: int) -> int:
-    """Return which driver a unit's result needs, if the toolkit is of that *major*."""
+    """Return which driver a unit's result needs when a toolkit of that *major* version made it."""
     return _ptx_driver(data) if arch.is_ptx else major * 1000
 
 
@@ -158,9 +158,9 @@ def _keys(built: Iterable[Built]) -> dict[str, Any]:
 def describe_editable(
     root: Path, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
 ) -> dict[str, bytes]:
-    """Return what an editable install has beside its bundle, to notice that *sources* were edited.
+    """Return the files that an editable install has beside its bundle, to notice that *sources* were edited.
 
-    The project at *root* is found from the bundle's *folder*, or *found_at* a path of its own.
+    They find the project at *root* from the bundle's *folder*, or at the path *found_at* if there is one.
     """
     files = {}
     for name in sources:
@@ -180,7 +180,10 @@ def describe_editable(
 
 
 def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
-    """Write *files* into *folder*, which is nobody else's, and return where each is: some are held ready."""
+    """Write *files* into *folder*, which nobody else uses, and return the path of each.
+
+    A file whose content is on the disk already stays where it is.
+    """
     places = {}
     try:
         for name, content in files.items():
@@ -198,14 +201,14 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
 def write(files: Mapping[str, bytes], folder: Path) -> None:
     """Make *folder* hold exactly *files*; what is right already keeps its time stamp.
 
-    Whoever else writes there at the same time does so before or after. Files are replaced in one go once
-    all are written, the manifest last: a reader who meets a new file under the old manifest finds the
-    new one a moment later.
+    Builds that write there at the same time take turns. All files are written first, and then moved into
+    their places, the manifest last. So a reader who meets a new file under the old manifest finds the new
+    manifest a moment later.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with wait_for_lock(folder, _PATIENCE_S):
-            # More than once where there are no locks, and another build removes what it does not know.
+            # Again, because without locks another build may have removed what it does not know.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder):
                     break
@@ -219,7 +222,7 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
 
 
 def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
-    """Write what is not as it should be, the manifest last, and remove the rest; say whether it had to."""
+    """Write the files that differ, the manifest last, and remove all others; say if anything was done."""
     names = sorted(files, key=lambda name: (name == "manifest.json", name))
     with contextlib.ExitStack() as left_over:
         written = {

@@ -1,4 +1,4 @@
-"""A bundle's two indexes, `manifest.json` and `keys.json`: how they are written, and what they say."""
+"""Write and read a bundle's two indexes, `manifest.json` and `keys.json`."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def canonical(value: object) -> str:
 def write_manifest(
     header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
 ) -> list[bytes]:
-    """Write one line per name, sorted as bytes, so that a reader can find and take one alone; in pieces.
+    """Return a manifest, in pieces: one line per name, sorted as bytes, so that a reader can find one alone.
 
-    Each module's line carries a check of its own; that of the header covers all the rest.
+    Each module's line carries its own check; the check in the header covers all other lines.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
@@ -93,18 +93,18 @@ def _table(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def module_line(name: str, entry: Mapping[str, Any]) -> bytes:
-    """Return what a manifest says of a module."""
+    """Return the line of a module in the manifest."""
     line, body = canonical(name).encode(), canonical(entry)[1:].encode()
     return b'%b:{"check":"%b",%b' % (line, file_digest(line + body).encode(), body)
 
 
 def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
-    """Return what `keys.json` says of a module's units, by arch."""
+    """Return the line of a module in `keys.json`, which has the keys of its units by arch."""
     return f"{canonical(name)}:{canonical(archs)}".encode()
 
 
 def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
-    """Write the lines of *modules* by their names, in pieces."""
+    """Return `keys.json`, in pieces: the lines of *modules*, sorted by their names."""
     lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
     rest = [b'"units":{', *lines, b"\n}}\n"]
     return [_check(rest), *rest]
@@ -131,7 +131,7 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def prove_manifest(data: bytes) -> None:
-    """Raise ValueError where a readable manifest is not, byte for byte, what is written for its facts."""
+    """Raise ValueError unless a readable manifest is, to the byte, what hatch-cubin writes for its facts."""
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}
@@ -156,7 +156,7 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
 
 
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
-    """Return each unit's key, by module and arch; ValueError where *data* is not what was written."""
+    """Return each unit's key, by module and arch; ValueError where *data* is not what hatch-cubin writes."""
     units = _typed(_object(data), "units", dict)
     keys: dict[str, dict[str, str]] = {}
     for name, archs in units.items():

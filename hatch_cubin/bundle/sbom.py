@@ -1,6 +1,6 @@
-"""The bill of materials of a bundle, as CycloneDX has it: its compilers, headers and sources.
+"""The bill of materials of a bundle, in CycloneDX's format: its compilers, headers and sources.
 
-No time, no chance and no path of the machine is in it, so that the same inputs give the same bytes.
+No time, no random number and no path of the machine is in it, so that the same inputs give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..toolkit.toolkit import Toolkit
 NAME = "hatch-cubin.cdx.json"
 
 _SPEC = "1.6"
-_AT_ONCE = 500  # files that git is asked about: a command line has an end
+_AT_ONCE = 500  # files that git is asked about: the length of a command line is limited
 _Component = dict[str, Any]
 
 
@@ -49,7 +49,7 @@ def _tools(toolkit: Toolkit) -> Iterator[_Component]:
 
 
 def _headers_of(jobs: Iterable[Job]) -> Iterator[_Component]:
-    """Yield whatever outside the project has headers that the kernels can read."""
+    """Yield the wheels and other trees outside the project whose headers the kernels can read."""
     used = {
         root.tree
         for job in jobs
@@ -85,10 +85,10 @@ def _part(kind: str, name: str, version: str | None = None, *, wheel: str | None
 
 
 def _provenance(project: Project, jobs: Iterable[Job]) -> _Component:
-    """Return the commit that the sources are of, where that is asked for and there is one."""
+    """Return the sources' git commit, if the table asks for it and there is one."""
     if not project.config.provenance:
         return {}
-    # What only lies in some repository, as an unpacked sdist may, is not of its commit.
+    # An unpacked sdist may lie in somebody's repository without being part of any commit there.
     tracked = _git(project.root, "ls-files", "--error-unmatch", "pyproject.toml")
     commit = tracked and _git(project.root, "rev-parse", "HEAD")
     if not commit:
@@ -101,7 +101,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> _Component:
 
 
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:
-    """Return what git says of files that differ from the commit, or are in none; None where it fails."""
+    """Return what git says of files that differ from the commit or are not in it; None where git fails."""
     status = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--")
     return [_git(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]
 

@@ -1,4 +1,4 @@
-"""The bundle's type stub: what the loader has, with the names that this bundle has."""
+"""The type stub of a bundle: the loader's functions, with the names of the bundle's kernels and modules."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def use(
 
 
 def stub(kernels: Iterable[str], modules: Iterable[str]) -> bytes:
-    """Return the stub for these kernels and modules, a variant's module also by its source's name."""
+    """Return the stub for these kernels and modules; *modules* has the variants' common names as well."""
     kernels, modules = set(kernels), set(modules)
     spelled = {each for name in kernels for each in (name, name.replace(", ", ","))}
     named = {"kernels": kernels, "modules": modules, "names": spelled | modules}

@@ -1,1 +1,1 @@
-"""Entries of the cache, the records that prove them, and the folder as a whole."""
+"""The cache: its entries, the records that prove them, and the care of its folder."""

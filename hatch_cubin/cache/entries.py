@@ -1,10 +1,10 @@
-"""Verified entries of cuda.core's `FileStreamProgramCache`.
+"""Read and write the entries of the cache, which is a `FileStreamProgramCache` of cuda.core's.
 
-cuda.core writes them; to be read, which a build of nothing but hits does, they need no cuda.core.
-An entry is the raw compiled bytes under their key. A record beside it, written after it, proves it:
-no record, a damaged one, or one that does not fit the bytes is a miss. A fault of the folder is a
-miss too, and one warning for the whole build. Any number of builds may use, trim and clear a folder
-at the same time: to each, what another removed is a miss.
+cuda.core writes entries. Reading them takes no cuda.core, so a build of nothing but hits does not import it.
+An entry is the raw compiled bytes under their key. A record beside it, written after it, proves it: no
+record, a damaged one, or one that does not fit the bytes is a miss. A fault of the folder is a miss too, and
+one warning for the whole build. Any number of builds may use, trim and clear a folder at the same time: what
+one of them removes is a miss for the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
-Content = list[bytes] | str  # of a file: in pieces, or the path of another that has it
+Content = list[bytes] | str  # of a file: its bytes in pieces, or the path of a file that has them
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Compiled:
     kernels: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
-    recalled = False  # as an earlier build left it: nothing new was found out
+    recalled = False  # whether an earlier build knew all of it
 
     @property
     def content(self) -> Content:
@@ -64,7 +64,7 @@ class Compiled:
 
     @cached_property
     def described(self) -> str:
-        """What each kernel of a cubin needs of a GPU, in JSON: for people, so that nothing depends on it."""
+        """What each kernel of a cubin uses, in JSON. It is for people to read: nothing depends on it."""
         try:
             return json.dumps(read_resources(self.data))
         except ValueError:
@@ -72,7 +72,7 @@ class Compiled:
 
 
 class _Held(Compiled):
-    """The same, of which a file has the bytes and their proof the rest: nothing is here twice."""
+    """A result whose bytes stay in a file, and the rest in their *proof*, so that no copies are kept."""
 
     def __init__(self, file: str, proof: Record | Known) -> None:
         self._file, self._proof = file, proof
@@ -110,8 +110,8 @@ class _Held(Compiled):
 class Cache:
     """The cache folder of one build.
 
-    Where there is a folder to *hold* what is found, hits are links in it: nothing is copied, no other
-    build can remove them, and the bytes need not stay in memory.
+    With a folder to *hold* hits, each hit becomes a link in that folder: nothing is copied, no other build
+    can remove it, and its bytes need not stay in memory.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class Cache:
         self._guarded(lambda: housekeeping.trim(self.folder, size=self._cap), None)
 
     def get(self, key: bytes, known: Known | None = None) -> Compiled | None:
-        """Return what is stored under *key* and proven: by what is *known* of it, or by its record."""
+        """Return the result under *key*, proven by what is *known* of it or by its record; None on a miss."""
         return self._guarded(lambda: self._get(key, known), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
-        """Store one result: the entry first, so that a record never stands alone for long."""
+        """Store one result as an entry and its record."""
         record = Record(
             key.hex(),
             compiled.sha256,
@@ -169,13 +169,13 @@ class Cache:
         return self._guarded(read, {})
 
     def record_stamp(self, key: bytes) -> str:
-        """Return what tells a record's file from one that was written anew."""
+        """Return a text that changes when the record of *key* is written."""
         return disk.stamp(place(self.folder, record_key(key)))
 
     def claim(self, key: bytes) -> bool:
-        """Say whether this build may compile what is missing; not where another build is at it.
+        """Say whether this build may compile a missing unit: not while another build is compiling it.
 
-        The lock is on the folder in which the entry will stand, so that two keys may share one.
+        The lock is on the folder in which the entry will stand, so two keys may share a lock.
         """
         if self._warned:  # others would wait for what cannot be stored
             return True
@@ -210,7 +210,7 @@ class Cache:
         if data is None or proof is None:  # trimmed, or being written
             return None
         record = decode(proof)
-        if known is not None and not known.is_of(data):  # compilers are reproducible
+        if known is not None and not known.is_of(data):  # the same compile never gives other bytes
             self._refused.add(key)
         if record is None or key in self._refused or not record.proves(key, data):
             self.damaged += 1
@@ -224,13 +224,13 @@ class Cache:
         link = f"{self._hold}{os.sep}{self._held}.held"
         try:
             mode = os.lstat(entry).st_mode
-            if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
+            if not stat.S_ISREG(mode) or mode & 0o111:  # the wheel would have an executable file
                 return None
             os.link(entry, link)
             self._held += 1
         except FileNotFoundError:
             return None
-        except OSError:  # on another disk, of another user, more than the file system allows
+        except OSError:  # the folder is on another disk, the file another user's, or has too many links
             self._hold = None
             return None
         return link
@@ -244,11 +244,11 @@ class Cache:
 
     def _write(self, values: Mapping[bytes, bytes]) -> None:
         """Write an entry, then its record, so that a record never stands alone for long."""
-        if self._store is None:  # it cannot be had where nothing can be written
+        if self._store is None:  # not made before, for that fails where nothing can be written
             from cuda.core.utils import FileStreamProgramCache
 
             self._store = FileStreamProgramCache(self.folder)
-        # Shared by all who write, and never waited for: it says that temporary files are in use.
+        # All who write share this lock, and nobody waits for it: it says that temporary files are in use.
         with try_lock(self.folder / "tmp", shared=True) or Lock(None):
             for each, data in values.items():
                 self._store[each] = data
@@ -274,7 +274,7 @@ class Cache:
 
 
 def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
-    """Return what *proof* proves, and describes: that is not found out once more."""
+    """Return a result with all that its *proof* knows of it, so that nothing is found out twice."""
     if held is not None:
         return _Held(held, proof)
     found = Compiled(data, proof.kernels, tuple(proof.warnings))
@@ -285,11 +285,11 @@ def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
 
 
 class _NoFileError(Exception):
-    """Something that is not a file stands in the place of one: to open a pipe would wait for ever."""
+    """Something else stands in the place of a file. It is not opened: a pipe would block for ever."""
 
 
 def _read(path: str) -> bytes | None:
-    """Return what the store has in a file, which counts as using it; None where there is none."""
+    """Return the bytes of a file of the store, and mark it as used; None where there is no file."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):

@@ -1,6 +1,7 @@
-"""What the last builds with a cache were: noted beside it, in the user's own folder.
+"""Notes about the last builds with a cache: their time, project, hits and misses, and the keys they used.
 
-The cache's folder holds entries alone. A note that cannot be written or read is no note, and no fault.
+They are kept in the user's own folder, for the cache's folder holds entries alone. Where a note cannot be
+written or read, there is none, and that is no error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _Notes(NamedTuple):
 
 
 def note(cache: Path, project: Path, counts: dict[str, int], keys: Iterable[bytes]) -> None:
-    """Remember a build: what came of its units, and the keys of those that it has."""
+    """Note a build: how many of its units were hits, and the keys of those that have a result."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     latest = {"time": now, "project": str(project), **counts}
     with contextlib.suppress(OSError, RuntimeError):

@@ -1,6 +1,6 @@
-"""Look after a cache folder as a whole, beside any builds that use it: what is in it, what may go.
+"""Count, trim and clear what is in a cache folder, even while builds use it.
 
-Nothing is touched but what the store makes, known by its name and its place.
+Only files that the store makes are touched; they are known by their names and places.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Stats:
     """What is in a cache folder."""
 
     entries: int  # that have their record
-    unproven: int  # files that lack the other half, or whose halves do not fit: each is a miss
+    unproven: int  # entries without a record that fits, and records without an entry: each is a miss
     temporaries: int  # being written, or left by a build that was killed
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What went from a cache folder."""
+    """What was removed from a cache folder."""
 
     entries: int  # with their records
     temporaries: int
@@ -45,7 +45,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An entry with its record, or a file of the store that lacks the other half."""
+    """An entry with its record, or one of the two that lacks the other."""
 
     files: Mapping[str, int]  # sizes by path
     used: float
@@ -88,10 +88,10 @@ def trim(
     unused_for: float | None = None,
     keep: Collection[bytes] = frozenset(),
 ) -> Removed:
-    """Bring *folder* to *size* bytes, and drop what was unused for so many seconds; not the keys to *keep*.
+    """Shrink *folder* to *size* bytes, and remove what was unused for so many seconds.
 
-    What was used longest ago goes first. An entry that alone is above *size* takes no room from others:
-    the last one used stays, beside them.
+    What was used longest ago goes first; the keys to *keep* stay. An entry that alone is larger than *size*
+    takes no room from the others: the last such entry that was used stays beside them.
     """
     with wait_for_lock(folder / "entries", _PATIENCE_S):  # two at a time would each keep what the other drops
         fits = size is None or sum(status.st_size for status in _files(folder).values()) <= size
@@ -128,7 +128,7 @@ def _remove(folder: Path, items: Iterable[_Item]) -> Removed:
         if not item.was_used():
             freed += sum(size for path, size in item.files.items() if _unlink(path))
             entries += 1
-    # Whoever writes shares this lock: where it can be had alone, no temporary file is still in use.
+    # All who write share this lock. Where it can be had alone, no temporary file is in use.
     with try_lock(folder / "tmp") or Lock(None) as lock, contextlib.suppress(PermissionError):
         for path, status in _temporaries(folder):
             if (lock.real or time.time() - status.st_mtime > _OLD_S) and _unlink(path):
@@ -146,7 +146,7 @@ def _unlink(path: str) -> bool:
 
 
 def _items(folder: Path) -> list[_Item]:
-    """Pair each entry with its record; what has no partner stands alone."""
+    """Pair each entry with its record; what has no partner is an item of its own."""
     files = _files(folder)
     pairs = {}
     for path in files:
@@ -188,7 +188,7 @@ def _unseen(path: str, flags: int) -> int:
     """Open a file so that it does not count as used, where the system can do that."""
     try:
         return os.open(path, flags | getattr(os, "O_NOATIME", 0))
-    except PermissionError:  # for its owner alone
+    except PermissionError:  # only the owner of a file may read it unseen
         return os.open(path, flags)
 
 
@@ -220,7 +220,7 @@ def _used(status: os.stat_result) -> float:
 
 
 def _status(path: str) -> os.stat_result | None:
-    """Return what is known of a file; None where there is none, or something else."""
+    """Return the status of a file; None where there is no file, or something else stands."""
     try:
         status = os.stat(path)
     except FileNotFoundError:

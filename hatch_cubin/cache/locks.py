@@ -1,8 +1,8 @@
 """Locks between the processes of one machine, on folders that are there anyway.
 
 No file is made for a lock, and a process that ends, in whatever way, holds none. Where a folder cannot
-be locked (Windows, some network file systems) there is no lock, and everyone is let in: what is done
-under a lock has to be right without it too, only done twice.
+be locked (Windows, some network file systems), everyone is let in. So what is done under a lock has to be
+right without one too; at worst it is done twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Lock:
-    """Leave to go on; *real* says whether it keeps others out."""
+    """Permission to go on; *real* says whether it keeps others out."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
@@ -41,7 +41,11 @@ class Lock:
 
 
 def try_lock(folder: Path, *, shared: bool = False) -> Lock | None:
-    """Return the folder's lock, which no other holds, or only others who share it; None where one does."""
+    """Return the folder's lock at once; None where another process holds it.
+
+    Processes that all ask for a *shared* lock can hold it together. Where the folder cannot be locked, the
+    lock is not real.
+    """
     descriptor = None
     try:
         import fcntl
@@ -58,7 +62,7 @@ def try_lock(folder: Path, *, shared: bool = False) -> Lock | None:
 
 
 def wait_for_lock(folder: Path, seconds: float) -> Lock:
-    """Return the folder's lock, or leave to go on without it when that time has passed."""
+    """Wait for the folder's lock and return it; after so many seconds, return one that is not real."""
     deadline = time.monotonic() + seconds
     while (lock := try_lock(folder)) is None:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The record that stands beside a cache's entry and proves it, and where the two stand."""
+"""The record beside a cache entry that proves the entry's bytes, and the paths of the two."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Record:
 
 
 class Known(NamedTuple):
-    """What an earlier build knew of a unit: what proves and describes its result."""
+    """What an earlier build knew of a unit's result: what proves it, and its description."""
 
     sha256: str
     size: int
     record: str  # the size and time of the record's file when it was read
-    description: str  # in JSON, as most of it is written and never looked at
+    description: str  # still in JSON, for most builds write it again and never look into it
 
     @property
     def kernels(self) -> Mapping[str, str]:
@@ -54,11 +54,11 @@ class Known(NamedTuple):
 
     @property
     def resources(self) -> str:
-        """As JSON has them."""
+        """What each kernel uses, in JSON."""
         return _described(self.description)[2]
 
     def proves(self, data: bytes, record: str) -> bool:
-        """Say whether *data* is that result, beside the *record* that was read then."""
+        """Say whether *data* is that result, and *record* is the stamp that its record had then."""
         return self.record == record and self.is_of(data)
 
     def is_of(self, data: bytes) -> bool:
@@ -67,7 +67,7 @@ class Known(NamedTuple):
 
 
 def describe(kernels: Mapping[str, str], warnings: Sequence[str], resources: str) -> str:
-    """Return a description of a result."""
+    """Return the description of a result, in JSON."""
     return json.dumps([dict(kernels), [*warnings], resources], separators=(",", ":"))
 
 
@@ -77,7 +77,7 @@ def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]
 
 
 def decode(data: bytes) -> Record | None:
-    """Return the record that *data* is; None where a single bit of it is off."""
+    """Return the record that *data* encodes; None where even one bit of it is wrong."""
     head, _, text = data.partition(b"\n")
     body = text.removesuffix(b"\n")
     if len(text) != len(body) + 1 or head != file_digest(body).encode():
@@ -100,6 +100,6 @@ def record_key(key: bytes) -> bytes:
 
 
 def place(folder: Path, key: bytes) -> str:
-    """Return where a `FileStreamProgramCache` in *folder* has what is stored under *key*."""
+    """Return the path under which a `FileStreamProgramCache` in *folder* stores a *key*."""
     digest = file_digest(key)
     return f"{folder}{os.sep}entries{os.sep}{digest[:2]}{os.sep}{digest[2:]}"

@@ -1,4 +1,4 @@
-"""What a shell has to be told to complete the command line: shtab writes it."""
+"""Make the script that lets a shell complete the command line; shtab writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: which verb is meant, how its answer is printed, how it ends."""
+"""Run the command line: find the verb that is meant, print its answer, return the exit code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
-    gc.set_threshold(20_000)  # what is imported is no garbage: look for some less often
+    gc.set_threshold(20_000)  # what is imported is no garbage: collect less often
     atexit.register(gc.freeze)  # to free all of it piece by piece at the end takes as long as a short verb
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(
@@ -70,7 +70,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
-    """Return the parser of what is *shown*; only *verbs* have their arguments, for that imports them."""
+    """Return the parser, with the verbs *shown*; only *verbs* get their arguments, for that imports them."""
     parser = argparse.ArgumentParser(
         prog="hatch-cubin",
         description=_DESCRIPTION,
@@ -96,7 +96,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 
 
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    """Return what lays out help; argparse wants one for every argument, and would import shutil to do so."""
+    """Return what lays out help. argparse makes one for each argument; without a width it imports shutil."""
     try:
         width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
     except (OSError, ValueError):

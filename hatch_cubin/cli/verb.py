@@ -1,4 +1,4 @@
-"""The verbs of the command line, a module for each: what it takes, and what it answers."""
+"""What the verbs of the command line have in common: arguments, the project, answers, columns of text."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Answer(NamedTuple):
 
 
 def json_argument(parser: argparse.ArgumentParser) -> None:
-    """Add what every verb has that prints facts."""
+    """Add `--json`, which every verb has that prints facts."""
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
 
 
 def folder_argument(parser: argparse.ArgumentParser) -> None:
-    """Add where the project is."""
+    """Add `--project`, which says where the project is."""
     parser.add_argument(
         "--project",
         metavar="DIR",
@@ -50,20 +50,20 @@ def folder_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def project_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every verb takes that works on a project."""
+    """Add `--project` and `--verbose`, which every verb has that works on a project."""
     folder_argument(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="say more on the way")
 
 
 def archs_argument(parser: argparse.ArgumentParser) -> None:
-    """Add what may stand in for the table's archs."""
+    """Add `--archs`, which replaces the table's archs."""
     parser.add_argument(
         "--archs", metavar="LIST", type=_archs, help="instead of the table's, as in 'sm_90,compute_90'"
     )
 
 
 def open_project(args: argparse.Namespace, **environ: str) -> Project:
-    """Return the project that the arguments name; they and *environ* stand before the environment."""
+    """Return the project that the arguments name; they and *environ* override the environment."""
     from ..doors import open as door
 
     if archs := getattr(args, "archs", None):
@@ -73,14 +73,14 @@ def open_project(args: argparse.Namespace, **environ: str) -> Project:
 
 
 def require_compiler(project: Project) -> None:
-    """Refuse, with the command that would help, to go on where the table's compiler is not installed."""
+    """Raise ToolchainError, with the command that helps, where the table's compiler is not installed."""
     from ..doors import open as door
 
     door.require_compiler(project)
 
 
 def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
-    """Return rows as lines with aligned columns; to the right: numbers, and all columns of *right*."""
+    """Return rows as lines with aligned columns: numbers, and the columns in *right*, to the right."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [

@@ -1,1 +1,1 @@
-"""Results of units: from the cache or from compiler processes, each failure with what to do about it."""
+"""Get the result of each unit, from the cache or from a compiler process, and explain each failure."""

@@ -68,10 +68,10 @@ def advise(
     version: tuple[int, int],
     wanted: str | None,
 ) -> list[Diagnostic]:
-    """Return the errors of a source that failed, those that follow from one cause as one, with what to do.
+    """Return the errors of a source that failed, with what to do; errors with one cause become one error.
 
-    *folder_of* says which folder of the project has a header of that name, *version* of which CUDA the
-    compiler is, *wanted* which toolkit the configuration names.
+    *folder_of* returns the folder of the project that has a header. *version* is the compiler's CUDA version,
+    *wanted* the toolkit that the table names.
     """
     missing = [
         replace(each, hint=_about_header(match[1], folder_of, version, wanted))
@@ -84,7 +84,7 @@ def advise(
         like_it = [each for each in found if pattern.search(each.text)]
         if like_it:
             first = like_it[0]
-            # A header of others may only have met what the project's own code got wrong.
+            # An error in somebody else's header may come from one in the project's own code: show that too.
             own = [each for each in found if each.is_own and each not in like_it and not first.is_own]
             rest = len(found) - len(own) - 1
             more = (f"and {rest} more error{'s' * (rest > 1)} after it",) if rest else ()
@@ -94,7 +94,7 @@ def advise(
 
 
 def about_target(text: str) -> str | None:
-    """Return what to do about an instruction that a GPU may have, but no code for later ones too."""
+    """Return what to do about an instruction that only code for one GPU alone may have."""
     match = _OWN_FEATURE.search(text)
     return f'if it is one of that GPU alone: archs = ["sm_{match[1]}a"]' if match else None
 

@@ -1,6 +1,6 @@
 """How many compiles may run at once: as many as there are cores, or fewer where a container has less.
 
-A container's limits are those of its control groups. What is above the limit of memory would not be slow, but
+A container's limits are those of its control groups. A process above the memory limit is not slowed down but
 killed, and often everything in the container with it.
 """
 
@@ -14,7 +14,7 @@ _MEMORY_OF_ONE = 512 << 20  # 140 MB is the least that a compile takes, and few 
 
 
 def count(system: Path = Path("/")) -> int:
-    """Return how many compiles may run at once, as *system* has it."""
+    """Return how many compiles may run at once, as the files below *system* say."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     limits = (limit for group in _groups(system) for limit in _limits(group))
@@ -28,7 +28,7 @@ def _groups(system: Path) -> Iterator[Path]:
     except (OSError, ValueError):
         return
     for controllers, path in (line.split(":", 2)[1:] for line in lines):
-        home = system / "sys/fs/cgroup" / controllers  # none are named where one hierarchy has them all
+        home = system / "sys/fs/cgroup" / controllers  # none are named in version 2 of cgroups
         group = home / path.lstrip("/")
         yield from (each for each in (group, *group.parents) if each.is_relative_to(home))
 
@@ -44,7 +44,7 @@ def _limits(group: Path) -> Iterator[int]:
 
 
 def _numbers(group: Path, *names: str) -> list[int]:
-    """Return the numbers in files; none where there are none, or the word for no limit."""
+    """Return the numbers in a group's files; none where a file is absent, or says that there is no limit."""
     try:
         return [int(word) for name in names for word in (group / name).read_text("utf-8").split()]
     except (OSError, ValueError):

@@ -25,7 +25,7 @@ _BARE = re.compile(
     r"(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$",
     re.IGNORECASE,
 )
-# Whatever else calls itself one: source lines that a compiler quotes are indented.
+# Any other line that calls itself an error. Lines of a source that a compiler quotes are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 _NOISE = re.compile(
@@ -47,12 +47,12 @@ class Diagnostic:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is about what is the project's to change: other headers are named `<folder>/...`."""
+        """Whether it is about a file of the project; headers from elsewhere are called `<folder>/...`."""
         return self.where is None or not self.where.path.startswith("<")
 
 
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
-    """Return the diagnostics of *log*, the compile's *folders* called what the user calls them."""
+    """Return the diagnostics of *log*; *folders* has the user's name for each folder of the compile."""
     for folder, logical in folders.items():
         log = log.replace(f"{folder}/", "" if logical == "project" else f"<{logical}>/")
     found: list[Diagnostic] = []

@@ -23,7 +23,7 @@ _PATIENCE_S = 5.0  # with a process that has closed its pipe
 
 @dataclass(frozen=True, slots=True)
 class Prelude:
-    """Includes that many tasks begin with, to be precompiled with these options; how this one goes on."""
+    """Includes that many tasks begin with, the options to precompile them with, and the rest of this task."""
 
     id: int
     includes: bytes
@@ -69,7 +69,7 @@ class Setup:
     scratch: str = ""  # a folder for precompiled headers
 
 
-# The next task for a worker that has precompiled this prelude last, beside others that have theirs.
+# Returns the next task for a worker, given the prelude that it has precompiled and those that others have.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
@@ -78,12 +78,14 @@ def run(
 ) -> Generator[Result]:
     """Yield each task's result as it is done.
 
-    *upcoming* is asked for one more whenever there is room; None says that there is none for now, and where
-    nothing is running, none any more.
+    *upcoming* is asked for a task whenever there is room for one. None says that there is no task now; while
+    nothing is running, None says that there are no more.
 
-    A task that ends its process while others run may only have been short of memory: it runs again when all
-    others are done, alone and without a precompiled header, and fails if that ends its process too. One that
-    runs too long is ended with it. One whose result nobody *accepts* runs again without a precompiled header.
+    A task whose process dies while others run may only have been short of memory; one with a precompiled
+    header may have died of that. Either runs again when all others are done, alone and without a precompiled
+    header; if its process dies again, it fails. A task that runs too long fails, and its process is ended. A
+    task with a precompiled header runs again without it where it runs too long, or where nobody *accepts* its
+    result.
     """
     crew = _Crew(upcoming, setup, accepts)
     try:
@@ -99,7 +101,7 @@ def run(
 class _Crew:
     """Worker processes, what each is doing and until when, and what is still to do.
 
-    NVRTC parses in one thread of a process at a time, so that each task in flight has a process of its own.
+    NVRTC parses in one thread of a process at a time, so each task in flight has a process of its own.
     """
 
     def __init__(self, upcoming: Next, setup: Setup, accepts: Callable[[Result], bool]) -> None:
@@ -145,7 +147,7 @@ class _Crew:
         return True
 
     def _free_worker(self) -> _Worker | None:
-        """Return a worker with nothing to do; None where those that are busy are all there is room for."""
+        """Return an idle worker or a new one; None where the busy ones leave no room for another."""
         if self._idle:
             return self._idle.pop()
         try:
@@ -157,14 +159,14 @@ class _Crew:
         return worker
 
     def wait(self) -> Result | None:
-        """Return what came of the first task that ends; None where that one has to run again."""
+        """Wait for the first task that ends, and return what came of it; None where it has to run again."""
         first = min(self._busy, key=lambda worker: self._busy[worker][1])
         try:
             left = max(0.0, self._busy[first][1] - time.monotonic())
             worker, result = self._events.get(timeout=min(left, threading.TIMEOUT_MAX))
         except queue.Empty:
             return self._overdue(first)
-        if worker not in self._busy:  # one that was ended, or ended itself, with nothing to do
+        if worker not in self._busy:  # it had nothing to do, and was ended or died
             if worker in self._idle:
                 self._idle.remove(worker)
                 worker.close()
@@ -189,9 +191,9 @@ class _Crew:
         return Result(task.id, ok=False, log=f"fatal: {what}")
 
     def _ended(self, worker: _Worker, task: Task) -> Result | None:
-        """Return what came of a task whose process is gone; None where it runs again."""
+        """Return what came of a task whose process is gone; None where the task runs again."""
         worker.close(_PATIENCE_S)
-        if not worker.ready:  # not the task's fault
+        if not worker.ready:  # it never got to the task, whose fault this is not
             if not self._busy and not self._idle:
                 what = f"the compiler process could not start ({worker.ending})"
                 raise ToolchainError(Problem(what, details=tuple(worker.complaints)[-5:]))
@@ -217,7 +219,7 @@ class _Worker:
 
     def __init__(self, setup: Setup, events: _Events) -> None:
         self.ready = False
-        self.held: int | None = None  # the prelude that it has precompiled, or is at
+        self.held: int | None = None  # the prelude that it has precompiled, or is precompiling
         self.complaints: deque[str] = deque(maxlen=20)
         self._events = events
         self._requests: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
@@ -237,7 +239,7 @@ class _Worker:
             start_new_session=True,  # an interrupt at the terminal is the front end's to answer
         )
         self._threads: list[threading.Thread] = []
-        # One for each pipe: who writes to one that is full waits until the process has started.
+        # A thread for each pipe: to write to a full one would mean to wait until the process has started.
         for target in (self._write_requests, self._read_results, self._read_errors):
             thread = threading.Thread(target=target, daemon=True)
             try:
@@ -270,7 +272,7 @@ class _Worker:
         )
 
     def close(self, patience_s: float = 0.0) -> None:
-        """End the process, whatever it is doing; one that is ending is let be for a while."""
+        """End the process, whatever it is doing, unless it ends by itself within *patience_s*."""
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -284,7 +286,7 @@ class _Worker:
                 _open(stream).close()
 
     def _write_requests(self) -> None:
-        with contextlib.suppress(OSError):  # that a worker is dead is noticed by who reads its results
+        with contextlib.suppress(OSError):  # the thread that reads results notices a dead worker
             while (message := self._requests.get()) is not None:
                 send(_open(self._process.stdin), message)
 

@@ -1,9 +1,10 @@
 """Paths for the compiler that are the same in every build folder.
 
 Debug information, `assert` and `__FILE__` put paths into the bytes. Linux can name an open folder by
-a number, so the project and each header tree outside it get a descriptor that only its name decides.
-Before CUDA 13.4 debug information also holds when each header was written, which differs with every
-checkout and installation: there the descriptors stand for copies of the headers, all of one time.
+the number of its descriptor. So the project and each header tree outside it get a descriptor whose number
+depends on nothing but the tree's name. Before CUDA 13.4, debug information also holds when each header was
+written, which differs with every checkout and installation. There the descriptors stand for copies of the
+headers, which all have the same time.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class CompilePaths:
         return {number: str(path) for path, number in self._numbers.items()} if _named_by_number() else {}
 
     def copies(self, into: Path, closures: Iterable[Closure]) -> Mapping[int, str]:
-        """Return descriptors that stand for copies of what *closures* have, whatever the files' times."""
+        """Copy the headers of *closures*, give all copies one time, and return descriptors for them."""
         if not self.descriptors:
             return {}
         places = {path: into / self._place(path) for path in self._numbers}
@@ -66,13 +67,13 @@ class CompilePaths:
         return {number: str(places[path]) for path, number in self._numbers.items()}
 
     def _home_of(self, logical: str) -> tuple[Path | None, str]:
-        """Return the folder, the innermost, and the path in it that a logical name means."""
+        """Return the innermost folder that has the file of a logical name, and the file's path in it."""
         named = ((name, path) for path, name in self._logical.items() if logical.startswith(f"{name}/"))
         name, folder = max(named, default=("", None), key=lambda item: len(item[0]))
         return folder, logical[len(name) + 1 :]
 
     def _place(self, path: Path) -> Path:
-        """Return where a folder is copied to: where it lies in another, its copy does too."""
+        """Return where a folder is copied to: into another one's copy if it lies in that one."""
         outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
         return Path(str(self._numbers[outermost]), path.relative_to(outermost))
 

@@ -1,7 +1,7 @@
-"""Which includes a source's variants have in common, so that a compiler can parse them once for many.
+"""Decide which includes the variants of a source share, so that a compiler parses these once for many.
 
-Only where that cannot change a byte: the macros that differ are then defined after the includes, so no header
-may know them.
+They are shared only where that cannot change a byte. The macros that tell variants apart are then defined
+after the includes, so no header may know them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..cubin.elf import read_order
 from ..keys.jobs import Job
 
 _PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
-_MOST = 8  # processes that have done so: each takes 300 MB of memory, and as much of disk
+_MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and as much of disk
 _WORTH_BYTES = 1 << 20  # of headers, below which parsing is no great part of a compile
-_NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # they know lines, or macros
+_NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})  # for lines, or macros
 _INCLUDE = re.compile(
     r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
     r'#[ \t]*include[ \t]*(?:"[^"\n]*"|<[^>\n]*>)[ \t\r]*(?://[^\n]*)?\n'
@@ -30,16 +30,16 @@ _PLAIN_VALUE = re.compile(r"[\w .,:<>()+*-]*")
 _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
 _PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # makes one word of two
 _WORD = re.compile(rb"\w+")
-# In PTX; what only one kernel uses is indented.
+# Definitions in PTX; what only one kernel uses is indented, and not meant.
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
-_ARGUMENT = re.compile(r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*")  # of a template; sizes and values
-_MOST_ORDERS = 4  # of one source that serve nothing: with one for each variant all would be compiled twice
+_ARGUMENT = re.compile(r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*")  # of templates; also sizes and values
+_MOST_ORDERS = 4  # of a source, before any is of use: if each variant had its own, all would compile twice
 
 Order: TypeAlias = tuple[tuple[str, bool], ...]
 
 
 def end_of_includes(text: str) -> int:
-    """Return where the includes end that a text begins with; 0 where it begins otherwise."""
+    """Return where the includes at the beginning of a text end; 0 where there are none, or odd ones."""
     end = 0
     while match := _INCLUDE.match(text, end):
         end = match.end()
@@ -47,9 +47,11 @@ def end_of_includes(text: str) -> int:
 
 
 def know_any(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -> bool:
-    """Say whether headers can know one of these macros: each has a text, and is the project's or not.
+    """Say whether headers can know one of these macros.
 
-    They do where they have its name, or paste it together: of two words, and in the project of any number.
+    *texts* are those of the headers, each with whether it is the project's. A header knows a macro if it has
+    the name, or may paste it together. One that pastes may make any name in the project, and elsewhere a name
+    of two words.
     """
     words: set[bytes] = set()
     pasted = False
@@ -69,9 +71,9 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
 
 
 def shared_includes(jobs: Sequence[Job], project: Path, workers: int) -> dict[int, int]:
-    """Return where the includes end in the source of each job, by its number, whose includes many share.
+    """Return the numbers of the jobs that share their includes, each with the end of these in its source.
 
-    A precompiled header serves one arch. With few jobs for each worker, all are sooner done without.
+    A precompiled header serves one arch. With few jobs for each worker, all are done sooner without any.
     """
     if len(jobs) < _PAYS_FROM * workers:
         return {}
@@ -92,9 +94,10 @@ def shared_includes(jobs: Sequence[Job], project: Path, workers: int) -> dict[in
 
 
 def choose(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
-    """Return whose tasks a worker that has precompiled *held* goes on with; None for those without a prelude.
+    """Return the prelude whose tasks a worker goes on with; None for the tasks without a prelude.
 
-    Those of its own; or of one that none of the *others* has; or those without; or where most is left.
+    It is the first of these with tasks left: the prelude *held*, which the worker has precompiled; one that
+    none of the *others* has; none; the one with the most tasks left.
     """
     if held is not None and held in left:
         return held
@@ -105,9 +108,9 @@ def choose(left: Mapping[int | None, Sized], held: int | None, others: Sequence[
 
 
 def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bool:
-    """Say whether a worker is sooner done with *wanted* precompiled, while so many tasks need it.
+    """Say whether a worker is done sooner if it precompiles the prelude *wanted*, which so many tasks need.
 
-    Those of the *others* that have it as well do their share of them.
+    *held* is the prelude that it has. Those *others* that have *wanted* too do their share of the tasks.
     """
     if wanted == held:
         return True
@@ -116,11 +119,12 @@ def pays(wanted: int, count: int, held: int | None, others: Sequence[int]) -> bo
 
 
 class Trust:
-    """Which results of precompiled headers are those of the plain compile.
+    """Decides which results made with precompiled headers are those of the plain compile.
 
-    Templates that the headers' own functions use are instantiated sooner where these are precompiled, so that
-    functions and variables may come in another order. Of kernels alone that is not seen. Where there is more,
-    a unit is compiled again without; if that makes no difference, those in the same order are believed.
+    With precompiled headers, templates that the headers' own functions use are instantiated sooner. So
+    functions and variables may come in another order. A result with kernels alone has no such order, and is
+    believed. Any other unit is compiled again without precompiled headers. If that makes no difference, later
+    results in the same order are believed.
     """
 
     def __init__(self) -> None:
@@ -130,13 +134,19 @@ class Trust:
         self._differing: set[str] = set()
 
     def allows(self, unit: Unit) -> bool:
-        """Say whether a unit's headers may be precompiled: what came of its source agreed, in few orders."""
+        """Say whether a unit's headers may be precompiled.
+
+        They may as long as all results of its source agreed with the plain compile, in only a few orders.
+        """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
         return few and path not in self._differing
 
     def accepts(self, unit: Unit, output: bytes, *, shared: bool, edited: bool = False) -> bool:
-        """Say whether a result can be taken, or the unit has to be compiled again without what is shared."""
+        """Say whether a result can be taken; if not, the unit is compiled again without a precompiled header.
+
+        *shared* says that the result was made with one, *edited* that headers were written in the meantime.
+        """
         path = unit.module.source.path
         if shared and (edited or not self._believes(unit, output)):
             self._doubted[unit] = output
@@ -156,9 +166,9 @@ class Trust:
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
-    """Return each thing that a result has, and whether it is left out where nobody uses it.
+    """Return the names of what a result has, in their order, and whether each is left out if nobody uses it.
 
-    That is so of functions and what they keep. Of kernels alone there is no order.
+    Functions and their static variables are left out then. A result with kernels alone has no order.
     """
     try:
         if is_ptx:
@@ -167,15 +177,16 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
         else:
             named = [*read_order(output)]
     except ValueError:
-        named = [("unreadable", True)]  # which a caller of this result will say
+        named = [("unreadable", True)]  # whoever takes the result reports that
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
 
 
 def are_alike(known: Order, order: Order) -> bool:
-    """Say whether one order is another but for numbers that are arguments of templates.
+    """Say whether two orders are the same, apart from numbers that are arguments of templates.
 
-    Only such as are new: a header knows what has another one's name. And only in what would be seen in any
-    case: a header may use such a function too, in which case it would come sooner.
+    A name may differ in such numbers on two conditions. It is not among the *known* names, for a header may
+    use those. And what it names is never left out, as an unused function is: a header may use a function,
+    which then comes sooner.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -190,7 +201,7 @@ def _numberless(name: str) -> str:
 
 
 def without_variant(module: Module) -> Module:
-    """Return a module without what tells it from the other variants of its source."""
+    """Return a module without the macros that tell it from the other variants of its source."""
     names = tuple(name for name, _value in module.variant)
     return replace(module, variant=(), undefined=names)
 
@@ -203,14 +214,14 @@ def behind_includes(module: Module, end: int) -> str:
 
 
 def _is_plain(job: Job) -> bool:
-    """Say whether a unit's macros can as well be defined by directives, and nothing depends on where."""
+    """Say whether `#define` lines after the includes can take the place of a unit's options for macros."""
     module = job.unit.module
     values = (value for _name, value in module.variant)
     return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
 
 
 def _end(job: Job, project: Path) -> int:
-    """Return where the includes of a source end, if its headers are many and know none of its variants."""
+    """Return where a source's includes end; 0 unless its headers are large and know no macro of a variant."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):
@@ -219,7 +230,7 @@ def _end(job: Job, project: Path) -> int:
         headers = [_header(job, project, logical) for logical in job.closure.files]
     except OSError:
         return 0
-    # What stands for other macros may name one of these, and headers may use those.
+    # The value of another macro may name one of these macros, and a header may use that other one.
     values = [(value.encode(), True) for name, value in job.unit.module.macros if name not in macros]
     size = sum(len(text) for text, _own in headers)
     return end if size >= _WORTH_BYTES and not know_any([*headers, *values], macros) else 0

@@ -1,4 +1,4 @@
-"""Compile what the cache lacks: tasks out, results in, every failure worded."""
+"""Get the result of every unit: look it up in the cache, compile what is missing, word what fails."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
 
 
 def _repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
-    """Say again what was heard when they were compiled, to those who want to hear everything."""
+    """Repeat the warnings that hits gave when they were compiled, if the build is verbose."""
     if project.verbose:
         for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
             project.warn(warning)
@@ -90,16 +90,16 @@ def _unwanted(module: Module, archs: str) -> Problem:
 
 
 class _Bake:
-    """The units that the cache lacks, on their way to results."""
+    """Compiles the units that the cache lacks."""
 
     def __init__(
         self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results
     ) -> None:
         self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
         misses = (job for job in jobs if job.unit not in results.done)
-        # Those together that can share their headers.
+        # Units that can share their headers stand together.
         self._misses = sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch))
-        # Named for all jobs, so that no name depends on what is cached already.
+        # Paths are named for all jobs, so that no name depends on what is cached already.
         self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
         self._workers = min(project.config.jobs or cores.count(), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -152,11 +152,11 @@ class _Bake:
         return task
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Say whether a result is what the plain compile gives."""
+        """Say whether a result is the one that the plain compile gives."""
         job, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
         if not answer.ok or prelude is None:
             return True
-        # Precompiled at any time since: by now a header may again have what the key was made of.
+        # The headers were precompiled some time ago. One may have been edited then, and be as before by now.
         edited = answer.shared and header_stamps(self._project, job) != self._stamps[prelude.id]
         return self._trust.accepts(job.unit, answer.output, shared=answer.shared, edited=edited)
 
@@ -169,7 +169,7 @@ class _Bake:
         found = diagnostics.parse_log(answer.log, job.unit.module.source.path, self._paths.readable)
         outcome = _outcome(job.unit, answer, found)
         if (edited := changed_header(self._project, job)) is not None:
-            # Its bytes are of another header than its key: stored, they would be stale for ever.
+            # The result may be of another header than its key: once stored, it would be stale for ever.
             outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
         if isinstance(outcome, Compiled):
             self._keep(job, replace(outcome, warnings=(*job.warnings, *_warnings(found))), answer.seconds)
@@ -190,14 +190,14 @@ class _Bake:
 
 
 def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
-    """Return the compiler's warnings, but those about headers that are not the project's to change."""
+    """Return the compiler's warnings about the project's own files; others are not the user's to change."""
     own = (each for each in found if each.is_own and each.kind == "warning")
     problems = (Problem(each.text, each.where, each.hint, each.context) for each in own)
     return tuple(dict.fromkeys(map(str, problems)))
 
 
 def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:
-    """Return a result that can be loaded, its kernels named, or what is wrong with it."""
+    """Return the result and the names of its kernels if it can be loaded, or else what is wrong with it."""
     source = unit.module.source
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
@@ -224,7 +224,7 @@ def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -
 
 
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
-    """Point at the option that a compiler does not take: it stands in the table and in no source."""
+    """Give an error about an option the place of that option: it stands in the table and in no source."""
     option = _OPTION.search(error.text)
     where = module.written.get(option[1].replace("-", "_")) if option else None
     return error if where is None else replace(error, where=where)
@@ -236,7 +236,7 @@ def _unreadable(log: str, path: str) -> Diagnostic:
 
 
 def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
-    """Word what failed: each diagnostic once, and the archs that would have worked."""
+    """Yield what failed: each diagnostic once, with a hint about the archs that worked."""
     failing: dict[str, set[Arch]] = defaultdict(set)
     working: dict[str, set[Arch]] = defaultdict(set)
     for unit, _found in results.failed:

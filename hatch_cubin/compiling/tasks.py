@@ -1,4 +1,4 @@
-"""Tasks of jobs: what the compiler processes are given, in their own terms."""
+"""Turn jobs into tasks: the text, the options and the folders that a compiler process is given."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from . import preludes
 from .executor import Prelude, Task
 from .paths import CompilePaths
 
-_FIRST_WITH_PRELUDES = (12, 9)  # of those that take a seed for random names: nothing stands before the source
-_FIRST_WITHOUT_TIMES = (13, 4)  # of files, in debug information
+_FIRST_WITH_PRELUDES = (12, 9)  # which takes a seed for random names, so that nothing precedes a source
+_FIRST_WITHOUT_TIMES = (13, 4)  # which leaves the times of files out of debug information
 
 
 def make_tasks(
@@ -59,7 +59,7 @@ def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
 def folders_for(
     jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
 ) -> Mapping[int, str]:
-    """Return what the compiler's descriptors stand for: the folders, or copies without their times."""
+    """Return the folder for each descriptor of the compiler: the real one, or a copy without its times."""
     if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
@@ -68,7 +68,7 @@ def folders_for(
 
 
 def make_scratch(stack: contextlib.ExitStack) -> str:
-    """Return a temporary folder that goes with *stack*."""
+    """Return a temporary folder that is removed when *stack* is closed."""
     folder = _home.make_temporary()
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     return str(folder)

@@ -1,4 +1,4 @@
-"""Which units this build compiles while other builds of the machine compile the same ones."""
+"""Which units this build compiles now, and which it leaves to other builds that run at the same time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TypeAlias
 
 from ..cache.entries import Cache, Compiled
 
-# The groups that are left, and those that other builds are at, once for each key: which one to go on with.
+# Chooses the group to go on with, given what is left of each group, and, for each key that other builds are
+# compiling, the group of that key.
 Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
 
 
 class Turns:
-    """Numbers of keys, each given out when it is this build's to compile.
+    """Gives out the numbers of *keys*, each one when this build shall compile it.
 
-    What another build compiles is put off, and taken from the cache once it is there. Nothing is waited
-    for while there is something to do, and no claim is kept while waiting: two builds cannot wait for
-    each other. After *patience_s* in which nothing came of it, the others' claims count no more.
+    What another build is compiling is put off, and taken from the cache once it is there. A build waits only
+    when it has nothing else to do, and it keeps no claim while it waits: two builds cannot wait for each
+    other. After *patience_s* in which nothing was done, the claims of other builds no longer count.
     """
 
     def __init__(
@@ -39,20 +40,20 @@ class Turns:
         self._begin_round(range(len(keys)))
 
     def done(self, number: int) -> None:
-        """Let others have what was taken: its result is stored by now, or never will be."""
+        """Give up the claim on a number: its result is stored by now, or never will be."""
         self._running.discard(number)
         self._since = time.monotonic()
         self._cache.release(self._keys[number])
 
     def left_like(self, number: int) -> int:
-        """Return how many more of its group are left."""
+        """Return how many more numbers are left in the group of this one."""
         return len(self._left.get(self._groups[number], ()))
 
     def take(self, choose: Choice = lambda left, _elsewhere: next(iter(left))) -> int | None:
-        """Return a number to compile, the first that is left of the group that *choose* names.
+        """Return a number to compile, the first that is left in the group that *choose* names.
 
-        None says that there is nothing to start until one of those taken is done, and without any, nothing
-        at all.
+        None says that there is nothing to start until a number that was taken is done. If none is taken,
+        there is nothing left at all.
         """
         while self._left or self._ask_again():
             number = self._pop(choose(self._left, self._elsewhere))
@@ -86,7 +87,10 @@ class Turns:
         self._elsewhere: list[int] = []
 
     def _ask_again(self) -> bool:
-        """Begin a round with what was put off and say whether to go on; wait if nothing came of the last."""
+        """Begin a round with what was put off, and say whether to go on.
+
+        If nothing came of the last round, and nothing is being compiled, wait a moment.
+        """
         before = self._size
         self._begin_round(self._put_off)
         if self._size < before:

@@ -1,1 +1,1 @@
-"""Reading what compilers wrote: cubins, and the names of kernels."""
+"""Read what compilers wrote: what a cubin holds, and the names of kernels in the source."""

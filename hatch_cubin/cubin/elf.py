@@ -1,4 +1,4 @@
-"""Read what is needed of a cubin: is it loadable, which kernels does it hold, what does each of them use."""
+"""Read a cubin, which is an ELF file: whether it can be loaded, its kernels, and what each of them uses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _OBJECT, _FUNC = 1, 2
 _OWN = "."  # what the toolkit's own symbols begin with
 _KERNEL = 0x10  # st_other of an entry point
 
-_TARGET_AT = {7: 0, 8: 8}  # in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8
+# The position of the target in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8.
+_TARGET_AT = {7: 0, 8: 8}
 
 # NVIDIA's sections of attributes, as `cuobjdump -elf` names them
 _CUDA_INFO = 0x70000000
-_LONG = 4  # EIFMT_SVAL: the attribute's value follows; that of any other format is in it
+_LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _SPILL = 1  # the annotation of an instruction that spills or refills a register
 _ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
@@ -25,7 +26,10 @@ _ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """A cubin's kernels, by symbol, whether it is final code or waits for a linker, and for what it is."""
+    """What a cubin holds: its kernels by symbol, whether it is final code, and its target.
+
+    What is not final code waits for a linker and cannot be loaded.
+    """
 
     kernels: tuple[str, ...]
     loadable: bool
@@ -72,8 +76,9 @@ def read_cubin(data: bytes) -> Cubin:
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
     """Return what each kernel of a cubin uses, by symbol; ValueError where that cannot be read.
 
-    Registers for each thread, bytes of static shared memory for each block, bytes of stack for each
-    thread, and how many instructions spill or refill a register, where the toolkit wrote that down.
+    A kernel uses registers for each thread, bytes of static shared memory for each block, and bytes of stack
+    for each thread. The number of instructions that spill or refill a register is there if the toolkit wrote
+    it down.
     """
     uses = {}
     try:
@@ -95,7 +100,7 @@ def read_resources(data: bytes) -> dict[str, dict[str, int]]:
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses[name] = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            if code in spills or not stack or code not in silent:  # what spills has a stack
+            if code in spills or not stack or code not in silent:  # without a stack nothing spills
                 uses[name]["spills"] = spills.get(code, 0)
     except (struct.error, IndexError, OverflowError, ValueError, KeyError) as exc:
         raise ValueError("is a cubin whose attributes cannot be read") from exc
@@ -103,10 +108,10 @@ def read_resources(data: bytes) -> dict[str, dict[str, int]]:
 
 
 def read_order(data: bytes) -> tuple[tuple[str, bool], ...]:
-    """Return what a cubin has, as it is listed and as it lies: each name, and whether it is a function's.
+    """Return a cubin's symbols twice: as its table lists them, then as they lie in its sections.
 
-    Kernels are counted with the variables; where there are kernels alone there is no order. ValueError where
-    that cannot be read.
+    Each symbol comes with its name and whether it is a device function; kernels count as variables. A cubin
+    with nothing but kernels has no order: it returns nothing. ValueError where the symbols cannot be read.
     """
     try:
         symbols = [
@@ -133,7 +138,7 @@ def _sections(data: bytes) -> list[_Section]:
 
 
 def _kernels(data: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int]]:
-    """Yield each kernel's symbol, that symbol's number and its code's section's."""
+    """Yield each kernel's symbol, the number of that symbol, and the number of its code's section."""
     for symbol in _symbols(data, sections):
         if symbol.is_kernel:
             yield _text(data, symbol.name_at), symbol.number, symbol.section

@@ -1,4 +1,4 @@
-"""Kernel names: what a symbol was called in the source, as far as a reader would call it. Pure."""
+"""Turn the symbol of a kernel into its name in the source, as in `ns::scale<float, 4>`. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ANONYMOUS = re.compile(r"_GLOBAL__N_|_INTERNAL_|_NV_ANON_NAMESPACE|<unnamed>")
 _NUMBER = re.compile(r"L([ijlmxy])(n?[0-9]{1,20})E")
 _EARLIER = re.compile(r"S([0-9A-Z]{0,3})_")
 _POINTERS = re.compile(r"[PROK]*")
-_LONGEST = 4096  # of names: each part can repeat what was there before
+_LONGEST = 4096  # characters of a name: each part of a symbol can repeat all parts before it
 
 _BUILTIN = {
     "v": "void",
@@ -36,7 +36,10 @@ _POINTER = {"P": "*", "R": "&", "O": "&&"}
 
 
 def plain_name(symbol: str) -> str:
-    """Return `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`; the symbol itself where more is in it."""
+    """Return `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`.
+
+    A symbol with parts that are not read here is returned as it is.
+    """
     if not symbol.startswith("_Z"):
         return symbol
     try:
@@ -46,7 +49,7 @@ def plain_name(symbol: str) -> str:
 
 
 def spelled_names(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
-    """Return spelled name → symbol for every kernel; an overloaded name keeps its symbols apart."""
+    """Return the symbol of every kernel by its spelled name; kernels that share a name keep their symbols."""
     known = set(instantiated.values())
     names = dict(instantiated)
     others = [symbol for symbol in symbols if symbol not in known]
@@ -62,7 +65,7 @@ class _UnknownError(Exception):
 
 
 class _Symbol:
-    """A walk over what the Itanium C++ ABI makes of a name; it can refer to what stood in it before."""
+    """A walk over a symbol, mangled as in the Itanium C++ ABI. A part can refer to parts before it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -70,9 +73,9 @@ class _Symbol:
         self._earlier: list[str] = []
 
     def name(self) -> str:
-        """Return the name that the symbol begins with; what the function takes follows it."""
+        """Return the name that the symbol begins with; the parameters follow it, and are not read."""
         name = self._nested(function=True) if self._takes("N") else self._unscoped(function=True)
-        if not name or self._next() == "B":  # a tag, which belongs to the name
+        if not name or self._next() == "B":  # an ABI tag, which belongs to the name
             raise _UnknownError
         return name
 
@@ -105,7 +108,7 @@ class _Symbol:
         return self._earlier[number]
 
     def _word(self) -> str:
-        """Return one identifier; nothing for a namespace without a name."""
+        """Return one identifier; an empty text for a namespace without a name."""
         length = int(self._match(_LENGTH)[1])
         word = self._text[self._at : self._at + length]
         if not word or len(word) < length:
@@ -159,7 +162,7 @@ class _Symbol:
         return f"<{', '.join(self._list())}>"
 
     def _list(self) -> list[str]:
-        """Return the arguments of a template, those of a pack among them."""
+        """Return the arguments of a template; those of a pack are listed with the others."""
         found: list[str] = []
         while not self._takes("E"):
             if self._takes("J"):

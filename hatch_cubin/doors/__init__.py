@@ -1,1 +1,1 @@
-"""What calls a build: Hatch, setuptools, or the command line."""
+"""The doors through which a build is called: from Hatch, from setuptools, or from the command line."""

@@ -1,4 +1,4 @@
-"""What setuptools' commands do for a project with kernels: they translate between it and the pipeline."""
+"""The setuptools commands of a project with kernels: they translate between setuptools and the pipeline."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def join(distribution: Distribution) -> None:
 
 
 def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]:
-    """Return the class of a command, where we have a part in it with that before its own."""
+    """Return the class of a command; if we have a part in that command, with our part before its own."""
     command = found(name)
     return type(name, (_PARTS[name], command), {}) if name in _PARTS else command
 
 
 def _ask_for_requirements(distribution: Distribution) -> None:
-    """Tell a front end that asks what a wheel needs; that ends the asking."""
-    # The class that is used for asking. It does not say for what: an sdist needs no compiler.
+    """Tell a front end what a wheel needs, if it asks; the answer ends this run of setuptools."""
+    # Only while a front end asks is this the class. It does not say for what: an sdist needs no compiler.
     if type(distribution).__module__ != "setuptools.build_meta" or _called_by("get_requires_for_build_sdist"):
         return
     with reported(_print, _NOTHING):
@@ -102,7 +102,7 @@ class BuildCubins(Command):
         _pipeline.build_in_place(project, rebuild, linked=mode == "strict")
 
     def _sweep(self, project: Project) -> None:
-        """Rid the folder, which setuptools keeps between builds, of all that is not to ship."""
+        """Remove all that must not ship from the folder that setuptools keeps between builds."""
         for folder in [*Path(self.build_lib).rglob(BUNDLE)]:
             shutil.rmtree(folder)
         for _path, place in self._places(project, cache_entries(project)):
@@ -151,7 +151,7 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def find_sources(self) -> None:
-        """Let nothing into sdists, and into what `include_package_data` takes, that is only for here."""
+        """Keep bundles and caches out of sdists, and out of what `include_package_data` takes."""
         super().find_sources()
         with reported(_print, _NOTHING):
             cache = cache_entries(_project(self.distribution))
@@ -167,9 +167,9 @@ class _EggInfo(egg_info):
 
 class _Sdist(sdist):
     def make_distribution(self) -> None:
-        """Add what the kernels are built from, also where MANIFEST.in leaves it out.
+        """Add the files that the kernels are built from, even where MANIFEST.in leaves them out.
 
-        Only here: what is in SOURCES.txt counts as data of the package's.
+        They are added here and not before: what is in SOURCES.txt counts as package data.
         """
         with reported(_print, _NOTHING):
             self.filelist.extend(_pipeline.needed_files(_project(self.distribution)))
@@ -201,7 +201,7 @@ def rebuild(mode: str) -> None:
 
 
 class CubinPackages(Command):
-    """Writes the packages of the project and their folders, as JSON: for who stands outside a build."""
+    """Writes the packages of the project and their folders, as JSON, for callers outside a build."""
 
     description = "list the packages that may have CUDA kernels"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = [("into=", None, "the file to write")]
@@ -211,7 +211,7 @@ class CubinPackages(Command):
         self.into = os.devnull
 
     def finalize_options(self) -> None:
-        """Nothing depends on anything."""
+        """Do nothing: no option depends on another."""
 
     def run(self) -> None:
         Path(self.into).write_text(json.dumps(_packages(self.distribution)), encoding="utf-8")
@@ -247,7 +247,7 @@ def _read_config(root: Path) -> Config:
 
 
 def _packages(distribution: Distribution) -> dict[str, str]:
-    """Return the top-level packages and their folders, and packages that do not lie in their parent's."""
+    """Return the folders of top-level packages, and of packages that do not lie in their parent's folder."""
     folders: dict[str, str] = {}
     for package in sorted(distribution.packages or (), key=lambda name: (name.count("."), name)):
         folder = PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()

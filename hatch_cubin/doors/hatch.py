@@ -79,7 +79,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         places = layout.stage(files, staging)
         if sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 has a place for it
             build_data["sbom_files"].append(places.pop(sbom.NAME))
-        # Named by their places in the project: hatchling rewrites them as it does the package's own files.
+        # The targets are paths in the project: hatchling rewrites them as it does the package's own files.
         build_data["force_include"] |= {place: os.path.join(folder, name) for name, place in places.items()}
         _declare_tag(build_data, sys.platform, last=build_data["build_hooks"][-1] == self.PLUGIN_NAME)
 
@@ -92,7 +92,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
     def _staging(self) -> Path:
         """Return a folder for the bundle outside the tree, so that nothing can leak into it."""
         folder = _home.make_temporary()
-        # At exit where finalize never runs: after --hooks-only, or a failure.
+        # Runs at exit if finalize never does: after --hooks-only, or a failure.
         self._unstage = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return folder
 
@@ -101,15 +101,15 @@ class CubinBuildHook(BuildHookInterface[Any]):
         config, shared = self.build_config.target_config, self.build_config.build_config
         added = {"exclude": list(_patterns(self.root, paths))}
         if config.get("artifacts", shared.get("artifacts")):
-            # A pattern that names a file, as an artifact's does, is only undone by one that does so too.
+            # The pattern of an artifact names files, and only a pattern that names them too undoes it.
             added["artifacts"] = [f"!{pattern}{end}" for pattern in added["exclude"] for end in ("", "/**")]
         for key, patterns in added.items():
             before = config.get(key, shared.get(key, []))
             config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
-        vars(self.build_config).pop("exclude_spec", None)  # may have been asked for already
+        vars(self.build_config).pop("exclude_spec", None)  # it may be there, without what was added
 
     def _warn_of_leaks(self, *folders: str) -> None:
-        """Warn where an sdist, which runs no hook of the wheel's, would ship what is only for here."""
+        """Warn where sdists, for which a wheel's hook does not run, would ship what is only for this tree."""
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return
         sdist = SdistBuilder(self.root, metadata=self.metadata)
@@ -154,9 +154,9 @@ def packages_of(root: Path) -> dict[str, str]:
 
 
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield patterns for *paths*: one for all files of a suffix where a folder has no others of it.
+    """Yield patterns for *paths*; one stands for all files of a folder with a suffix if all are in *paths*.
 
-    hatchling tries each pattern on each file, which is felt where there are thousands of both.
+    hatchling tries each pattern on each file, which takes time where there are thousands of both.
     """
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in map(posixpath.normpath, paths):
@@ -183,7 +183,7 @@ def _listed(root: str, folder: str) -> list[str]:
 def _packages(root: str, metadata: Any) -> dict[str, str]:
     """Return the wheel's top-level packages and their folders, as hatchling would select them.
 
-    Asked of a builder of our own: the hook's has to see what is excluded before it looks.
+    A builder of our own is asked: the hook's reads `exclude` at the first question, before we add to it.
     """
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
@@ -199,12 +199,12 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
 
 
 def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:
-    """Say what the wheel runs on, unless another hook does: code in another language has a tag of its own."""
+    """Set the wheel's tag, unless another hook does: code in another language needs a tag of its own."""
     if "tag" in build_data or build_data["infer_tag"] or not build_data["pure_python"]:
         return
     if platform == "win32":  # `long` is 32 bits where the kernels were compiled
         build_data.update(tag="py3-none-win_amd64", pure_python=False)
-    elif last:  # hatchling's own choice is nearly the same, and leaves later hooks theirs
+    elif last:  # without a tag, hatchling chooses nearly the same, and later hooks can still choose
         build_data["tag"] = "py3-none-any"
 
 

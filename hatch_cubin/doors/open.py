@@ -1,6 +1,6 @@
-"""Open a project as its own build would see it, for the doors that no build front end opens.
+"""Open a project as its own build would see it, where no build front end does: on the command line.
 
-A wrong table is told at once: all that is slow to import waits until the table is right.
+A wrong table is reported at once: what is slow to import waits until the table is right.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the p
 
 
 def open_project(folder: str, environ: Mapping[str, str], stream: TextIO, *, verbose: bool) -> Project:
-    """Return the project in *folder*, which speaks on *stream*."""
+    """Return the project in *folder*; it writes its messages to *stream*."""
     table, place, backend = tables.find_table(folder)
     values = reader.read_table(table, place, environ)
     from pathlib import Path
@@ -49,13 +49,13 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO, *, ver
 
 
 def require_compiler(project: Project) -> None:
-    """Refuse, with the line that would help, to plan where the table's compiler is not installed."""
+    """Raise ToolchainError, with the command that helps, where the table's compiler is not installed."""
     from ..toolkit import requirements
 
     wanted = requirements.build_requirements(project.config, project.environ)
     if not all(map(_is_installed, wanted)):
         what = "the compiler that the table asks for is not installed here"
-        # All of it, for what is installed may be of another version.
+        # The command names all wheels, for one that is installed may have another version.
         hint = requirements.install_command(project.config, project.environ)
         raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
 

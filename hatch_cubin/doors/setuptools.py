@@ -1,4 +1,4 @@
-"""The setuptools door, loaded in every setuptools build of an environment: all that costs anything waits."""
+"""The entry point for setuptools, which loads it in every build of the environment: slow imports wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def finalize(distribution: Distribution) -> None:
 def packages_of(root: Path) -> dict[str, str]:
     """Return the top-level packages of the project at *root* and their folders.
 
-    Asked in a process of its own: setup.py is a program, and the answer depends on the working directory.
+    setuptools is asked in a process of its own: setup.py is a program, and the answer depends on the working
+    directory.
     """
     import importlib.util
     import json
@@ -43,12 +44,12 @@ def packages_of(root: Path) -> dict[str, str]:
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
     with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
-        answer = Path(folder, "packages")  # a file: what a setup.py prints is its own affair
+        answer = Path(folder, "packages")  # a file, for a setup.py may print anything
         command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
         done = subprocess.run(  # noqa: S603
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False
         )
-        if done.returncode or not answer.is_file():  # there is none where setup.py sets up nothing
+        if done.returncode or not answer.is_file():  # no file if setup.py sets up nothing
             what = "setuptools cannot tell the project's packages"
             raise ConfigError(Problem(what, here, details=tuple(done.stderr.splitlines()[-5:])))
         packages: dict[str, str] = json.loads(answer.read_text("utf-8"))

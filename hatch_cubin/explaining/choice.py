@@ -42,15 +42,18 @@ class Loads(NamedTuple):
 
     arch: str | None
     rule: str | None = None
-    needs: int | None = None  # of the driver, as `cuDriverGetVersion` counts; None where it is not known yet
+    needs: int | None = None  # which driver, as `cuDriverGetVersion` counts; None where it is not known yet
     certain: bool = True
-    why: str | None = None  # there is nothing
+    why: str | None = None  # the reason where it would load nothing
 
 
 def asked(
     config: Config, source: Source, toolchain: Toolchain, expand: Expand, *, replaced: bool
 ) -> list[Asked]:
-    """Return who asked for the archs of a source; *replaced* says that a variable stands for the table's."""
+    """Return each spec that asks for archs of a source.
+
+    *replaced* says that an environment variable replaces the table's `archs`.
+    """
     specs, places, own = _specs(config, source.path, replaced=replaced)
     return [
         Asked(spec, where, own, *_outcome(expand([spec]), source, toolchain))
@@ -59,7 +62,7 @@ def asked(
 
 
 def _specs(config: Config, path: str, *, replaced: bool) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return the specs that a source is built for, where each of them stands, and if they are its own."""
+    """Return the specs that a source is built for, the place of each, and whether they are its own."""
     for index, rule in reversed([*enumerate(config.source)]):  # later tables win
         if rule.archs and glob_regex(rule.path).fullmatch(path):
             return rule.archs, _places(config, len(rule.archs), "source", index), True
@@ -80,7 +83,7 @@ def _places(config: Config, count: int, *path: str | int) -> list[str]:
 def _outcome(
     targets: Iterable[Target], source: Source, toolchain: Toolchain
 ) -> tuple[tuple[Arch, ...], tuple[tuple[Arch, str], ...]]:
-    """Return the archs that come of targets, and those that are left out."""
+    """Return the archs that *targets* give, and those that are left out, each with the reason."""
     gives, left_out = [], []
     for target in targets:
         notes: list[str] = []
@@ -113,7 +116,7 @@ def about_arch(arch: Arch, source: Source, toolchain: Toolchain, specs: Sequence
 def loads(cc: int, driver: int | None, entries: Entries, newest: int) -> Loads:
     """Return what a GPU of capability *cc* would load of *entries*.
 
-    What is not known yet of a driver is at most *newest*, the toolkit's own release.
+    The driver that an entry needs may not be known yet. Then it is at most *newest*, the toolkit's release.
     """
     chosen = _select(cc, driver, entries, unknown=0)
     if chosen is None:
@@ -133,5 +136,5 @@ def _select(cc: int, driver: int | None, entries: Entries, *, unknown: int) -> t
 
 
 def version(driver: int) -> str:
-    """Return a driver's version as CUDA's releases are called."""
+    """Return a driver's number as the CUDA version that people know it by, as in 13.0."""
     return f"{driver // 1000}.{driver % 1000 // 10}"

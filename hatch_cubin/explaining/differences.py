@@ -81,9 +81,9 @@ class Nearest(NamedTuple):
 
 
 def nearest(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> Nearest | None:
-    """Return the nearest of the units that were compiled of this source: of its path, or of its text.
+    """Return the cached unit most like this one, of those whose source has the same path or the same text.
 
-    *variant* are the macros that make the unit what it is, as they are written in its inputs.
+    *variant* are the macros that tell the unit from its source's other variants, as its inputs have them.
     """
     own = set(variant)
 
@@ -114,15 +114,15 @@ def _is_whole(inputs: Inputs) -> bool:
 
 
 def _arch_distance(was: str, now: str) -> Order:
-    """Order archs by how like another they are: that one, then those that give code of its kind."""
+    """Return how far one arch is from another: 'the same' is nearest, then the same kind, then its number."""
     numbers = [int("".join(filter(str.isdecimal, arch)) or 0) for arch in (was, now)]
     return was != now, was.partition("_")[0] != now.partition("_")[0], abs(numbers[0] - numbers[1])
 
 
 def differences(was: Inputs, now: Inputs) -> tuple[Difference, ...]:
-    """Return every input that differs, those first that people change."""
+    """Return every input that differs; those that people change come first."""
     found = tuple(_differences(was, now))
-    if not found and was["cuda_core"] != now["cuda_core"]:  # no input: but the keys are its own
+    if not found and was["cuda_core"] != now["cuda_core"]:  # no input, but it makes the keys
         return (Difference("cuda_core", None, was["cuda_core"], now["cuda_core"]),)
     return found
 
@@ -136,11 +136,11 @@ def _differences(was: Inputs, now: Inputs) -> Iterator[Difference]:
     yield from _changed("macro", _macros(was), _macros(now), order=True)
     yield from _changed("option", _options(was), _options(now))
     yield from _changed("instantiation", _members(was["instantiate"]), _members(now["instantiate"]))
-    if (was["search"] and now["search"]) or own[0] == own[1]:  # a first header brings the whole path
+    if (was["search"] and now["search"]) or own[0] == own[1]:  # a first header adds the whole path
         yield from _changed("search", *_search(was, now), order=True)
     before, after = _trees(was), _trees(now)
     for name in dict.fromkeys((*before, *after)):
-        if was["headers"].get(name) != now["headers"].get(name):  # of which build they are is in no key
+        if was["headers"].get(name) != now["headers"].get(name):  # a key does not say of which build
             yield Difference("headers", name, before.get(name), after.get(name))
     yield from _changed("tree", *({_build(tree): tree for tree in each["trees"]} for each in (was, now)))
     yield from _changed("implicit", _members(was["implicit"]), _members(now["implicit"]))
@@ -172,7 +172,10 @@ def _members(values: Iterable[object]) -> dict[str, str]:
 
 
 def _search(was: Inputs, now: Inputs) -> list[dict[str, str]]:
-    """Return both search paths; a first header that is not the project's brings all beyond its folders."""
+    """Return both search paths, with the project's folders alone unless both go beyond these.
+
+    The first header from elsewhere adds the whole rest of the path, which is no change worth telling.
+    """
     paths = [was["search"], now["search"]]
     own = [[folder for folder in path if folder.startswith(_OWN)] for path in paths]
     beyond = [len(path) > len(folders) for path, folders in zip(paths, own, strict=True)]
@@ -185,7 +188,7 @@ def _headers(inputs: Inputs) -> dict[str, str]:
 
 
 def _trees(inputs: Inputs) -> dict[str, str]:
-    """Return which build each other tree of headers is of, and the digest of what is read of it."""
+    """Return the build of each other tree of headers, and the digest of what is read from it."""
     return {
         name: f"{inputs['builds'].get(name, name)} {value}"
         for name, value in inputs["headers"].items()
@@ -194,7 +197,7 @@ def _trees(inputs: Inputs) -> dict[str, str]:
 
 
 def say(differences: Sequence[Difference], now: Inputs) -> list[str]:
-    """Return differences as people read them; not one by one what comes with another compiler."""
+    """Return differences as people read them; those that come with another compiler are summed up."""
     changed = [each for each in differences if not _is_brought(each)]
     if not changed or changed[0].input != "compiler" or len(changed) == len(differences):
         return [say_one(each, now) for each in differences]
@@ -203,7 +206,7 @@ def say(differences: Sequence[Difference], now: Inputs) -> list[str]:
 
 
 def _is_brought(difference: Difference) -> bool:
-    """Say whether an input is of the environment, where the compiler is of it too."""
+    """Say whether a difference comes with another compiler, for both belong to the environment."""
     kind, name, *_values = difference
     return kind in {"headers", "tree", "implicit", "search order"} or (
         kind == "search" and not str(name).startswith(_OWN)

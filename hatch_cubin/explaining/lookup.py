@@ -1,4 +1,4 @@
-"""Look units up in the cache, and find out why those are a miss that are one."""
+"""Look units up in the cache, and find out why each miss is one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REASONS = {
 
 
 class Found(NamedTuple):
-    """A unit, what the cache has of it, and why that is nothing."""
+    """A unit, with its result if it is a hit, and with the reason if it is a miss."""
 
     job: Job
     hit: Compiled | None = None
@@ -36,7 +36,7 @@ class Found(NamedTuple):
         return str(self.job.unit.arch)
 
     def facts(self) -> dict[str, Any]:
-        """Return what is known, as JSON has it."""
+        """Return what is known of the unit, for JSON."""
         near = self.nearest
         return {
             "module": self.module,
@@ -49,7 +49,7 @@ class Found(NamedTuple):
         }
 
     def why(self, *, verbose: bool) -> list[str]:
-        """Return why it is a miss, as people read it."""
+        """Return why the unit is a miss, in lines for people."""
         if self.reason is None:
             return []
         if self.reason == "differs" and self.nearest is not None:
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
 
 def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
-    """Return what the cache has of each unit; its records are read only where one is a miss."""
+    """Return what the cache has of each unit; the cache's records are read only where a unit is a miss."""
     found = [_look_up(job, cache) for job in jobs]
     if all(each.hit is not None for each in found):
         return found

@@ -84,7 +84,7 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool) -> list[Root]:
 
 
 def _wheels() -> str:
-    """Return one label, by all their versions, for NVIDIA's wheels here: they share folders."""
+    """Return one label for all of NVIDIA's wheels here and their versions: the wheels share folders."""
     found = {path.name for entry in sys.path for path in Path(entry).glob("nvidia_*.dist-info")}
     return f"{_NVIDIA} {digest(sorted(found))}"
 
@@ -102,7 +102,7 @@ def wheels_of(tree: str) -> dict[str, str]:
 
 
 def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:
-    """Yield the header folders of each place that wheels are in, that of the runtime first."""
+    """Yield the header folders of NVIDIA's wheels for each entry of sys.path, the CUDA runtime's first."""
     names = ["cu13/include", "cu13/include/cccl"]
     if major < 13:
         names = ["cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"]
@@ -116,9 +116,9 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
 
 
 def _fits(runtime: Path, toolkit: Toolkit) -> bool:
-    """Say whether headers are of the compiler's version: those of another change what a source means.
+    """Say whether headers have the compiler's version: those of another version change a source's meaning.
 
-    Only the runtime's say of which CUDA they are; what is beside them was installed with them.
+    Only the runtime's headers name their version; those beside them were installed with them.
     """
     header = runtime / "cuda_runtime_api.h"
     text = header.read_text("latin-1") if header.is_file() else ""
@@ -135,7 +135,7 @@ def folder_of(root: Path, name: str) -> str | None:
 
 
 def _bundled(toolkit: Toolkit) -> Path | None:
-    """Return NVRTC's bundled headers: kept beside the user's cache folder, never inside one."""
+    """Return NVRTC's bundled headers, which are kept in the user's own folder and never in a cache."""
     try:
         return _unpacked(toolkit, _home.user_folder() / "headers")
     except OSError as exc:
@@ -161,7 +161,7 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
         try:
             staged.rename(folder)
         except OSError:
-            if not (folder / "complete").is_file():  # no other build was first: it is an old half
+            if not (folder / "complete").is_file():  # it is incomplete, and no other build's
                 folder.rename(Path(scratch) / "stale")
                 staged.rename(folder)
     return folder / "include"

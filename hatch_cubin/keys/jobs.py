@@ -1,4 +1,4 @@
-"""Make jobs of units: find the headers that each can read, then the keys it is stored under."""
+"""Turn units into jobs: find the headers that each unit can read, then the keys it is stored under."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Job:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What the unit's key is made of, by the names that people know it by."""
+        """What the unit's key is made of, under names that people know."""
         return {**key_inputs(self.unit.module, self.toolkit, self.closure), "arch": str(self.unit.arch)}
 
 
@@ -67,7 +67,7 @@ def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
 def reachable_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:
     """Return every file of the project that its kernels can be built from: sources and headers.
 
-    With *by_name* only headers that some include names, not all that a computed one could mean.
+    *by_name* leaves out headers that no include names, and that only a computed one could mean.
     """
     finder = _HeaderFinder(project, None)
     modules = _modules(project, sources, lambda _specs: ())
@@ -106,7 +106,7 @@ def files_of(jobs: Iterable[Job]) -> list[str]:
 
 
 def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
-    """Return the digest of each of these files, as it was when the keys were made."""
+    """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
     closures = {job.unit.module: job.closure for job in jobs}
     sources = {module.source.path: module.source.sha256 for module in closures}
     headers = {
@@ -116,7 +116,7 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
 
 
 def changed_header(project: Project, job: Job) -> str | None:
-    """Return a header of the project that is not what the unit's key was made of any more."""
+    """Return a header of the project that has changed since the unit's key was made; None if none has."""
     for path in _own_files(job.closure):
         if includes.content_digest(project.root / path) != job.closure.files[_OWN + path]:
             return path
@@ -126,7 +126,7 @@ def changed_header(project: Project, job: Job) -> str | None:
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
-    """Return what changes where one of the project's headers is written, be it with what it had before."""
+    """Return texts that change when one of the project's headers is written, even with the same bytes."""
     return [disk.stamp(project.root / path) for path in _own_files(job.closure)]
 
 
@@ -163,7 +163,7 @@ def _stamp(path: str, line: int, macro: str) -> Problem:
 
 @dataclass(slots=True)
 class _HeaderFinder:
-    """Finds the header closure of modules; the toolkit's headers only where the project's do not do."""
+    """Finds the header closure of modules; it looks at the toolkit's headers only where they are needed."""
 
     project: Project
     toolkit: Toolkit | None
@@ -195,8 +195,8 @@ class _HeaderFinder:
             return includes.Closure(), ()
         search = tuple(project_roots(self.project.root, module.include_dirs))
         closure = self._resolve(module, search)
-        # What the project has is found first in any case, so the rest of the path matters, and is looked
-        # for, only where something is missing.
+        # The project's own folders come first in any case. So the rest of the search path is looked for only
+        # where something is missing.
         if self.toolkit is None:  # an sdist: only the project's own files matter
             return closure, search
         for outside in (self._package_roots, self._toolkit_roots):
@@ -210,11 +210,12 @@ class _HeaderFinder:
         names = (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
         source, asked = module.source, self.scans.of_text(module.source.text)
         anything = ask_for_anything(module.macros)
-        # Sources of a folder that ask for the same are given the same, unless one of them asks for itself.
+        # Sources of one folder with the same includes have the same closure, unless they include themselves.
         own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
         place = source.path if os.path.basename(source.path) in own else source.folder
         shared = (place, asked, search, names, anything)
-        # Where macros decide, only variants of the same source whose values mean the same to an include.
+        # Where macros decide what is included, only variants of one source have the same closure, and only if
+        # their macros mean the same to an include.
         own_shared = (source.path, meanings(module.macros), search, names, anything)
         for key in (shared, own_shared):
             if key in self._shared:

@@ -1,9 +1,9 @@
-"""What the last build found out, so that the next one asks neither cuda.core nor NVRTC for it.
+"""What the last build found out, kept so that the next one need not ask cuda.core and NVRTC again.
 
-A module's line begins with a digest of all that its results depend on, and has what is known of its units;
-a text's begins with a digest of the text, and has what it includes. It is kept for one project, one cache
-and one installation of the toolkit, in the user's own folder. What cannot be read or written there is not
-recalled, and is no fault.
+It is a file in the user's own folder, one for each project, cache and installation of the toolkit. In it,
+a module's line has a digest of all that the module's results depend on, then what is known of its units. The
+line of a source or header has a digest of its text, then its includes. Where the file cannot be read or
+written, nothing is recalled, and that is no error.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
 
 
 class Recall:
-    """What is known of a project's modules and of the texts in them; nothing without a *path*.
+    """What is known of a project's modules and of their texts, from the file at *path*; nothing without one.
 
-    What was asked for is told once, and let go of: a large project has megabytes of it.
+    Each line is told once, when it is asked for, and then dropped: a large project has megabytes of them.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.facts: Facts | None = None
         self.scans = Scans(self._scan)
         self._path = path
-        self._lines: dict[str, str] = {}  # that nobody asked for yet
-        self._modules: set[str] = set()  # that somebody did
+        self._lines: dict[str, str] = {}  # those not asked for yet, by digest
+        self._modules: set[str] = set()  # digests of the modules that were asked for
         self._new_text = False
-        self._alike: dict[str, Scan] = {}  # of texts that ask for the same
+        self._alike: dict[str, Scan] = {}  # by line: many texts have the same includes
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 self.facts, self._lines = _read(path)
@@ -72,7 +72,7 @@ class Recall:
             _home.keep(self._path, _encode(facts, self._now(self._path, found)), _FILES)
 
     def _now(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
-        """Return the lines of all that was asked for, where nothing newer is known as they are kept."""
+        """Return the lines of all that was asked for: as this build knows them, or else as the file does."""
         lines = {text: _compact(scan) for text, scan in self.scans.used.items()}
         with contextlib.suppress(OSError, ValueError, TypeError):
             lines |= {asked: line for asked, line in _read(path)[1].items() if asked in self._modules}
@@ -93,7 +93,7 @@ def recall_of(project: Project) -> Recall:
 
 
 def _line(units: Units) -> str:
-    """Return what is known of a module's units; what describes neighbours alike stands once."""
+    """Return the line of a module's units; a description that neighbours have in common stands once."""
     groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
     return _compact(
         [
@@ -127,7 +127,7 @@ def _read(path: Path) -> tuple[Facts, dict[str, str]]:
     with open(path, "rb") as file:
         check, head = file.readline(), file.readline()
         hasher.update(head)
-        for line in file:  # not all at once: there is no second copy of it
+        for line in file:  # not read at once, for that would be a second copy of all of it
             hasher.update(line)
             lines[line[:64].decode()] = line[65:-1].decode()
     if check != f"{hasher.hexdigest()}\n".encode():

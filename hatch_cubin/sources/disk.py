@@ -1,4 +1,4 @@
-"""Look at files of the project and its headers: what cannot be looked at is an error, and not missing."""
+"""Look for files and read them: one that cannot be read is an error, and never counts as missing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLON
 
 
 def is_file(path: str | Path, root: Path) -> bool:
-    """Say whether a file stands at *path*; SourceError, relative to *root*, where nobody can tell.
+    """Say whether there is a file at *path*; SourceError, with the path below *root*, where nothing tells.
 
-    A folder is none, to a compiler too. It would read a pipe or a device until that ends, which may be never.
+    To a compiler a folder is no file either. A pipe or a device it would read to the end, which may never come.
     """
     try:
         mode = os.stat(path).st_mode
@@ -33,7 +33,7 @@ def is_file(path: str | Path, root: Path) -> bool:
 
 
 def read(path: str | Path, root: Path) -> bytes:
-    """Return what stands in a file; SourceError, relative to *root*, where it cannot be read."""
+    """Return a file's bytes; SourceError, with the path below *root*, where it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()
@@ -42,7 +42,7 @@ def read(path: str | Path, root: Path) -> bytes:
 
 
 def stamp(path: str | Path) -> str:
-    """Return what tells a file from one written anew, be it with the same; empty where there is none."""
+    """Return a text that changes when a file is written, even with the same bytes; empty without a file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -51,5 +51,5 @@ def stamp(path: str | Path) -> str:
 
 
 def unreadable(exc: OSError, path: str | Path, root: Path) -> SourceError:
-    """Return the error of what cannot be read."""
+    """Return the error for a file that cannot be read."""
     return SourceError(Problem(f"cannot be read: {exc.strerror}", Location(os.path.relpath(path, root))))

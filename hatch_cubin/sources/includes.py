@@ -1,7 +1,7 @@
-"""Which headers a source can read, and their digest: found before anything is compiled.
+"""Find the headers that a source can read, and their digest, before anything is compiled.
 
-A superset is right and a subset is a stale kernel: every branch of every conditional is followed,
-and what a text cannot tell (`#include MACRO`) widens to all that it could be.
+A header too many costs a compile at most; a header too few means a stale kernel. So every branch of every
+conditional is followed. An include that the text does not tell (`#include MACRO`) stands for all it could be.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .scan import (
 )
 
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
-_SCANNED_BYTES = 8 << 20  # a larger file in a folder that is taken in whole is data
+_SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder of the search path: where it is, what keys call it, and the tree it belongs to."""
+    """A folder of the search path: where it is, its name in keys, and the tree it belongs to."""
 
     path: Path
     logical: str
@@ -46,19 +46,18 @@ class Root:
 
 @dataclass(slots=True)
 class Closure:
-    """Every file that a source can read, by logical path, and every tree it may read anything from."""
+    """Every file that a source can read, by logical path, and every tree of which it may read any file."""
 
     files: dict[str, str] = field(default_factory=dict)
     widened: set[str] = field(default_factory=set)  # those of the files that no include names
     trees: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)  # what no folder of the search path has
-    absent: set[tuple[str, ...]] = field(
-        default_factory=set, compare=False
-    )  # where none is yet
+    # Paths that were tried in the project in vain, for each include.
+    absent: set[tuple[str, ...]] = field(default_factory=set, compare=False)
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
-    builds: dict[str, str] = field(default_factory=dict)  # what the trees of the search path are, for people
+    builds: dict[str, str] = field(default_factory=dict)  # of each tree of the search path, for people
     computed: bool = False  # whether macros decide what is included
-    guessed: bool = False  # whether no text can tell what that is
+    guessed: bool = False  # whether some of that cannot be told from the texts
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
@@ -67,7 +66,7 @@ class Closure:
         return bool(self.files or self.trees or self.missing)
 
     def summary(self) -> dict[str, str]:
-        """Return the digest of each header that is the user's, and one for those of each other tree."""
+        """Return the digest of each of the user's headers, and one for all headers of each other tree."""
         trees: dict[str, list[str]] = {}
         for logical, content in sorted(self.files.items()):
             tree = logical if logical.startswith(("project/", "/")) else logical.partition("/")[0]
@@ -75,11 +74,11 @@ class Closure:
         return {tree: parts[1] if tree == parts[0] else digest(parts) for tree, parts in trees.items()}
 
     def digest(self) -> str:
-        """Return one digest of a closure that is complete, the same in any folder; empty without headers.
+        """Return one digest of a complete closure, the same in any folder; empty without headers.
 
-        The same files can mean another one each where they are searched in another order.
+        The search path is part of it: in another order, the same include can find another of the files.
         """
-        if self.includes and not self._digest:  # of hundreds of headers, for every unit
+        if self.includes and not self._digest:  # made once, for every unit asks: there may be many headers
             files = (part for item in sorted(self.files.items()) for part in item)
             self._digest = digest([*files, "trees", *sorted(self.trees), "search", *self.search])
         return self._digest
@@ -117,7 +116,7 @@ class Resolver:
         return walk.closure
 
     def find(self, include: Include, root: Root, includer: str) -> Found:
-        """Return the places of an include: the one that is read, or all where any later one may be meant."""
+        """Return where an include is found: the first place, or all where any later one may be meant."""
         beside = os.path.dirname(includer) if include.form == "quote" else None
         asked = (include.name, include.every, root if beside is not None else None, beside)
         if asked not in self._found:
@@ -125,7 +124,7 @@ class Resolver:
         return self._found[asked]
 
     def _find(self, include: Include, root: Root, beside: str | None) -> Found:
-        """Look for a name in NVRTC's order: beside its file when quoted, then on the path."""
+        """Look for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
         places: list[tuple[Root, str]] = []
         absent: list[str] = []
         for place, written in self._candidates(include.name, root, beside):
@@ -152,7 +151,7 @@ class Resolver:
         return self._scans.of_file(path, self.project.path)
 
     def read_any(self, path: str) -> tuple[str, Scan]:
-        """Return the same of a file that may be no header at all."""
+        """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
         try:
             if os.stat(path).st_size <= _SCANNED_BYTES:
                 return self.read(path)
@@ -161,10 +160,10 @@ class Resolver:
         return content_digest(path), Scan(())
 
     def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
-        """Yield every file of the project's own search folders and of some more, links followed."""
+        """Yield every file in the project's own search folders and in *folders*; links are followed."""
 
         def failed(exc: OSError) -> None:
-            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # to the compiler too
+            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler read those
                 raise disk.unreadable(exc, Path(exc.filename), self.project.path) from exc
 
         own = [root.path for root in self.search if not root.tree]
@@ -180,7 +179,7 @@ class Resolver:
 
 
 def content_digest(path: str | Path) -> str:
-    """Return the digest that a closure has for a file, read in pieces."""
+    """Return the digest that a closure has for a file; the file is read in pieces."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
             return "unreadable"
@@ -196,7 +195,7 @@ def _at_root(name: str) -> str:
 
 
 def _tidy(root: Path, written: str) -> str:
-    """Return a path without its `..`, unless a link makes them mean another file."""
+    """Return a path without its `..`, unless that is another file because of a link."""
     tidy = os.path.normpath(written)
     same = ".." not in written or os.path.samefile(root / written, root / tidy)
     return (tidy if same else written).replace(os.sep, "/")
@@ -215,7 +214,7 @@ class _Walk:
         self._taken: set[Path] = set()
 
     def visit(self, root: Root, relative: str, scanned: Scan) -> None:
-        """Follow what one file asks for, and what those files ask for."""
+        """Follow the includes of one file, and those of every file that they find."""
         pending = [(root, relative, scanned)]
         while pending:
             root, relative, scanned = pending.pop()
@@ -248,7 +247,7 @@ class _Walk:
             self._defines.setdefault(name, set()).add(value)
 
     def _operands(self, include: Include) -> list[Include | None]:
-        """Return all that a computed include can stand for; None among them for what nobody can know."""
+        """Return all that a computed include can stand for; None among them is for what cannot be known."""
         operands: list[Include | None] = []
         names, seen = [include], {include.name}
         while names:
@@ -264,7 +263,7 @@ class _Walk:
         return operands
 
     def _values(self, include: Include) -> set[str]:
-        """Return what the name of a computed include can stand for, or the call of one."""
+        """Return what a computed include can stand for: it is the name of a macro, or a macro's call."""
         if (call := CALL.fullmatch(include.name)) is None:
             return self._defines.get(include.name, {UNKNOWABLE})
         return {called(value, call[2]) for value in self._defines.get(call[1], {UNKNOWABLE})}
@@ -300,12 +299,12 @@ class _Walk:
         return [(root, relative, scanned)]
 
     def _widen(self, include: Include, root: Root, relative: str) -> None:
-        """Take in all that a computed include can reach: a whole tree by its build, or the search path."""
+        """Add all that a computed include can reach: the tree around it, by its build, or the search path."""
         self.closure.guessed = True
         if root.tree:
             self.closure.trees.add(root.tree)
             return
-        self.closure.missing.add(include.name)  # it may be meant for the toolkit's headers
+        self.closure.missing.add(include.name)  # it may mean one of the toolkit's headers
         self.closure.trees |= {each.tree for each in self._resolver.search if each.tree}
         far = "../" in include.name or any(FAR in values for values in self._defines.values())
         folder = self._resolver.project.path if far else (root.path / relative).parent

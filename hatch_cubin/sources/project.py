@@ -26,7 +26,7 @@ def _unseen(total: int, cached: int) -> AbstractContextManager[Progress]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What the pipeline works on, and how it speaks while it does."""
+    """What the pipeline works on, and the functions with which it speaks to the user."""
 
     root: Path
     packages: Mapping[str, str]  # top-level import package → project-relative folder
@@ -34,7 +34,7 @@ class Project:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     say: Callable[[str], object] = _silent
     warn: Callable[[str], object] = _silent
-    units: Callable[[int, int], AbstractContextManager[Progress]] = _unseen  # of so many, so many cached
+    units: Callable[[int, int], AbstractContextManager[Progress]] = _unseen  # of all units, and those cached
     verbose: bool = False
 
     @property
@@ -54,7 +54,7 @@ class Project:
         return wanted
 
     def _folder(self, package: str) -> str | None:
-        """Return the project-relative folder of a package, or where one inside it would stand."""
+        """Return the project-relative folder that a package has or would have; None outside the wheel."""
         for top, folder in self.packages.items():
             if package == top or package.startswith(top + "."):
                 return str(PurePosixPath(folder, *package.split(".")[len(top.split(".")) :]))
@@ -81,7 +81,7 @@ class Project:
 
 
 def cache_folders(project: Project) -> list[str]:
-    """Return where in the project the cache is, by its own path and by what that path leads to."""
+    """Return the cache's paths in the project, as written and with links followed; none if elsewhere."""
     root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
     pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
     return sorted(
@@ -90,7 +90,7 @@ def cache_folders(project: Project) -> list[str]:
 
 
 def cache_entries(project: Project) -> list[str]:
-    """Return what a cache consists of: its folder may hold other files too."""
+    """Return the folders in the project that are the cache's own: others may lie beside them."""
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
@@ -120,7 +120,7 @@ def read_sources(project: Project) -> list[Source]:
 
 
 def _elsewhere(project: Project) -> str:
-    """Return a glob for the sources that lie beside the packages, where there are any."""
+    """Return a glob for sources outside the packages; an ellipsis where there are none."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     for path in map(PurePosixPath, walk(project.root, ".")):
         if path.suffix in {".cu", ".ptx"} and not str(path).startswith(packages):

@@ -1,6 +1,6 @@
-"""What a text asks for: its includes, and the macros that can stand for one.
+"""Scan a source or a header for its includes, and for the macros that an include can use.
 
-Every branch of every conditional is read. Nothing here looks at a folder.
+Every branch of every conditional is read. No include is looked for here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
     r'|(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)'  # raw strings
     r"|(?<![\w.])\.?\d[\w.]*(?:'[\w.]+)+"  # numbers with separators, which are no character literals
-    r"""|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?""",  # strings, in skipped lines without an end too
+    r"""|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?""",  # strings; in skipped lines they may lack an end
     re.DOTALL,
 )
 _DIRECTIVE = re.compile(
@@ -30,26 +30,26 @@ _DIRECTIVE = re.compile(
 _OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
 _HAS_INCLUDE = re.compile(r"""__has_(?:include|embed)(_next)?\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
 _HAS_NAME = re.compile(r"\b__has_(?:include|embed)(?:_next)?\b")
-# The operator without its parentheses, or a part of its name: a macro puts the rest beside it.
+# The operator without its parentheses, or a part of its name: a macro can add the rest.
 _HAS_PART = re.compile(
     r"(?<!defined)(?<!defined\()(?<!defined )\b__has_(?:include|embed)(?:_next)?\b(?!\s*\()"
     r"|\b__has(?:_(?:i|in|inc|incl|inclu|includ|e|em|emb|embe)?)?\b|\b_?has_(?:include|embed)(?:_next)?\b"
 )
 _PASTE = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
-_HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # nothing else is written so in an #if
+_HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # in an #if, only __has_include is written so
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
-# A parameter, and a path that has it as a word of its own: of no numbers, which words may be part of.
+# A parameter, and a path that may have it as a word. There are no numbers in it: words may be part of those.
 _TEMPLATE = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*<((?:[^\W\d]\w*|[/.-](?!\.?\d))+)>\s*")
 CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
 WORD = re.compile(r"[^\W\d]\w*")
 _STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 UNKNOWABLE = "?"
-FAR = "?../"  # unknowable, and perhaps the way out of a folder
+FAR = "?../"  # unknowable, and it may lead out of a folder
 _BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
 
 
 class Include(NamedTuple):
-    """One include as written: a quoted or angled name, a macro's name, or what no text can tell."""
+    """One include as written: a quoted or angled name, a macro's name, or what cannot be known."""
 
     name: str
     form: str  # "quote", "angle", "macro" or "unknown"
@@ -60,7 +60,7 @@ ANYTHING = Include("", "unknown")
 
 
 class Scan(NamedTuple):
-    """What one file asks for."""
+    """What one file asks for: its includes, the macros it defines, and its lines with a date or time."""
 
     includes: tuple[Include, ...]
     defines: tuple[tuple[str, str], ...] = ()
@@ -72,7 +72,7 @@ def scan(text: str) -> Scan:
     text = text.replace("\r\n", "\n").translate(_BLANKS)
     stamps = tuple(_stamps(text)) if _STAMP.search(text) else ()
     includes, defines = _scan(text.replace("\\\n", ""))
-    if _TRIGRAPH_BACKSLASH in text:  # what a strict `std` sees
+    if _TRIGRAPH_BACKSLASH in text:  # it joins lines where `std` is a strict one
         more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))
         includes, defines = includes + more[0], defines + more[1]
     return Scan(tuple(includes), tuple(defines), stamps)
@@ -147,7 +147,7 @@ def ask_for_anything(macros: Iterable[tuple[str, str]]) -> bool:
 
 
 def called(value: str, argument: str) -> str:
-    """Return what the call of a macro stands for whose own value is this one."""
+    """Return what a macro with this *value* stands for when it is called with *argument*."""
     if (template := _TEMPLATE.fullmatch(value)) is None:
         return UNKNOWABLE
     path = WORD.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])
@@ -164,7 +164,7 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
 
 
 class Scans:
-    """What files ask for: each is read once, and its text scanned unless that is *known* by its digest."""
+    """Scans of files: each file is read once, and scanned unless the scan of its digest is *known*."""
 
     def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:
         self.used: dict[str, Scan] = {}  # by digest

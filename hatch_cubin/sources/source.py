@@ -44,13 +44,13 @@ class Source:
 
     @cached_property
     def ptx(self) -> PtxHeader:
-        """What the PTX says of itself."""
+        """The `.version` and `.target` of a PTX source."""
         return read_ptx_header(self)
 
 
 @dataclass(frozen=True, slots=True)
 class PtxHeader:
-    """A PTX text's own `.version` and `.target`, each with its line."""
+    """A PTX text's own `.version` and `.target`, and the line of the latter."""
 
     version: tuple[int, int]
     target: str
@@ -59,7 +59,7 @@ class PtxHeader:
 
 
 def decode(data: bytes) -> str:
-    """Decode a source the way `Path.read_text("utf-8-sig")` would, Latin-1 where it is not UTF-8."""
+    """Decode a source as `Path.read_text("utf-8-sig")` does, or as Latin-1 where it is not UTF-8."""
     if data.startswith(_WIDE_BOMS):
         raise ValueError("is UTF-16 or UTF-32: save it as UTF-8")
     if b"\0" in data:
@@ -99,15 +99,16 @@ def find_sources(
 
 
 def _outside(root: Path, pattern: str) -> Iterator[str]:
-    """Yield the files that a pattern with a literal beginning may mean, packages or not."""
+    """Yield the files that a pattern may match in or outside packages; none if it begins with a wildcard."""
     first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
     return walk(root, first[0], strict=True) if first and first[0] else iter(())
 
 
 def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
-    """Yield the files under a project-relative folder (or the file itself), links to folders not followed.
+    """Yield the files under a project-relative folder, or the file itself; no link to a folder is followed.
 
-    What cannot be read is left out, or with *strict* a SourceError: kernels would be missing in silence.
+    A folder that cannot be read is left out. If *strict*, it is a SourceError: kernels would be missing in
+    silence.
     """
     start = root / folder
 
@@ -191,12 +192,12 @@ _PTX_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL
 
 
 def without_comments(text: str) -> str:
-    """Blank the comments of a PTX text, lines kept."""
+    """Replace the comments of a PTX text by blanks, and keep its lines."""
     return _PTX_COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
 
 
 def read_ptx_header(source: Source) -> PtxHeader:
-    """Return what a PTX source says of itself; SourceError where it says nothing."""
+    """Return the `.version` and `.target` of a PTX source; SourceError where one is missing."""
     text = without_comments(source.text)
     version = read_ptx_version(text)
     target = re.search(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", text, re.MULTILINE)

@@ -1,1 +1,1 @@
-"""The project's table: where it stands, what may stand in it, and what it asks for."""
+"""The project's configuration table: where it stands, what may stand in it, and how it is read."""

@@ -1,4 +1,4 @@
-"""What one value of the table, or of a variable, may be: returned as it is meant, or a ValueError. Pure."""
+"""Check one value of the table or of a variable: return it as it is meant, or raise ValueError. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from .. import _arch
 
 Macros = tuple[tuple[str, str], ...]
-Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None is not defined
+Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
 _WHOLE = range(-(2**63), 2**64)  # what a compiler has a type for
 _SIZE_UNITS: Mapping[str, int] = {"": 1, "B": 1} | {
@@ -21,7 +21,7 @@ _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
 def guess(text: str, known: Iterable[str]) -> str | None:
-    """Return a question for the name that *text* is nearly, where there is one."""
+    """Return "did you mean …?" with the known name that *text* resembles; None where there is none."""
     import difflib  # slow to import, and few tables are in need of it
 
     close = difflib.get_close_matches(text, known, n=1)
@@ -74,7 +74,7 @@ def arch(text: str) -> str:
     except ValueError as exc:
         if "is not an arch" not in str(exc):
             raise
-        is_number = any(map(str.isdigit, text))  # and not meant for a group
+        is_number = any(map(str.isdigit, text))  # then no group was meant
         question = None if is_number else guess(text.lower(), _arch.GROUPS)
         advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
         raise ValueError(f"{exc}{advice}") from None
@@ -159,7 +159,7 @@ def macro_name(text: str) -> None:
 
 
 def macro_text(value: object) -> str | None:
-    """Return a macro's text: true is 1, numbers are as Python writes them; None is not defined."""
+    """Return a macro's text: 1 for true, numbers as Python writes them, None for one that is not defined."""
     if isinstance(value, bool):
         return "1" if value else None
     if value in _WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):

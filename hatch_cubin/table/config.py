@@ -1,4 +1,4 @@
-"""What the hook's table asks for, as a value: `Config`."""
+"""The configuration as one checked value: `Config`, made of the project's table and the environment."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Config:
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()
     timeout_s: float = 1800.0
-    replaced: frozenset[str] = field(default=frozenset(), compare=False)  # by variables
+    replaced: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by a variable
     place: Place = field(repr=False, compare=False)
 
 
@@ -71,12 +71,15 @@ def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, s
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
-    """Return what was read as a configuration."""
+    """Return the configuration of the values that `read_table` returned."""
     rules = tuple(SourceRule(**rule) for rule in values.get("source", ()))
     return Config(**{**values, "source": rules})
 
 
 def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:
-    """Merge two tables of macros: the later value wins, at the earlier place."""
+    """Merge two tables of macros, without those that are *undefined*.
+
+    Where both have a macro, the value is that of *over*, its place in the order that of *base*.
+    """
     merged = dict(base) | dict(over)
     return tuple((name, text) for name, text in merged.items() if name not in undefined)

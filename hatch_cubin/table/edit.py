@@ -1,7 +1,7 @@
-"""Add to a TOML text and leave all that stands there as it is: comments, layout, ends of lines.
+"""Add settings to a TOML text without changing anything else: comments, layout and line ends stay.
 
-Nothing is rewritten, only inserted, in a place that the text's own shape offers; and no text is given back
-that does not say what the old one did and what was added.
+Nothing is rewritten, only inserted, where the shape of the text allows it. A new text is parsed before it is
+returned: it has to say what the old one said, and what was added.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def add_settings(text: str, table: Sequence[str], settings: Sequence[Setting]) -
 
 
 def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
-    """Return *text* with *items*, as they are written, in an array; ValueError where they have no place."""
+    """Return *text* with *items*, which are written in TOML, in an array; ValueError without a place."""
     there: Any = _parsed(text)
     for part in array:
         there = there[part]
@@ -43,7 +43,7 @@ def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
 
 
 class _Spans(Scanner):
-    """Where values begin and end, and where the lines of tables' headers do."""
+    """Finds where each value begins and ends, and where the header line of each table ends."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ class _Spans(Scanner):
 
 
 def _places(text: str, table: Sequence[str], settings: Sequence[Setting]) -> Iterator[str]:
-    """Yield the text with *settings* in every place that may do, the one that looks best first."""
+    """Yield the text with *settings* in each possible place, beginning with the one that looks best."""
     yield f"{_ended(text)}[{'.'.join(table)}]\n{''.join(_lines(settings))}"
     spans = _Spans(text)
     for length in reversed(range(len(table) + 1)):
@@ -86,14 +86,17 @@ def _lines(settings: Sequence[Setting], inner: str = "") -> Iterator[str]:
 
 
 def _ended(text: str, *, blank: bool = True) -> str:
-    """Return a text, if there is any, with an end to its last line and a blank line after that."""
+    """Return a text with an end to its last line, and a *blank* line after that; an empty text as it is."""
     if not text:
         return ""
     return text + "\n" * (not text.endswith("\n")) + "\n" * blank
 
 
 def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequence[str]) -> str:
-    """Return the text with *items* after the last one of an array, on lines of their own if it has one."""
+    """Return the text with *items* after the last one of an array.
+
+    They get lines of their own where the array ends on a later line than its last item.
+    """
     start, end = spans.values[array]
     if not count:
         return f"{text[: start + 1]}{', '.join(items)}{text[start + 1 :]}"
@@ -113,7 +116,7 @@ def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequen
 
 
 def _with_tables(text: str, array: Sequence[str], items: Sequence[Mapping[str, str]]) -> str:
-    """Return the text with more tables of an array that is written as such."""
+    """Return the text with a `[[table]]` for each item at its end."""
     for item in items:
         pairs = "".join(f'{key} = "{value}"\n' for key, value in item.items())
         text = f"{_ended(text)}[[{'.'.join(array)}]]\n{pairs}"
@@ -138,7 +141,7 @@ def _says(text: str, wanted: Mapping[str, Any]) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    return loads(text, parse_float=str)  # as written: not every number equals itself
+    return loads(text, parse_float=str)  # as text, to be compared: a `nan` does not equal itself
 
 
 def _merged(tables: Any, path: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ REFUSED: Mapping[str, str] = {
     "numba_debug": _NVVM_ONLY,
 }
 
-_INTEGERS = range(-(2**31), 2**31)  # no option takes more, and Python writes no number of any length
+_INTEGERS = range(-(2**31), 2**31)  # no option takes more, and Python does not print integers of any length
 _REGISTERS = range(256)  # ptxas ignores what is above
 _PTXAS_FILES = frozenset({"--options-file", "-optf", "--output-file", "-o", "--input-as-string", "-ias"})
 
@@ -83,7 +83,7 @@ def check_option(name: str, value: object) -> OptionValue:
 
 
 def _check_for_ptxas(option: str) -> None:
-    """Refuse what names a file: no key could see what is in it."""
+    """Refuse an option that names a file: no key could see what is in that file."""
     if not option.startswith("-"):
         raise ValueError(
             f"must not hold {option!r}: ptxas would read a file of that name (or write -name=value)"

@@ -1,4 +1,4 @@
-"""The hook's table, read key by key: its values, or every problem at once with its place."""
+"""Read the table key by key: return its checked values, or report every problem at once with its line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HATCHLING_KEYS = frozenset(
 
 
 def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what makes a `Config` of *table* and *environ*; ConfigError names all that is wrong."""
+    """Return the fields of a `Config`, from *table* and *environ*; ConfigError names all that is wrong."""
     reader = _Reader(place)
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table(_CHECKS, own, ())
@@ -136,7 +136,7 @@ def _option_table(
         else:
             try:
                 values[name] = options.check_option(name, item)
-                if name == "pre_include":  # a header that the keys must be able to see
+                if name == "pre_include":  # headers of the project: others the keys could not see
                     for header in item if isinstance(item, list) else [item]:
                         checks.path(header)
             except ValueError as exc:

@@ -1,4 +1,4 @@
-"""Where a project keeps its table: which file, under which name, for which front end."""
+"""Find the project's table: in which file and under which name, for each front end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Folder = str | os.PathLike[str]
 
 
 class NoTableError(ConfigError):
-    """A project has no table; *place* is where it would stand, *unread* one that nothing reads."""
+    """A project has no table.
+
+    *place* is where it would stand; *unread* is a table that the project's build backend does not read.
+    """
 
     def __init__(self, place: Place, unread: Place | None = None) -> None:
         hint = (
@@ -50,7 +53,7 @@ def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
 
 
 def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
-    """Return the hook's table that wheels are built with, also while another *target* is."""
+    """Return the table of Hatch's hook that wheels are built with, even while *target* is another one."""
     path = _hook_path(build, target)
     if path is None:
         unread = _own_place(root) if has_own_table(root) else None
@@ -96,19 +99,19 @@ def _own_place(root: Folder) -> Place:
 
 
 def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
-    """Return where in Hatch's `build` table the hook's is."""
+    """Return the path of the hook's table in Hatch's `build` table; None where there is none."""
     places: list[tuple[str, ...]] = [("targets", "wheel"), (), ("targets", target)]
     return next(((*path, "hooks", HOOK) for path in places if HOOK in inside(build, *path, "hooks")), None)
 
 
 def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return Hatch's settings: those of hatch.toml stand before those of pyproject.toml."""
+    """Return Hatch's settings: a key of hatch.toml replaces that of pyproject.toml."""
     settings = inside(pyproject, "tool", "hatch")
     return {**settings, **_read(root, "hatch.toml")} if _has_hatch_toml(root) else settings
 
 
 def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
-    """Return the place of a table in Hatch's: a `build` table in hatch.toml replaces pyproject.toml's."""
+    """Return the place of a table in Hatch's `build` table: the one of hatch.toml, if that has one."""
     if _has_hatch_toml(root) and "build" in toml.loads(text := _text(root, "hatch.toml")):
         return Place("hatch.toml", text, ("build", *path))
     return Place("pyproject.toml", _text(root, "pyproject.toml"), ("tool", "hatch", "build", *path))
@@ -136,7 +139,10 @@ def _text(root: Folder, name: str) -> str:
 
 
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """Return a table inside others; an empty one where it is absent or no table, which others complain of."""
+    """Return a table inside others; an empty one where it is absent, or where something else stands.
+
+    What else stands there is for others to complain of.
+    """
     value: Any = tables
     for key in path:
         value = value.get(key, {}) if isinstance(value, Mapping) else {}

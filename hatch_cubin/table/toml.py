@@ -1,4 +1,4 @@
-"""Where each key of a TOML document stands, for messages that name a line."""
+"""Find the line on which each key of a TOML text stands, so that messages can name it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Place:
         return Location(self.file, line_of(self._lines, (*self.table, *path)))
 
     def has(self, *path: str | int) -> bool:
-        """Say whether a key is written there."""
+        """Say whether the table has a key."""
         return (*self.table, *path) in self._lines
 
     @property
@@ -68,7 +68,7 @@ class Place:
 
     @property
     def source_tables(self) -> str:
-        """How a source table of this table is written."""
+        """The header of a source table, as in `[[tool.hatch-cubin.source]]`."""
         return f"[[{'.'.join((*self.table, 'source'))}]]"
 
 

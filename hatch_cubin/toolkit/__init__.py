@@ -1,1 +1,1 @@
-"""All that knows CUDA: the compilers, their identity, the wheels that bring them."""
+"""All that knows CUDA: the compilers, their exact versions, how they are run, the wheels that bring them."""

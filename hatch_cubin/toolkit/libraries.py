@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are, and which are installed: told without loading any of them."""
+"""Find NVIDIA's libraries, and say exactly which are installed, without loading any of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _IMPORTED = (".py", ".so", ".pyd", ".dll")
 
 
 def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
-    """Yield where a library of CUDA *major* may be, the best first, if the toolkit *wanted* is."""
+    """Yield the paths where a library of CUDA *major* may be, the best first.
+
+    *wanted* is the table's `toolkit`: with "system" only CUDA_HOME is looked into, else only wheels are.
+    """
     lower = name.lower()
     if sys.platform == "win32":
         pattern, inner = f"{lower}64_{major}*.dll", ["bin/x86_64", "bin"]
@@ -32,7 +35,7 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return NVRTC behind its second half, which the wheel of 13.0 does not find by itself."""
+    """Return *library*, and before it NVRTC's builtins, which NVRTC 13.0's wheel does not find by itself."""
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
@@ -42,7 +45,7 @@ def system_home() -> Path:
 
 
 def system_major() -> int | None:
-    """Return which CUDA the toolkit is of that `toolkit = "system"` means."""
+    """Return the major version of the toolkit that `toolkit = "system"` means; None where there is none."""
     pattern, number = (
         ("nvrtc64_*.dll", r"_(\d+)\d_") if sys.platform == "win32" else ("libnvrtc.so.*", r"so\.(\d+)")
     )
@@ -51,7 +54,7 @@ def system_major() -> int | None:
 
 
 def absent_from_home(major: int) -> str:
-    """Say that the system's toolkit has nothing of CUDA *major*."""
+    """Return the reason why the system's toolkit cannot be used with CUDA *major*."""
     reason = f"there is none of CUDA {major} in CUDA_HOME={system_home()}"
     other = system_major()
     return reason if other in {None, major} else f"{reason}, but one that needs cuda-bindings=={other}.*"
@@ -63,9 +66,9 @@ def _in_home(pattern: str) -> Iterator[Path]:
 
 
 def identity(wanted: str | None) -> str | None:
-    """Return a digest of what is installed: hatch-cubin, cuda.core, the toolkit; None where nothing tells it.
+    """Return a digest of what is installed: hatch-cubin, cuda.core, the toolkit; None if that is unclear.
 
-    It is made of the names, sizes and times of files, by which `make` and ccache know a compiler too.
+    It is made of the names, sizes and times of files, as `make` and ccache also tell compilers apart.
     """
     try:
         packages = dict(map(_installed, _PACKAGES))
@@ -80,14 +83,14 @@ def identity(wanted: str | None) -> str | None:
 
 
 def _installed(name: str) -> tuple[str, tuple[str, str]]:
-    """Return a package, and the folder and version of what its installer wrote about it."""
+    """Return a package's name, the folder of its metadata and its version; LookupError if unclear."""
     for entry in sys.path:
         names = (file for file in _listed(entry) if file.endswith(".dist-info"))
         found = [file for file in names if file.startswith(f"{name}-")]
         if len(found) == 1:
             version = found[0][len(name) + 1 : -len(".dist-info")]
             return name, (os.path.join(entry, found[0]), version)
-        # The rest of an update that failed, or a copy that Python meets first: who knows what it is.
+        # What a failed update left, or a copy that Python imports first: its version cannot be told.
         if found or os.path.exists(os.path.join(entry, *name.split("_"))):
             break
     raise LookupError(name)
@@ -105,7 +108,7 @@ def _own_files() -> list[str]:
 def _listed(folder: str) -> list[str]:
     try:
         return os.listdir(folder or ".")
-    except OSError:  # an archive, or nothing at all
+    except OSError:  # an entry of sys.path may be an archive, or absent
         return []
 
 

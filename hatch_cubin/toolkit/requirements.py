@@ -24,7 +24,7 @@ def build_requirements(config: Config, environ: Mapping[str, str]) -> list[str]:
 
 
 def install_command(config: Config, environ: Mapping[str, str]) -> str:
-    """Return the command that brings the same where no front end does."""
+    """Return the command that installs the same by hand, where no build front end does."""
     return f"pip install {shlex.join(build_requirements(config, environ))}"
 
 

@@ -1,4 +1,4 @@
-"""All that the build side knows of CUDA: the toolkit, cuda.core's keys, the compilers' options."""
+"""The CUDA toolkit that a build uses: its exact version, the keys of units, the compilers' options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LINKER_FIELDS = (
 _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
 _FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
-# What has no linkage is named after the first thing that has, and at random where there is none.
+# What has no linkage is named after the first thing that has linkage, or at random where nothing has.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _INSTALL_HINT = 'toolkit = "13" brings the compiler as a build dependency'
 _SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
@@ -46,23 +46,23 @@ _SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requi
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a unit is stored under, and what Program.compile would ask for."""
+    """The key that a unit is stored under, and the one that cuda.core's Program.compile would ask for."""
 
     key: bytes
     program_key: bytes | None
 
     @classmethod
     def of(cls, key: str, program_key: str | None) -> Keys:
-        """Return those that were written down as `hex` has them."""
+        """Return the keys that `hex` returned as text."""
         return cls(bytes.fromhex(key), None if program_key is None else bytes.fromhex(program_key))
 
     def hex(self) -> tuple[str, str | None]:
-        """Return them as they are written down."""
+        """Return both keys as hexadecimal text."""
         return self.key.hex(), None if self.program_key is None else self.program_key.hex()
 
 
 class Facts(NamedTuple):
-    """What a build asks of cuda.core and of the toolkit before it compiles anything."""
+    """What a build has to know of cuda.core and of the toolkit before it compiles anything."""
 
     core: str
     major: int
@@ -74,7 +74,7 @@ class Facts(NamedTuple):
 class Toolkit:
     """The NVRTC and nvJitLink of this environment, identified to the exact build.
 
-    Where the *facts* are known they are not asked: then nothing is imported or loaded until it is needed.
+    *facts* are what an earlier build found out. With them, nothing is imported or loaded until it is needed.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Toolkit:
 
     @property
     def facts(self) -> Facts:
-        """What is known by now."""
+        """What is known of the toolkit by now."""
         known = self.nvjitlink_if_loaded or self._nvjitlink
         return Facts(self.core, self.major, self.nvrtc, self.supported, known)
 
@@ -107,13 +107,13 @@ class Toolkit:
         from cuda.bindings import nvrtc
 
         supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
-        # nvrtcVersion() has no patch level; the header of any PTX it writes has.
+        # nvrtcVersion() lacks the patch level; the header of any PTX that NVRTC writes has it.
         arch = f"-arch=compute_{supported[0]}"
         build = _exact_build("NVRTC", self._nvrtc_path, "c++ to ptx", b"", arch)
         return Facts(cuda.core.__version__, self.major, build, supported)
 
     def load(self) -> None:
-        """Load NVRTC, which cuda.core would otherwise look for itself, and elsewhere."""
+        """Load NVRTC before cuda.core looks for it: cuda.core would look elsewhere."""
         _ = self._nvrtc_path
 
     @cached_property
@@ -161,7 +161,7 @@ class Toolkit:
     def install_headers(self, folder: Path) -> bool:
         """Unpack the headers that NVRTC carries since 13.3; say whether it has any.
 
-        OSError where it has, and could not write them: NVRTC does not say why.
+        OSError where it has some and could not write them; NVRTC does not say why.
         """
         self.load()
         from cuda.bindings import nvrtc
@@ -202,13 +202,13 @@ class Toolkit:
 
     @property
     def _hint(self) -> str:
-        """What brings the compiler that is not here."""
+        """What the user can do to get the compiler."""
         if self._wanted is None:
             return _INSTALL_HINT
         return f"build with isolation, which installs the one asked for, or {self._install}"
 
     def _wanted_build(self, name: str, build: str) -> str:
-        """Return the build of a library unless another version was asked for."""
+        """Return the *build* of a library; ToolchainError where the table asks for another version."""
         wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
         if build.split(".")[: len(wanted)] != wanted:
             raise ToolchainError(
@@ -220,7 +220,7 @@ class Toolkit:
         return build
 
     def _check_release(self) -> str | None:
-        """Return a warning where nothing tells which release this is to the patch; refuse a wrong one."""
+        """Return a warning where the release's patch cannot be checked; ToolchainError where it is wrong."""
         if self._wanted is None or self._wanted.count(".") < 2:
             return None
         try:
@@ -236,11 +236,11 @@ class Toolkit:
 
 
 def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str:
-    """Compile a trifle and return which build of a compiler signed it."""
+    """Compile a trifle and return the exact version of the compiler, which stands in the result."""
     task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": []}
     result = worker.compile_task(task | {"options": [arch.encode()]})
     match = _BUILD.search(result["output"])
-    if match is None and result["ok"]:  # nvJitLink 12 signs nothing, but says it in its own file
+    if match is None and result["ok"]:  # nvJitLink 12 leaves it out of results, but its own file has it
         match = _BUILD.search(Path(path).read_bytes())
     if match is None:
         what = f"cannot tell which build of {name} {path} is"
@@ -249,7 +249,7 @@ def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str
 
 
 def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, Any]:
-    """Return what the keys of a module's units are made of, by the names that people know it by."""
+    """Return what the keys of a module's units are made of, under names that people know."""
     source, headers = module.source, closure.summary()
     return {
         "schema": _KEY_SCHEMA,
@@ -264,7 +264,7 @@ def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, 
         "headers": headers,
         "search": list(closure.search) if closure.includes else [],
         "trees": sorted(closure.trees),
-        # No part of the key, but what people know its parts by.
+        # Not part of the key: the names by which people know the trees of headers.
         "builds": {tree: build for tree, build in closure.builds.items() if tree in headers},
         "cuda_core": toolkit.core,
     }
@@ -315,19 +315,19 @@ def _program_options(unit: Unit, **names: str) -> Any:
 
 
 def _implicit(module: Module, toolkit: Toolkit) -> list[str]:
-    """Return what every compile gets beside its options and its text."""
+    """Return what hatch-cubin adds to the options and the text of a module's compiles."""
     return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
 
 
 def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
-    """Name templates in anonymous namespaces: they are named at random without."""
+    """Return the option that fixes the names of templates in anonymous namespaces, random without it."""
     if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
         return ()
     return ("--frandom-seed=hatch-cubin",)
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return what stands before a source where the compiler takes no seed for random names."""
+    """Return the code that fixes random names in front of a source, where the compiler takes no seed."""
     seeded = module.source.is_ptx or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 

@@ -1,7 +1,8 @@
-"""A compiler process: NVRTC and nvJitLink, fed over pipes.
+"""The script of a compiler process, which runs NVRTC and nvJitLink on tasks that it is sent over a pipe.
 
-Run as a script by `_executor`, which shares only its framing. It needs `cuda.bindings` alone, so it
-starts fast, and whatever a compiler does to a process (crash, hang, memory) happens in here.
+`compiling/executor.py` runs it, and imports it only for its path and the format of messages. It needs
+`cuda.bindings` alone, so it starts fast. Whatever a compiler does to a process (crash, hang, take all
+memory) happens in here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Deep templates recurse deeply; pages are only taken when touched. The second is for little address space.
+# Deep templates recurse deeply; pages are only taken when touched. The second is for a small address space.
 _STACK_BYTES = (256 << 20, 8 << 20)
 _HEAP_BYTES = 1 << 30  # for precompiled headers: of addresses, as pages are only taken when touched
 
@@ -45,7 +46,7 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Compile one task; what a compiler says goes into the log, what it cannot do into `ok`."""
+    """Compile one task and return its result: `ok` says whether that worked, `log` what the compiler said."""
     start = time.perf_counter()
     run = _assemble if task["kind"] == "ptx" else _compile
     shared = _with_prelude(task) if task.get("prelude") else None
@@ -68,7 +69,7 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
 
 def _with_prelude(task: dict[str, Any]) -> _Outcome | None:
     """Compile a task with its headers precompiled; None where the plain compile has to do it."""
-    with contextlib.suppress(Exception):  # whatever it is, the plain compile will do or tell
+    with contextlib.suppress(Exception):  # whatever it is, the plain compile works or reports it
         return _precompiled(task)
     return None
 
@@ -84,12 +85,12 @@ def _precompiled(task: dict[str, Any]) -> _Outcome | None:
     ok, output, log, symbols = _compile({**task, "code": head + rest, "options": use})
     if ok and not log.strip(b" \0\n"):
         return ok, output, _header.log, symbols
-    _header.forget()  # what one variant has to say of its source, the others have as well
+    _header.forget()  # what is wrong with one variant of a source is probably wrong with the others
     return None
 
 
 class _Header:
-    """The precompiled header of this process; no other can use it, for it must lie at the same addresses."""
+    """The precompiled header of this process. No other can use it: it has to lie at the same addresses."""
 
     def __init__(self) -> None:
         self.folder = ""
@@ -99,7 +100,7 @@ class _Header:
         self._descriptor: int | None = None
 
     def make(self, number: int, task: dict[str, Any]) -> None:
-        """Precompile the headers of a task, or raise; there is no path where that did not work."""
+        """Precompile the headers of a task. Where that does not work, it raises, or leaves `path` as None."""
         from cuda.bindings import nvrtc
 
         self.forget()
@@ -114,7 +115,7 @@ class _Header:
                 self._descriptor = os.open(place, os.O_RDONLY)
                 self.path = b"/proc/self/fd/%d" % self._descriptor
         finally:
-            self._remove()  # without a name it ends with this process, however that ends
+            self._remove()  # only the open file is needed, which goes however this process ends
 
     @property
     def _place(self) -> str:
@@ -125,13 +126,13 @@ class _Header:
             os.unlink(self._place)
 
     def forget(self) -> None:
-        """Give the file's space back."""
+        """Close the precompiled header, which frees its space."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.path = self._descriptor = None
 
     def leave(self) -> None:
-        """Remove what is being made, and with the last process the folder, where the front end was killed."""
+        """Remove a header that is being made, and the folder if it is empty: the front end may be gone."""
         if self.folder:
             self._remove()
             with contextlib.suppress(OSError):
@@ -223,7 +224,7 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 def _allow_descriptors(count: int) -> None:
     """Raise the limit of open files where the descriptors that stand for folders lie above it."""
-    import resource  # which Windows has none of, and no such descriptors either
+    import resource  # Windows has neither this module nor such descriptors
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY not in {soft, hard} and hard < count:

@@ -1,1 +1,1 @@
-"""Finished bundles, in a wheel, a folder or a package: what is in them, and whether it is what was built."""
+"""Look into finished bundles, in a wheel, a folder or a package, and check that they are what was built."""

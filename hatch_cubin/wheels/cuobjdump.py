@@ -1,4 +1,4 @@
-"""NVIDIA's own reader of cubins, where it is installed."""
+"""Run cuobjdump, NVIDIA's own reader of cubins, where it is installed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def find_cuobjdump(environ: Mapping[str, str]) -> str | None:
 
 
 def read_usage(program: str, data: bytes) -> dict[str, dict[str, int]]:
-    """Return what each kernel uses, by symbol, as `_elf.read_resources` does but for the spills.
+    """Return what each kernel uses, by symbol, as `elf.read_resources` does, but without the spills.
 
-    ValueError where the program cannot read it either. It takes one file at a time, and some
+    ValueError where the program cannot read the cubin either. It takes one file at a time, and some
     milliseconds for each.
     """
     with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:

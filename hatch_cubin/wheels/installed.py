@@ -1,4 +1,4 @@
-"""Find bundles where they were put: in a wheel, in a folder, in a package that is installed."""
+"""Find and read bundles: in a wheel, in a folder, in an installed package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._sizes import size
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
 
-_ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed so much better than any code is, is a bomb
+_ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed better than code can be, is a bomb
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -46,7 +46,7 @@ class Found:
 
 @contextlib.contextmanager
 def opened(what: str) -> Iterator[Found]:
-    """Open a wheel, a folder or an installed package by its import name, which is not imported."""
+    """Open a wheel, a folder, or an installed package by its import name. The package is not imported."""
     if os.path.isdir(what):
         yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
     elif os.path.exists(what):
@@ -114,7 +114,7 @@ def _in_folder(root: Path) -> Iterator[Bundle]:
 
 
 def _may_hold_bundles(folder: Path) -> bool:
-    """Leave out what is no part of a project: hidden folders and other people's packages."""
+    """Say whether a folder may be part of a project: not a hidden one, nor one with others' packages."""
     name = folder.name
     known = name in (BUNDLE, "__pycache__", "node_modules") or name.startswith(".")
     return not known and not (folder / "pyvenv.cfg").is_file()
@@ -158,7 +158,7 @@ def _package_folders(name: str) -> Sequence[str]:
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Ask as the import system does; `importlib.util.find_spec` would import the packages around it."""
+    """Find a package as the import system does; `importlib.util.find_spec` would import those around it."""
     for finder in sys.meta_path:
         if (spec := finder.find_spec(name, path)) is not None:
             return spec

@@ -1,4 +1,4 @@
-"""One self-contained page about what is in a wheel, for people to look at."""
+"""Make one self-contained HTML page that shows people what is in a wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _USES = {"registers": "registers", "shared": "shared memory", "stack": "stack", 
 
 
 def page(title: str, bundles: Sequence[BundleFacts], seconds: Seconds) -> str:
-    """Return the page; it asks for nothing from anywhere, and runs no script but its own."""
+    """Return the page. It loads nothing from anywhere, and runs no script but its own."""
     style, script = (_PARTS.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     sections = "\n".join(_section(bundle, seconds) for bundle in bundles)

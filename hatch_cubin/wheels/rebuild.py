@@ -1,7 +1,8 @@
-"""Compare a bundle with what its project gives when it is built again, with an empty cache.
+"""Build a project again, with an empty cache, and compare the result with a bundle.
 
-The keys say whether both were built from the same inputs: sources, headers, options, compiler. Only then does
-a difference in the result prove anything: that the bundle holds what these inputs do not compile to.
+The keys say whether both were built from the same inputs: sources, headers, options, compiler. If they were,
+a difference in the result proves that the bundle has something that its inputs do not compile to. Otherwise
+a difference proves nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _OF_THE_FIRST_BUILD = ("HATCH_CUBIN_REPORT", "HATCH_CUBIN_REQUIRE_HITS", "HATCH_
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of each unit, and what of the toolchain differs: name, shipped, here."""
+    """The verdict on each unit, and every part of the toolchain that differs: its name, shipped, here."""
 
     verdicts: Mapping[Unit, Verdict]
     toolchain: tuple[tuple[str, str, str], ...]

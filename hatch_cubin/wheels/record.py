@@ -1,4 +1,4 @@
-"""Check a wheel against its own RECORD: every file that it has, and none that it has not."""
+"""Check a wheel against its own RECORD: both have the same files, and each file is as RECORD says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
 
 def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
-    """Yield all that is wrong with a wheel as an archive of recorded files."""
+    """Yield all that is wrong with a wheel's files, their names and their entries in RECORD."""
     names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
     for name, count in sorted(Counter(names).items()):
         if count > 1:

@@ -1,4 +1,4 @@
-"""What is in a bundle: its units with their sizes, and what each kernel uses, read from the files."""
+"""Find out what is in a bundle: its units and their sizes, and what each kernel uses, read from the files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = {"cubin": "every cubin", "ptx": "all PTX"}
 
 
 class KernelFacts(TypedDict):
-    """A kernel in one unit; None is for what nobody knows before it runs, or could not be read."""
+    """A kernel in one unit; None stands for what only the GPU's driver decides, or could not be read."""
 
     name: str
     symbol: str
@@ -94,7 +94,7 @@ class _File(TypedDict):
 
 
 def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
-    """Return all that is to be known of *bundle*; BundleError where its manifest cannot be read."""
+    """Return all facts about *bundle*; BundleError where its manifest cannot be read."""
     manifest = manifest_of(bundle)
     files: dict[str, _File] = {}
     for module in manifest.modules:
@@ -134,7 +134,7 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
 
 
 def made_with(facts: BundleFacts) -> list[str]:
-    """Return what a reader should know first: by whom and with what it was made, and what it needs."""
+    """Return lines about a bundle as a whole: which tools made it, and which driver it needs."""
     tools = [f"{_TOOLS.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version]
     lines = [", ".join([f"built by {facts['generator']}", *tools, facts["data_model"]])]
     lines += [
@@ -220,13 +220,13 @@ def _kernel(name: str, symbol: str, uses: Mapping[str, int]) -> KernelFacts:
 
 
 def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Sort by the number, PTX after code; whatever a manifest has for an arch."""
+    """Return a key to sort archs by: their number, PTX after code. Any text of a manifest has one."""
     digits = "".join(char for char in arch if char in "0123456789")
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 
 
 def _by(what: Literal["arch", "module"], units: Iterable[UnitFacts]) -> dict[str, int]:
-    """Return the bytes of each module's or arch's files; one that several share counts for each."""
+    """Return the bytes of each module's or arch's files; a file that several share counts for each."""
     files: dict[str, dict[str, int]] = {}
     for unit in units:
         files.setdefault(unit[what], {})[unit["file"]] = unit["bytes"]

@@ -22,7 +22,7 @@ _OF_EDITABLE = ("_editable.py", "editable.json")
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
-    """Yield all that is wrong with a bundle; what an editable install has beside it is stray in a wheel."""
+    """Yield all that is wrong with a bundle. In a wheel, the files of an editable install are wrong too."""
     try:
         manifest = manifest_of(bundle)
     except BundleError as exc:
@@ -42,7 +42,7 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
 
 
 def is_of_this_version(manifest: Manifest) -> bool:
-    """Say whether this very version made a bundle, so that its loader and its numbers have to be ours."""
+    """Say whether this very version made a bundle: then its loader and its numbers have to be ours."""
     return manifest.generator == ("hatch-cubin", __version__)
 
 
@@ -111,7 +111,7 @@ def _wrong_text(data: bytes, entry: Entry) -> str | None:
 
 
 def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
-    """Say what is wrong with a cubin that is the one that the manifest means."""
+    """Say what is wrong with a cubin whose bytes have the digest that the manifest says."""
     cubin = read_cubin(data)
     if not cubin.loadable:
         return "is relocatable and cannot be loaded"

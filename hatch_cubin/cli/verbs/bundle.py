@@ -1,7 +1,7 @@
 """Write the bundle into a package's folder, for any build backend that puts a package's files into its wheel.
 
-DIR is the folder of the package, inside the project; the bundle becomes DIR/_cubins. What is right already
-is left as it is, what is not part of the bundle is removed.
+DIR is the folder of the package, inside the project; the bundle becomes DIR/_cubins. Files in it that are
+right already are left as they are; files that are not part of the bundle are removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Build, and write."""
+    """Build the bundle and write it."""
     project = _aimed(open_project(args), args.into)
     require_compiler(project)
     from ... import _pipeline
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> Answer:
     from ...sources.source import BUNDLE
 
     files = _pipeline.build(project)
-    files.pop(sbom.NAME, None)  # a wheel has it beside its metadata, which is the backend's
+    files.pop(sbom.NAME, None)  # its place is the wheel's metadata, which is the backend's
     layout.write(files, project.root / project.bundle_folder)
     total = sum(map(len, files.values()))
     facts = {
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _aimed(project: Project, into: str) -> Project:
-    """Return the project with the package that is meant, whatever the table says of it."""
+    """Return the project with the package whose folder is *into*, whatever package the table names."""
     from dataclasses import replace
     from pathlib import Path
 

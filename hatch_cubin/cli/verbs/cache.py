@@ -1,8 +1,8 @@
 """Show, trim or empty the cache, and hash the plan for CI.
 
-All but 'key' need no project and no compiler: the cache is the one that HATCH_CUBIN_CACHE_DIR names, or the
-table of the project that is here, or else the user's own. Builds may go on meanwhile; what they lose, they
-compile.
+Only 'key' needs a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR names, or the table
+of the project that is here, or else the user's own. Builds may go on meanwhile; what is removed while they
+need it, they compile.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _ACTIONS = {
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    """Return the folder that a build here would use; no project need be here, but one that is has a say."""
+    """Return the cache's folder that a build here would use; if there is a project, its table counts."""
     root = Path(args.project).absolute()
     configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
     if not configured and (root / "pyproject.toml").exists():

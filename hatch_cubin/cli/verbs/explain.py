@@ -1,7 +1,8 @@
 """Say why a unit is a miss, why an arch is built or is not, and what a GPU would load.
 
-Nothing is compiled. A miss is compared with the nearest unit in the cache: what was compiled of the same
-source, for the same arch if there is any, with the fewest inputs that differ. Each of those is named.
+Nothing is compiled. A miss is compared with the nearest unit in the cache: one that was compiled of the same
+source, for the same arch if there is one, with the fewest inputs that differ. Each input that differs is
+named.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _chosen(jobs: Sequence[Job], asked: str, root: Path) -> list[Job]:
 
 
 def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], root: Path) -> str:
-    """Return what is meant by a name that is none."""
+    """Return a hint at what may be meant by a name that names no source and no module."""
     readers = dict.fromkeys(
         job.unit.module.source.path for job in jobs if f"project/{asked}" in job.closure.files
     )
@@ -130,7 +131,7 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], root: Path) ->
 
 
 def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent: str) -> dict[str, Any]:
-    """Return what a GPU would load of each module; *absent* is why none is made for just that GPU."""
+    """Return what a GPU would load of each module; *absent* says why no unit is built for just that GPU."""
     from ...explaining import choice
 
     major, minor = plan.toolkit.version
@@ -156,7 +157,7 @@ def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent
 
 
 def _needs(unit: Found, major: int) -> int | None:
-    """Return the driver that a unit needs: what PTX needs is written in it, once it is there."""
+    """Return the driver that a unit needs; None for PTX that is not compiled yet: only its text says it."""
     from ...bundle import layout
 
     source, arch = unit.job.unit.module.source, unit.job.unit.arch
@@ -165,7 +166,7 @@ def _needs(unit: Found, major: int) -> int | None:
 
 
 def _asked_lines(specs: Iterable[Asked]) -> Iterator[str]:
-    """Say what each spec gives: in one line those of one place that give what they name."""
+    """Yield what specs give; neighbours in one place that give what they name have a line in common."""
     for (place, gives), each in itertools.groupby(specs, lambda spec: (spec.place, _gives(spec))):
         yield f"archs  {', '.join(repr(one.spec) for one in each)} ({place}){gives}"
 
@@ -207,7 +208,7 @@ def _outcome(loads: Mapping[str, Any], gpu: Mapping[str, Any]) -> str:
 
 
 def _unit_lines(units: Sequence[Found], *, verbose: bool) -> Iterator[str]:
-    """Say of all units with the same fate what it is, those that are a miss first."""
+    """Yield the fate of units, once for all that have the same; those that are a miss come first."""
     fates: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for unit in sorted(units, key=lambda unit: unit.hit is not None):
         fates.setdefault(_fate(unit, verbose=verbose), {}).setdefault(unit.module, []).append(unit.arch)

@@ -1,8 +1,8 @@
 """Set a project up: its table, its build requirement, and what keeps built kernels out of git.
 
 Comments and layout of pyproject.toml stay as they are, and so does whatever is set already. What is written
-depends on the build backend: Hatch's hook and setuptools build kernels with every wheel; before any other
-backend builds a wheel, 'hatch-cubin bundle' has to write them into the package.
+depends on the build backend. Hatch's hook and setuptools build kernels with every wheel. With any other
+backend, 'hatch-cubin bundle' has to write them into the package before a wheel is built.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 class _Files:
-    """Files of the project as they will be, and what is new in them."""
+    """Files of the project as they will be written, and a list of what is new in them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -130,7 +130,7 @@ class _Files:
         self._change(name, f"{text}{before}{line}{end}", line)
 
     def save(self) -> None:
-        """Write all of it, now that nothing can be wrong any more but the disk."""
+        """Write all files, now that nothing can go wrong any more but the disk."""
         for name, text in self._texts.items():
             try:
                 _replace(Path(os.path.realpath(self.root / name)), text.encode())
@@ -139,7 +139,7 @@ class _Files:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put a whole file in the place of what is there: a full disk costs nobody theirs."""
+    """Replace a file in one step, so that a full disk destroys nobody's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_bytes(data)
@@ -153,7 +153,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
-    """Leave to the user what cannot be added."""
+    """Have the user add by hand what cannot be added here."""
     try:
         yield
     except ValueError as exc:
@@ -163,7 +163,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[Place, bool]:
-    """Return where the table stands or has to be put, and whether that has to be done."""
+    """Return where the table stands or would stand, and whether it has yet to be added."""
     try:
         _table, place, _backend = tables.find_table(root)
     except tables.NoTableError as absent:
@@ -172,7 +172,7 @@ def _table_place(root: Path) -> tuple[Place, bool]:
 
 
 def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
-    """Return the packages and their folders, as far as they can be told before anything is set up."""
+    """Return the packages and their folders, as far as these are known before anything is set up."""
     from ...doors import open as door
 
     if backend in tables.HATCH_BACKENDS:
@@ -197,7 +197,7 @@ def _is_own(requirement: object) -> bool:
 
 
 def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:
-    """Tell uv what an editable install is built from, or it keeps one whose kernels are outdated or gone."""
+    """Tell uv what an editable install is built from: it would keep one with outdated or missing kernels."""
     uv = tables.inside(pyproject, "tool", "uv")
     known = uv.get("cache-keys")
     if known is None:
@@ -211,7 +211,7 @@ def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mappi
 
 
 def _default_keys(root: Path) -> Iterator[dict[str, str]]:
-    """Yield what uv looks at by itself, and what the table can stand in."""
+    """Yield the files that uv looks at by default, and those that the table can stand in."""
     yield {"file": _PYPROJECT}
     yield from ({"file": name} for name in ("hatch.toml", "setup.py", "setup.cfg") if (root / name).exists())
     if (root / "src").is_dir():
@@ -221,7 +221,7 @@ def _default_keys(root: Path) -> Iterator[dict[str, str]]:
 def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for folder in packages.values():
         yield from ({"file": f"{folder}/**/{pattern}"} for pattern in _KERNEL_FILES)
-        yield {"dir": f"{folder}/{BUNDLE}"}  # that it is there: what is in it changes with every build
+        yield {"dir": f"{folder}/{BUNDLE}"}  # whether it is there: its files change with every build
 
 
 def _written(key: Mapping[str, str]) -> str:

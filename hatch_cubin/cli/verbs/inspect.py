@@ -23,7 +23,7 @@ from ..verb import Answer, json_argument, table
 
 _BAR = 24
 _HEAD = ("module", "arch", "size", "registers", "shared", "stack", "spills", "kernel")
-_NUMBERS = range(2, 7)  # of these columns
+_NUMBERS = range(2, 7)  # the columns that have numbers
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Look into what is there."""
+    """Survey every bundle that there is."""
     program = find_cuobjdump(os.environ)
     second: SecondReader | None = None if program is None else lambda data: read_usage(program, data)
     with opened(args.what) as found:
@@ -72,7 +72,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
-    """Return the seconds of what was compiled, by module and arch; those of another build are refused."""
+    """Return what each unit took to compile, by module and arch; BundleError for another build's report."""
     try:
         report = json.loads(path.read_text("utf-8"))
         units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
@@ -108,7 +108,7 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 
 
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
-    """Return a row for each kernel; what is the same in all stands in the first alone."""
+    """Yield a row for each kernel; only the first one has what is the same for the whole unit."""
     start: Sequence[str] = (_plain(unit["module"]), _plain(unit["arch"]), size(unit["bytes"]))
     for kernel in unit["kernels"]:
         yield (*start, *_uses(kernel), _plain(kernel["name"]))
@@ -149,5 +149,5 @@ def _count(number: int, what: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name that somebody else chose so that it cannot steer a terminal."""
+    """Escape what cannot be printed: a name that somebody else chose must not steer a terminal."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,12 +1,12 @@
 """Check that a wheel, a folder or an installed package has the kernels that its manifest says.
 
-Every file is compared with its digest, the manifest and the keys with what is written for their facts, each
-cubin's kernels and arch with the manifest, and in a wheel every file with RECORD. This proves that nothing
-was changed after the build.
+Every file is compared with its digest in the manifest, each cubin's kernels and arch with the manifest, and
+in a wheel every file with RECORD. The manifest and the keys must be, to the byte, what hatch-cubin writes for
+their facts. This proves that nothing was changed after the build.
 
 --rebuild proves that the build was right: it compiles the project's kernels again, with an empty cache, and
 compares the results. It finds what a poisoned cache has put into a wheel. It needs the sources and the
-compiler that the wheel was built with: with others a difference proves nothing, and this says so.
+compiler that the wheel was built with. With others a difference proves nothing, and this says so.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Check all that there is, and tell all that is wrong."""
+    """Check everything, and return all that is wrong."""
     with opened(args.what) as found:
         problems = [] if found.wheel is None else [*record_problems(found.wheel)]
         for bundle in found.bundles:
@@ -100,7 +100,7 @@ def _compare(args: argparse.Namespace, found: Found) -> Comparison:
 
 
 def _bundle_of(project: Project, found: Found) -> Bundle:
-    """Return the bundle that the project builds: there may be others beside it."""
+    """Return the bundle that the project builds; there may be other bundles beside it."""
     for bundle in found.bundles:
         if manifest_of(bundle).folder in (project.bundle_folder, None):  # one without kernels has none
             return bundle
