@@ -65,6 +65,12 @@ class Module:
         return merge_macros(self.define, self.variant, self.undefined)
 
     @property
+    def pre_includes(self) -> tuple[str, ...]:
+        """The headers that the options include before the source."""
+        wanted = self.options.get("pre_include", ())
+        return (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
+
+    @property
     def plain_options(self) -> dict[str, Any]:
         """The options as cuda.core and JSON take them."""
         return {

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .._digest import digest
-from ..sources.includes import Closure, Root
+from ..sources.includes import Closure
+from ..sources.search import Root
 
 _PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
 _FIRST, _COUNT = 100, 800  # below the usual limit of 1024 open files

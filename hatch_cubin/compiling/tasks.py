@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .. import _home
 from .._arch import Arch
+from .._plan import Unit
 from ..keys.jobs import Job
 from ..sources.project import Project
 from ..toolkit.toolkit import Toolkit, compiler_options, preamble
@@ -44,7 +45,7 @@ def make_tasks(
 
 def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
     unit, source = job.unit, job.unit.module.source
-    options = compiler_options(unit, toolkit, tuple(map(paths.of_root, job.search)))
+    options = compiler_options(_with_pre_includes(job, paths), toolkit, tuple(map(paths.of_root, job.search)))
     text = source.text.encode()
     if source.is_ptx:
         return Task(number, "ptx", text, source.path.encode(), options)
@@ -54,6 +55,15 @@ def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
     kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     return Task(number, kind, code, paths.of_source(source.path).encode(), options, instantiate)
+
+
+def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
+    """Return a unit whose options name pre-included files of the project as the compiler finds them."""
+    own, module = job.closure.at_root, job.unit.module
+    if not own:
+        return job.unit
+    named = tuple(paths.of_source(name) if name in own else name for name in module.pre_includes)
+    return replace(job.unit, module=replace(module, options={**module.options, "pre_include": named}))
 
 
 def folders_for(

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from .. import __version__, _home
 from .._digest import digest
 from ..errors import ConfigError, Problem, ToolchainError
-from ..sources.includes import Root
+from ..sources.search import Root
 from ..sources.source import walk
 from ..table.config import Config
 from ..toolkit.libraries import system_home

@@ -15,12 +15,15 @@ from .._digest import digest
 from .._plan import Module, Unit
 from ..cache.proof import Known
 from ..errors import Location, Problem
-from ..sources import disk, includes
+from ..sources import disk
+from ..sources.includes import Closure, Resolver
 from ..sources.project import Project
-from ..sources.scan import Scans, ask_for_anything, meanings
+from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
+from ..sources.search import Root, content_digest
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
 from .headers import package_roots, project_roots, toolkit_roots
+from .parts import drop_parts
 from .recall import Recall
 
 _OWN = "project/"  # what the logical names of the project's own files begin with
@@ -32,8 +35,8 @@ class Job:
 
     unit: Unit
     keys: Keys
-    search: tuple[includes.Root, ...]
-    closure: includes.Closure
+    search: tuple[Root, ...]
+    closure: Closure
     toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
     known: Known | None  # from an earlier build that asked the same
@@ -49,12 +52,13 @@ def make_jobs(
     project: Project, sources: Sequence[Source], toolkit: Toolkit, recall: Recall | None = None
 ) -> list[Job]:
     """Return one job per unit of the plan, with what is known of it from an earlier build."""
-    modules = _modules(project, sources, lambda specs: expand(specs, toolkit))
-    plan = _plan.plan_units(modules, toolkit.toolchain())
-    for note in plan.notes:
-        project.say(note)
     recall = recall or Recall(None)
     finder = _HeaderFinder(project, toolkit, recall.scans)
+    everything = _modules(project, sources, lambda specs: expand(specs, toolkit))
+    modules, notes = drop_parts(everything, project.root, finder.named)
+    plan = _plan.plan_units(modules, toolkit.toolchain())
+    for note in (*notes, *plan.notes):
+        project.say(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
     return [job for module, units in by_module for job in _jobs_of(module, units, finder, toolkit, recall)]
 
@@ -80,9 +84,7 @@ def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
     return _needed(project, closures.items(), by_name=True)
 
 
-def _needed(
-    project: Project, closures: Iterable[tuple[Module, includes.Closure]], *, by_name: bool
-) -> list[str]:
+def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_name: bool) -> list[str]:
     files, perhaps = set[str](), set[str]()
     for module, closure in closures:
         files.add(module.source.path)
@@ -118,7 +120,7 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
 def changed_header(project: Project, job: Job) -> str | None:
     """Return a header of the project that has changed since the unit's key was made; None if none has."""
     for path in _own_files(job.closure):
-        if includes.content_digest(project.root / path) != job.closure.files[_OWN + path]:
+        if content_digest(project.root / path) != job.closure.files[_OWN + path]:
             return path
     places = (place for places in sorted(job.closure.absent) for place in places)
     found = next((place for place in places if disk.is_file(place, project.root)), None)
@@ -130,7 +132,7 @@ def header_stamps(project: Project, job: Job) -> list[str]:
     return [disk.stamp(project.root / path) for path in _own_files(job.closure)]
 
 
-def _own_files(closure: includes.Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
+def _own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
     return [
         logical[len(_OWN) :] for logical in closure.files if logical.startswith(_OWN) and logical not in but
     ]
@@ -156,9 +158,8 @@ def _jobs_of(
         yield Job(unit, keys, search, closure, toolkit, asked, known, stamps)
 
 
-def _stamp(path: str, line: int, macro: str) -> Problem:
-    what = f"{macro} makes every compile differ; a cached unit keeps that of its first"
-    return Problem(what, Location(path, line))
+def _stamp(where: Location, macro: str) -> Problem:
+    return Problem(f"{macro} makes every compile differ; a cached unit keeps that of its first", where)
 
 
 @dataclass(slots=True)
@@ -168,31 +169,38 @@ class _HeaderFinder:
     project: Project
     toolkit: Toolkit | None
     scans: Scans = field(default_factory=Scans)
-    _found: dict[Module, tuple[includes.Closure, tuple[includes.Root, ...]]] = field(default_factory=dict)
-    _outside: dict[str, tuple[includes.Root, ...]] = field(default_factory=dict)
-    _resolvers: dict[tuple[includes.Root, ...], includes.Resolver] = field(default_factory=dict)
-    _shared: dict[object, includes.Closure] = field(default_factory=dict)
+    _found: dict[Module, tuple[Closure, tuple[Root, ...]]] = field(default_factory=dict)
+    _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
+    _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
+    _shared: dict[object, Closure] = field(default_factory=dict)
 
-    def find(self, module: Module) -> tuple[includes.Closure, tuple[includes.Root, ...]]:
+    def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         """Return a module's closure and the search path that it was found with."""
         if module not in self._found:
             self._found[module] = self._find(module)
         return self._found[module]
+
+    def named(self, module: Module) -> set[str]:
+        """Return the files of the project that some include of a module names."""
+        closure, _search = self.find(module)
+        return set(_own_files(closure, closure.widened))
 
     def stamps(self, module: Module) -> tuple[str, ...]:
         """Return a warning for each line whose result depends on when it is compiled."""
         source, root = module.source, self.project.root
         if source.is_ptx:
             return ()
-        closure, _search = self.find(module)
         scans = {source.path: self.scans.of_text(source.text)}
-        for path in sorted(_own_files(closure, closure.widened)):
+        for path in sorted(self.named(module)):
             scans[path] = self.scans.of_file(os.path.join(root, path), root)[1]
-        return tuple(str(_stamp(path, *each)) for path, scan in scans.items() for each in scan.stamps)
+        place = self.project.config.place
+        told = [_stamp(place.of("define", name), name) for name, value in module.macros if is_stamp(value)]
+        told += [_stamp(Location(path, line), what) for path, line, what in stamped(scans)]
+        return tuple(map(str, told))
 
-    def _find(self, module: Module) -> tuple[includes.Closure, tuple[includes.Root, ...]]:
+    def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         if module.source.is_ptx:
-            return includes.Closure(), ()
+            return Closure(), ()
         search = tuple(project_roots(self.project.root, module.include_dirs))
         closure = self._resolve(module, search)
         # The project's own folders come first in any case. So the rest of the search path is looked for only
@@ -205,10 +213,9 @@ class _HeaderFinder:
                 closure = self._resolve(module, search)
         return closure, search
 
-    def _resolve(self, module: Module, search: tuple[includes.Root, ...]) -> includes.Closure:
-        wanted = module.options.get("pre_include", ())
-        names = (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
-        source, asked = module.source, self.scans.of_text(module.source.text)
+    def _resolve(self, module: Module, search: tuple[Root, ...]) -> Closure:
+        names, source = module.pre_includes, module.source
+        asked = self.scans.of_text(source.text)
         anything = ask_for_anything(module.macros)
         # Sources of one folder with the same includes have the same closure, unless they include themselves.
         own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
@@ -221,16 +228,16 @@ class _HeaderFinder:
             if key in self._shared:
                 return self._shared[key]
         if search not in self._resolvers:
-            self._resolvers[search] = includes.Resolver(self.project.root, search, self.scans)
+            self._resolvers[search] = Resolver(self.project.root, search, self.scans)
         closure = self._resolvers[search].resolve(source.path, source.text, module.macros, names)
         return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 
-    def _package_roots(self) -> tuple[includes.Root, ...]:
+    def _package_roots(self) -> tuple[Root, ...]:
         if "packages" not in self._outside:
             self._outside["packages"] = tuple(package_roots(self.project.config))
         return self._outside["packages"]
 
-    def _toolkit_roots(self) -> tuple[includes.Root, ...]:
+    def _toolkit_roots(self) -> tuple[Root, ...]:
         assert self.toolkit is not None
         if "toolkit" not in self._outside:
             system = self.project.config.toolkit == "system"

@@ -17,7 +17,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLON
 def is_file(path: str | Path, root: Path) -> bool:
     """Say whether there is a file at *path*; SourceError, with the path below *root*, where nothing tells.
 
-    To a compiler a folder is no file either. A pipe or a device it would read to the end, which may never come.
+    To a compiler a folder is no file either. It would read a pipe or a device to an end that may never come.
     """
     try:
         mode = os.stat(path).st_mode

@@ -7,14 +7,11 @@ conditional is followed. An include that the text does not tell (`#include MACRO
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from .._digest import digest, stream_digest
-from ..errors import SourceError
+from .._digest import digest
 from . import disk
 from .scan import (
     ANYTHING,
@@ -24,24 +21,12 @@ from .scan import (
     WORD,
     Include,
     Scan,
-    Scans,
     ask_for_anything,
     called,
     meanings,
     parse_operand,
 )
-
-_NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
-_SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """A folder of the search path: where it is, its name in keys, and the tree it belongs to."""
-
-    path: Path
-    logical: str
-    tree: str = ""  # a toolkit's or wheel's name and build; empty for the project's own
+from .search import Root, Search
 
 
 @dataclass(slots=True)
@@ -58,6 +43,7 @@ class Closure:
     builds: dict[str, str] = field(default_factory=dict)  # of each tree of the search path, for people
     computed: bool = False  # whether macros decide what is included
     guessed: bool = False  # whether some of that cannot be told from the texts
+    at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
@@ -84,29 +70,19 @@ class Closure:
         return self._digest
 
 
-class Found(NamedTuple):
-    """Where an include leads: to these files, past these places of the project, which have none."""
-
-    places: tuple[tuple[Root, str], ...]
-    absent: tuple[str, ...]
-
-
-class Resolver:
+class Resolver(Search):
     """Resolves closures over one search path."""
 
-    def __init__(self, project: Path, search: Iterable[Root], scans: Scans | None = None) -> None:
-        self.project = Root(project, "project")
-        self.search = tuple(search)
-        self._scans = scans or Scans()
-        self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
-
     def resolve(
-        self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Iterable[str]
+        self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Sequence[str]
     ) -> Closure:
         """Return the closure of the project's source *path*."""
         walk = _Walk(self, meanings(macros))
-        asked = self._scans.of_text(text)
-        first = [Include(_at_root(name), "angle") for name in pre_includes]
+        asked = self.scans.of_text(text)
+        walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
+        walk.visit(self.project, "", Scan(tuple(Include(name, "quote") for name in walk.closure.at_root)))
+        others = (name for name in pre_includes if name not in walk.closure.at_root)
+        first = [Include(_at_root(name), "angle") for name in others]
         if ask_for_anything(macros):
             first.append(ANYTHING)
         walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
@@ -115,90 +91,15 @@ class Resolver:
         walk.closure.builds = {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
         return walk.closure
 
-    def find(self, include: Include, root: Root, includer: str) -> Found:
-        """Return where an include is found: the first place, or all where any later one may be meant."""
-        beside = os.path.dirname(includer) if include.form == "quote" else None
-        asked = (include.name, include.every, root if beside is not None else None, beside)
-        if asked not in self._found:
-            self._found[asked] = self._find(include, root, beside)
-        return self._found[asked]
-
-    def _find(self, include: Include, root: Root, beside: str | None) -> Found:
-        """Look for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
-        places: list[tuple[Root, str]] = []
-        absent: list[str] = []
-        for place, written in self._candidates(include.name, root, beside):
-            path = os.path.join(place.path, written)
-            if disk.is_file(path, self.project.path):
-                places.append((place, _tidy(place.path, written)))
-                if not include.every:
-                    break
-            elif not place.tree:
-                absent.append(path)
-        return Found(tuple(places), tuple(absent))
-
-    def _candidates(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
-        if anchor := os.path.isabs(name) and Path(name).anchor:
-            yield Root(Path(anchor), ""), name[len(anchor) :]
-            return
-        if beside is not None:
-            yield root, os.path.join(beside, name)
-        for each in self.search:
-            yield each, name
-
-    def read(self, path: str) -> tuple[str, Scan]:
-        """Return the digest and the scan of a header."""
-        return self._scans.of_file(path, self.project.path)
-
-    def read_any(self, path: str) -> tuple[str, Scan]:
-        """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
-        try:
-            if os.stat(path).st_size <= _SCANNED_BYTES:
-                return self.read(path)
-        except (OSError, SourceError):
-            pass
-        return content_digest(path), Scan(())
-
-    def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
-        """Yield every file in the project's own search folders and in *folders*; links are followed."""
-
-        def failed(exc: OSError) -> None:
-            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler read those
-                raise disk.unreadable(exc, Path(exc.filename), self.project.path) from exc
-
-        own = [root.path for root in self.search if not root.tree]
-        seen: set[str] = set()
-        for start in (*own, *folders):
-            for parent, inner, files in os.walk(start, onerror=failed, followlinks=True):
-                real = os.path.realpath(parent)
-                inner[:] = [] if real in seen else sorted(set(inner) - _NEVER_SEARCHED)
-                for path in [] if real in seen else map(Path(parent).joinpath, sorted(files)):
-                    if path.is_file():
-                        yield self.project, os.path.relpath(path, self.project.path).replace(os.sep, "/")
-                seen.add(real)
-
-
-def content_digest(path: str | Path) -> str:
-    """Return the digest that a closure has for a file; the file is read in pieces."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
-            return "unreadable"
-        with open(path, "rb") as file:
-            return stream_digest(file)
-    except OSError:
-        return "unreadable"
+    def _is_at_root(self, name: str) -> bool:
+        """Say whether a pre-included file is named by its path in the project, and not on the search path."""
+        elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
+        return not elsewhere and disk.is_file(os.path.join(self.project.path, name), self.project.path)
 
 
 def _at_root(name: str) -> str:
     """Return where the compiler finds a pre-included file: its process works in the root folder."""
     return path if os.path.isfile(path := os.path.join(os.sep, name)) else name
-
-
-def _tidy(root: Path, written: str) -> str:
-    """Return a path without its `..`, unless that is another file because of a link."""
-    tidy = os.path.normpath(written)
-    same = ".." not in written or os.path.samefile(root / written, root / tidy)
-    return (tidy if same else written).replace(os.sep, "/")
 
 
 class _Walk:
@@ -241,6 +142,8 @@ class _Walk:
                         self._widen(include, root, relative)
                     else:
                         self.visit(root, relative, Scan((operand,)))
+        if self.closure.guessed and any("../" in value for each in self._defines.values() for value in each):
+            self.closure.trees.add(self._resolver.folders(*sorted(self._taken)))
 
     def _define(self, defines: Iterable[tuple[str, str]]) -> None:
         for name, value in defines:

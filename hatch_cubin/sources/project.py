@@ -13,7 +13,7 @@ from .._console import Progress
 from .._environment import is_on
 from ..errors import ConfigError, Problem, SourceError
 from ..table.config import DEFAULT_SOURCES, Config
-from .source import BUNDLE, Source, find_sources, read_source, walk
+from .source import BUNDLE, Source, find_sources, is_inside, read_source, walk
 
 
 def _silent(_message: str) -> None:
@@ -107,7 +107,7 @@ def read_sources(project: Project) -> list[Source]:
         where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
         what = f"there are no .cu or .ptx sources in {where}"
         problems.append(Problem(what, config.place.of(), f'sources = ["{_elsewhere(project)}"]'))
-    problems += _missing_folders(project)
+    problems += _include_folder_problems(project)
     sources = []
     for path in paths:
         try:
@@ -128,16 +128,20 @@ def _elsewhere(project: Project) -> str:
     return "…"
 
 
-def _missing_folders(project: Project) -> list[Problem]:
-    """Return a problem for each include folder that is not there: the compiler would say nothing."""
+def _include_folder_problems(project: Project) -> list[Problem]:
+    """Return a problem for each include folder that is absent, which no compiler would say, or leads out."""
     config = project.config
     keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
     keys += [
         (("source", number, "include-dirs"), rule.include_dirs) for number, rule in enumerate(config.source)
     ]
-    return [
-        Problem(f"include-dirs: {folder!r} is not a folder of the project", config.place.of(*key, index))
-        for key, folders in keys
-        for index, folder in enumerate(folders)
-        if not os.path.isdir(project.root / folder)
-    ]
+    problems = []
+    for key, folders in keys:
+        for index, folder in enumerate(folders):
+            path, where = project.root / folder, config.place.of(*key, index)
+            if not os.path.isdir(path):
+                problems.append(Problem(f"include-dirs: {folder!r} is not a folder of the project", where))
+            elif not is_inside(project.root, path):
+                what = f"include-dirs: {folder!r} is a link to a place outside the project"
+                problems.append(Problem(what, where, "put a copy of its headers into the project"))
+    return problems

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +43,12 @@ _TEMPLATE = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*<((?:[^\W\d]\w*|[/.-](?!\.?\d)
 CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
 WORD = re.compile(r"[^\W\d]\w*")
 _STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
+_STAMP_PART = re.compile(r"\b(?:_{0,2}(?:DATE|TIME|TIMESTAMP)_{0,2}|__(?:D|T)[A-Z]*)\b")
+_STAMP_PARTS = re.compile(r"_{0,2}(?:DATE|TIME|TIMESTAMP)_{0,2}")
+_PLAIN_CALL = re.compile(r"\b([^\W\d]\w*)\s*\(([\w\s,]*)\)")
 UNKNOWABLE = "?"
 FAR = "?../"  # unknowable, and it may lead out of a folder
+PASTED = "?##"  # unknowable, and made of parts
 _BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
 
 
@@ -64,13 +68,14 @@ class Scan(NamedTuple):
 
     includes: tuple[Include, ...]
     defines: tuple[tuple[str, str], ...] = ()
-    stamps: tuple[tuple[int, str], ...] = ()  # lines whose meaning depends on when they are compiled
+    # Lines whose meaning depends on when they are compiled: always, or if a macro pastes its arguments.
+    stamps: tuple[tuple[int, str], ...] = ()
 
 
 def scan(text: str) -> Scan:
     """Return the includes and the macros of *text*."""
     text = text.replace("\r\n", "\n").translate(_BLANKS)
-    stamps = tuple(_stamps(text)) if _STAMP.search(text) else ()
+    stamps = tuple(sorted(_stamps(text))) if _STAMP_PART.search(text) else ()
     includes, defines = _scan(text.replace("\\\n", ""))
     if _TRIGRAPH_BACKSLASH in text:  # it joins lines where `std` is a strict one
         more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))
@@ -79,9 +84,27 @@ def scan(text: str) -> Scan:
 
 
 def _stamps(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(without_comments(text).split("\n"), start=1):
-        if match := _STAMP.search(line):
+    text = without_comments(text)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if match := _STAMP.search(line) or _STAMP.search(_PASTE.sub("", line)):
             yield number, match[0]
+    for call in _PLAIN_CALL.finditer(text):
+        if _STAMP_PARTS.fullmatch(re.sub(r"[\s,]", "", call[2])):
+            yield text.count("\n", 0, call.start()) + 1, " ".join(call[0].split())
+
+
+def stamped(scans: Mapping[str, Scan]) -> Iterator[tuple[str, int, str]]:
+    """Yield what makes each compile differ in some texts, by their names: the name, the line, and what."""
+    pasting = {name for each in scans.values() for name, value in each.defines if value == PASTED}
+    for path, each in scans.items():
+        for line, what in each.stamps:
+            if _STAMP.fullmatch(what) or what.partition("(")[0].rstrip() in pasting:
+                yield path, line, what
+
+
+def is_stamp(value: str) -> bool:
+    """Say whether a macro of a table makes each compile differ."""
+    return _STAMP.search(value) is not None
 
 
 def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
@@ -94,12 +117,14 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             if (defined := _DEFINE.match(rest)) is None:
                 continue
             defines.append(_macro(defined[1], defined[2], defined[3]))
+            if _PASTE.search(defined[3]):
+                defines.append((defined[1], PASTED))
             rest = defined[3]  # not the name: many define __has_include for compilers without it
         elif kind not in {"if", "elif"}:
             includes.append(parse_operand(rest, every=kind == "include_next"))
             continue
         else:
-            includes += map(parse_operand, _HAS_BY_MACRO.findall(rest))
+            includes += map(parse_operand, _HAS_BY_MACRO.findall(_HAS_INCLUDE.sub("", rest)))
         includes += _asked(rest)
     return includes, defines
 
@@ -114,8 +139,8 @@ def _asked(text: str) -> Iterator[Include]:
 
 def _hides_a_question(text: str) -> bool:
     """Say whether macros can make `__has_include` of a text, which then asks for nobody knows what."""
-    joined = _PASTE.sub("", text)
-    return _HAS_PART.search(text) is not None or (joined != text and _HAS_NAME.search(joined) is not None)
+    named, pasted = (len(_HAS_NAME.findall(each)) for each in (text, _PASTE.sub("", text)))
+    return pasted > named or _HAS_PART.search(text) is not None
 
 
 def _blank(match: re.Match[str]) -> str:

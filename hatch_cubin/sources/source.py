@@ -116,7 +116,7 @@ def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
         if strict:
             raise disk.unreadable(exc, Path(exc.filename), root) from exc
 
-    if BUNDLE in PurePosixPath(folder).parts or not _is_inside(root, start):
+    if BUNDLE in PurePosixPath(folder).parts or not is_inside(root, start):
         return
     if disk.is_file(start, root):
         yield folder
@@ -130,7 +130,8 @@ def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
 
 
-def _is_inside(root: Path, path: Path) -> bool:
+def is_inside(root: Path, path: Path) -> bool:
+    """Say whether a path leads to a place inside the project, links followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 

@@ -113,15 +113,20 @@ def place(value: object) -> str:
     return text
 
 
+def leads_out(text: str) -> bool:
+    """Say whether a path names a place outside the folder that it is relative to, on any system."""
+    parts = text.replace("\\", "/").split("/")
+    return text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts
+
+
 def path(value: object) -> str:
     """Check a path or a glob that must stay inside the project."""
     text = place(value)
-    parts = text.replace("\\", "/").split("/")
-    if text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts:
+    if leads_out(text):
         raise ValueError(f"{text!r} must stay inside the project, relative to it")
     if "\\" in text:
         raise ValueError(f"{text!r} must be written with '/'")
-    return "/".join(part for part in parts if part not in {"", "."}) or "."
+    return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
 
 
 def package(value: object) -> str:

@@ -175,6 +175,14 @@ def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tup
     return tuple(rules)
 
 
+def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
+    text = checks.place(value)
+    if checks.leads_out(text):
+        what = f"cache-dir {text!r} must stay inside the project, relative to it"
+        reader.add(what, path, "HATCH_CUBIN_CACHE_DIR can name any folder of a machine")
+    return text
+
+
 _CHECKS: dict[str, Callable[..., Any]] = {
     "archs": _archs,
     "toolkit": _only(checks.toolkit),
@@ -186,7 +194,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "define": _define,
     "options": _option_table,
     "jobs": _only(checks.jobs),
-    "cache-dir": _only(checks.place),
+    "cache-dir": _cache_dir,
     "cache-size": _only(checks.size),
     "ship-sources": _only(checks.boolean),
     "provenance": _only(checks.boolean),

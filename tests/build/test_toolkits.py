@@ -12,7 +12,7 @@ import pytest
 
 from tests.capabilities import cuobjdump
 from tests.habits import FROM_HABIT
-from tests.helpers import COPY_PTX, load_bundle, pyproject, run, wheel_files
+from tests.helpers import COPY_PTX, REPOSITORY, load_bundle, pyproject, run, wheel_files
 
 from .conftest import Venv
 from .projects import ONE_ARCH, demo
@@ -163,3 +163,11 @@ def test_the_headers_of_an_installed_toolkit_serve_its_compiler(tmp_path: Path, 
     (home / "include").symlink_to("/usr/local/cuda/include")
     root = demo(tmp_path / "project", files=FILES)
     assert build(root, "system", home).compiled == 5
+
+
+def test_headers_are_followed_as_an_older_compiler_asks_for_them(venv: Venv, own_wheels: Path) -> None:
+    """CUDA 13.0 knows `__has_include_next`, and 13.5 does not."""
+    toolkit = ("cuda-toolkit[nvrtc]==13.0.*", "nvidia-nvjitlink==13.0.*", "cuda-bindings==13.*", "cuda-core")
+    venv.install(*toolkit, *own_wheels.glob("*.whl"))
+    said = venv.run(REPOSITORY / "tests/fuzz/include_trees.py", "30")
+    assert re.fullmatch(r"NVRTC 13\.0\.\d+: \{.*\}, wrong 0\n", said)

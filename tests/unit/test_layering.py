@@ -63,7 +63,8 @@ MODULES: dict[str, dict[str, str]] = {
         "source": "disk",
         "project": "source",
         "scan": "disk source",
-        "includes": "disk scan",
+        "search": "disk scan",
+        "includes": "disk scan search",
     },
     "_plan": {"_plan": ""},
     "cache": {
@@ -79,7 +80,7 @@ MODULES: dict[str, dict[str, str]] = {
         "requirements": "libraries",
         "toolkit": "libraries worker",
     },
-    "keys": {"headers": "", "recall": "", "jobs": "headers recall"},
+    "keys": {"headers": "", "parts": "", "recall": "", "jobs": "headers parts recall"},
     "bundle": {
         "editable": "",
         "runtime": "",

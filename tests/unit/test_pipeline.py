@@ -52,6 +52,15 @@ def build(root: Path, files: Files, options: str = TWO, **environ: str) -> dict[
     return _pipeline.build(project_of(root, files, options, None, **environ))
 
 
+def jobs_of(project: Project) -> tuple[Job, ...]:
+    return _pipeline.make_plan(project).jobs
+
+
+def open_and_get(project: Project, job: Job) -> bool:
+    with _pipeline.open_cache(project) as cache:
+        return cache.get(job.keys.key) is not None
+
+
 def failure(root: Path, files: Files, options: str = TWO, **environ: str) -> str:
     with pytest.raises(CompileError) as caught:
         build(root, files, options, **environ)
@@ -684,6 +693,14 @@ def test_what_depends_on_the_time_of_a_compile_is_warned_of_with_its_line(tmp_pa
     ]
 
 
+def test_a_macro_of_the_table_that_depends_on_the_time_is_warned_of_at_its_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    _pipeline.build(project_of(tmp_path, {"k.cu": SAXPY}, 'define = { BUILT = "__DATE__" }\n' + TWO, said))
+    assert said == [
+        "pyproject.toml:10: BUILT makes every compile differ; a cached unit keeps that of its first"
+    ]
+
+
 @pytest.mark.parametrize("verbose", [False, True])
 def test_warnings_of_cached_units_are_heard_in_a_verbose_build(
     tmp_path: Path,
@@ -739,3 +756,44 @@ def test_what_another_build_is_at_waits_while_the_rest_is_compiled(
     assert sorted(cubins(build(tmp_path, {"k.cu": SAXPY}))) == ["k.sm_80.cubin", "k.sm_90.cubin"]
     first, second = dict.fromkeys(asked)
     assert asked == [first, second, first, first]
+
+
+def test_a_folder_named_like_a_header_is_none(tmp_path: Path) -> None:
+    files = {
+        "k.cu": '#include <utility>\n#include "x.h"\n#if __has_include("sub.h")\n#error\n#endif\n' + SAXPY,
+        "utility/a.txt": "",
+        "sub.h/a.txt": "",
+        "x.h": "",
+    }
+    project = project_of(tmp_path, files, 'include-dirs = ["demo"]\n' + TWO)
+    assert {"k.sm_80.cubin", "k.sm_90.cubin"} <= _pipeline.build(project).keys()
+
+
+@pytest.mark.parametrize(
+    ("include", "said"),
+    [
+        ('"gone/../a.h"', 'cannot open source file "gone/../a.h"'),
+        ('R"(a.h)"', "expected a file name"),
+        ('""', "expected a file name"),
+    ],
+)
+def test_an_include_that_leads_nowhere_is_told_by_the_compiler_and_fails_its_own_source_alone(
+    tmp_path: Path, include: str, said: str
+) -> None:
+    files = {"bad.cu": f"#include {include}\n{SAXPY}", "good.cu": f'#include "a.h"\n{SAXPY}', "a.h": ""}
+    assert f"demo/bad.cu:1: {said}" in failure(tmp_path, files)
+    again = project_of(tmp_path, {**files, "bad.cu": SAXPY})
+    states = {job.unit.module.name: open_and_get(again, job) for job in jobs_of(again)}
+    assert states == {"bad": False, "good": True}
+
+
+def test_a_header_among_the_pre_included_may_be_named_by_its_path(tmp_path: Path) -> None:
+    files = {"k.cu": 'extern "C" __global__ void k(int *x) { *x = V; }', "p.h": "#define V 3"}
+    options = 'options = { pre-include = ["demo/p.h"], lineinfo = true }\n' + TWO
+    first = build(tmp_path / "1", files, options)
+    assert build(tmp_path / "2", files, options) == first
+    other = build(tmp_path / "1", {**files, "p.h": "#define V 4"}, options)
+    assert other["k.sm_90.cubin"] != first["k.sm_90.cubin"]
+    assert "demo/p.h:1: expected an identifier" in failure(
+        tmp_path / "1", {**files, "p.h": "#define"}, options
+    )

@@ -9,7 +9,8 @@ import pytest
 
 from hatch_cubin.compiling import paths as paths_module
 from hatch_cubin.compiling.paths import CompilePaths
-from hatch_cubin.sources.includes import Closure, Root
+from hatch_cubin.sources.includes import Closure
+from hatch_cubin.sources.search import Root
 from tests.helpers import write_tree
 
 OWN = "project/include"

@@ -17,8 +17,8 @@ from hatch_cubin.compiling import tasks
 from hatch_cubin.keys import jobs as jobs_module
 from hatch_cubin.keys.headers import toolkit_roots
 from hatch_cubin.keys.jobs import make_jobs
-from hatch_cubin.sources.includes import Root
 from hatch_cubin.sources.project import read_sources
+from hatch_cubin.sources.search import Root
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, install_wheel, make_project
 

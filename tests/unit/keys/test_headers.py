@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin import __version__, _home
 from hatch_cubin.errors import ConfigError, ToolchainError
 from hatch_cubin.keys import headers
-from hatch_cubin.sources.includes import Root
+from hatch_cubin.sources.search import Root
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import install_wheel, read_config, write_tree
 

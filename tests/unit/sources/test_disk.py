@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from hatch_cubin.errors import SourceError
 from hatch_cubin.sources import disk, source
 from hatch_cubin.sources.includes import Resolver
+from hatch_cubin.sources.search import content_digest
 from hatch_cubin.sources.source import find_sources
 from tests.faults.harness.disk import ANY, Disk, Fault
 from tests.helpers import write_tree
@@ -22,6 +24,20 @@ def test_a_file_is_there_or_not(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     names = ["file", "folder", "folder/file", "file/below", "none", "loop", "x" * 300, "nul\0"]
     assert [disk.is_file(tmp_path / name, tmp_path) for name in names] == [True, False, True, *[False] * 5]
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to a device"])
+def test_what_a_compiler_would_read_without_end_is_an_error(tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "x.h"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    with pytest.raises(SourceError) as caught:
+        disk.is_file(path, tmp_path)
+    assert str(caught.value) == f"{os.path.relpath(path, tmp_path)}: is not a regular file"
+    assert content_digest(path) == "unreadable"
 
 
 def test_what_nobody_can_tell_is_an_error(tmp_path: Path) -> None:

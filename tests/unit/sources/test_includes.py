@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
 from hatch_cubin.errors import SourceError
-from hatch_cubin.sources import disk
-from hatch_cubin.sources import includes as includes_module
-from hatch_cubin.sources.includes import Closure, Resolver, Root
-from hatch_cubin.sources.scan import Include, Scan, scan
+from hatch_cubin.sources import disk, search
+from hatch_cubin.sources.includes import Closure, Resolver
+from hatch_cubin.sources.scan import PASTED, Include, Scan, scan, stamped
+from hatch_cubin.sources.search import Root
 from hatch_cubin.toolkit import worker
 from tests.helpers import sha256, write_tree
 
 QUOTED = (Include("x.h", "quote"),)
 ANGLED = (Include("x.h", "angle"),)
+EVERY = (Include("x.h", "angle", every=True),)
 UNKNOWN = (Include("", "unknown"),)
 
 
@@ -55,7 +56,7 @@ UNKNOWN = (Include("", "unknown"),)
         pytest.param("#if 0\nit's /*\n#endif\n#include <x.h>", ANGLED, id="apostrophe in a skipped line"),
         pytest.param('#if 0\n"/*\n#endif\n#include <x.h>', ANGLED, id="quote in a skipped line"),
         pytest.param("#if __CUDA_ARCH__ > 900\n#include <x.h>\n#endif", ANGLED, id="conditional"),
-        pytest.param("#include_next <x.h>", (Include("x.h", "angle", every=True),), id="include_next"),
+        pytest.param("#include_next <x.h>", EVERY, id="include_next"),
         pytest.param("#include HEADER", (Include("HEADER", "macro"),), id="macro"),
         pytest.param("#include STR(x.h)", (Include("STR(x.h)", "unknown"),), id="function-like macro"),
         pytest.param("#include", UNKNOWN, id="nothing"),
@@ -65,6 +66,18 @@ UNKNOWN = (Include("", "unknown"),)
         pytest.param("#define HAS __has_include(<x.h>)", ANGLED, id="has_include in a macro"),
         pytest.param("#define HAS(x) __has_include(x)", UNKNOWN, id="has_include of a parameter"),
         pytest.param("#if HAS(<x.h>)", ANGLED, id="has_include by another name"),
+        pytest.param("#if __has_include_next(<x.h>)", EVERY, id="has_include_next"),
+        pytest.param("#elif !__has_include_next /**/ ( <x.h> )", EVERY, id="has_include_next in elif"),
+        pytest.param("#define HAS __has_include_next(<x.h>)", EVERY, id="has_include_next in a macro"),
+        pytest.param("#define HAS __has_include", UNKNOWN, id="another name for has_include"),
+        pytest.param("#define HAS __has_include_next // why", UNKNOWN, id="another name, remarked"),
+        pytest.param("#define HAS(x) __has_ ## include(x)", UNKNOWN, id="has_include pasted together"),
+        pytest.param("%:define HAS(x) __has_in%:%:clude(x)", UNKNOWN, id="pasted with digraphs"),
+        pytest.param("#define HAS CAT(__has_, include)", UNKNOWN, id="the beginning of its name"),
+        pytest.param("#define HAS CAT(__, has_include_next)", UNKNOWN, id="the end of its name"),
+        pytest.param("#if CALL(__has_include, 1)", UNKNOWN, id="its name as an argument"),
+        pytest.param("#define HAS defined(__has_include) && (x##y)", (), id="whether it is known"),
+        pytest.param("#define HAS(x) __has_attribute(x##y)", (), id="another question"),
         pytest.param("#if defined(__has_include) && (A < B) && C(D)", (), id="mere question"),
         pytest.param("#ifdef __has_include\n#pragma include\n#included <x.h>", (), id="other words"),
         pytest.param("# 12 <x.h>\n#\n##include <x.h>", (), id="other directives"),
@@ -87,7 +100,6 @@ def test_scan_finds_what_the_preprocessor_would(text: str, includes: tuple[Inclu
         ("#define H( x ) <a/x.h> // why", ("H", "(x ) <a/x.h>")),
         ("#define H(x) <../x>", ("H", "?../")),
         ('#define H(x) "x"', ("H", "?")),
-        ("#define H(x) <a##x>", ("H", "?")),
         ("#define H(x) <1.x>", ("H", "?")),
         ("#define H(x) <a-.1x>", ("H", "?")),
         ("#define H(x, y) <x/y>", ("H", "?")),
@@ -98,6 +110,31 @@ def test_scan_finds_what_the_preprocessor_would(text: str, includes: tuple[Inclu
 )
 def test_scan_keeps_what_a_macro_can_stand_for(text: str, define: tuple[str, str]) -> None:
     assert scan(text) == Scan((), (define,))
+
+
+def test_scan_tells_which_macros_paste() -> None:
+    assert scan("#define H(x) <a##x>").defines == (("H", "?"), ("H", PASTED))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("__TIME__", [(1, "__TIME__")]),
+        ("// __TIME__", []),
+        ("#define T __TI ## ME__", [(1, "__TIME__")]),
+        ("#define T2(x) __##x##__\nT2(TIME)", [(2, "T2(TIME)")]),
+        ("#define T2(x, y) x%:%:y\n\nT2 (__DA,\n TE__)", [(3, "T2 (__DA, TE__)")]),
+        ("#define T2(x) x\nT2(TIME)", []),
+        ("#define T2(x) __##x##__\nT3(TIME) T2(TIMER) TIME", []),
+    ],
+)
+def test_lines_that_depend_on_the_time_are_told(text: str, said: list[tuple[int, str]]) -> None:
+    assert list(stamped({"k": scan(text)})) == [("k", *each) for each in said]
+
+
+def test_the_macro_that_pastes_may_stand_in_another_file() -> None:
+    texts = {"p.h": "#define T2(x) __##x##__", "k.cu": "T2(DATE)"}
+    assert list(stamped({name: scan(text) for name, text in texts.items()})) == [("k.cu", 1, "T2(DATE)")]
 
 
 def test_a_define_without_a_name_is_nothing() -> None:
@@ -116,8 +153,8 @@ def closure(
     root: Path,
     text: str,
     *search: str | Root,
-    macros: Iterable[tuple[str, str]] = (),
-    pre: Iterable[str] = (),
+    macros: Sequence[tuple[str, str]] = (),
+    pre: Sequence[str] = (),
     path: str = "pkg/k.cu",
 ) -> Closure:
     """Resolve a source of the project with folders of the project, or other roots, to search."""
@@ -517,14 +554,14 @@ def test_files_that_cannot_be_headers_are_digested_and_not_scanned(
 ) -> None:
     large = "#include <missing.h>\n" * 10
     write_tree(tmp_path, {"pkg/large.bin": large, "pkg/locked.h": ""})
-    monkeypatch.setattr(includes_module, "_SCANNED_BYTES", 100)
+    monkeypatch.setattr(search, "_SCANNED_BYTES", 100)
 
     def open_unless_locked(path: str, *arguments: Any, **named: Any) -> IO[Any]:
         if path.endswith("locked.h"):
             raise PermissionError(13, "Permission denied")
         return open(path, *arguments, **named)  # type: ignore[no-any-return]
 
-    for module in (disk, includes_module):
+    for module in (disk, search):
         monkeypatch.setattr(module, "open", open_unless_locked, raising=False)
     found = closure(tmp_path, "#include S(x.h)")
     assert found.files == {
@@ -532,3 +569,54 @@ def test_files_that_cannot_be_headers_are_digested_and_not_scanned(
         "project/pkg/locked.h": "unreadable",
     }
     assert found.missing == {"S(x.h)"}
+
+
+@pytest.mark.parametrize("question", ["__has_include_next(<a.h>)", '__has_include_next("a.h")'])
+def test_a_question_for_the_next_header_is_answered_by_any_later_place(tmp_path: Path, question: str) -> None:
+    root = write_tree(tmp_path, {"i1/a.h": f"#if {question}\n#endif", "i2/b.h": "", "pkg/k.cu": ""})
+    before = closure(root, "#include <a.h>", "i1", "i2")
+    write_tree(root, {"i2/a.h": ""})
+    assert names(closure(root, "#include <a.h>", "i1", "i2")) == [*names(before), "project/i2/a.h"]
+
+
+@pytest.mark.parametrize("value", ["__has_include", "__has_include_next(<a.h>)", "__has_##include"])
+def test_a_macro_of_the_table_can_hide_a_question(tmp_path: Path, value: str) -> None:
+    root = write_tree(tmp_path, {"i1/a.h": "", "pkg/k.cu": ""})
+    text = "#define ASK HAS(<a.h>)\n#if ASK\n#endif"
+    assert names(closure(root, text, "i1", macros=[("HAS", value)])) == ["project/i1/a.h", "project/pkg/k.cu"]
+
+
+def test_a_name_that_goes_into_a_folder_and_back_depends_on_the_folder(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"i1/a.h": "", "i1/s/x.h": "", "pkg/k.cu": ""})
+    text = "#include <a.h>\n#include <s/../a.h>\n#include <./a.h>"
+    assert names(closure(root, text, "i1")) == ["project/i1/a.h", "project/i1/s/../a.h"]
+
+
+def test_a_header_that_includes_itself_through_a_folder_ends(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"i1/a.h": '#include "s/../a.h"', "i1/s/x.h": "", "pkg/k.cu": ""})
+    assert names(closure(root, "#include <a.h>", "i1")) == ["project/i1/a.h", "project/i1/s/../a.h"]
+
+
+def test_where_nobody_knows_what_is_asked_for_a_new_folder_may_matter(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"i1/a.h": "", "pkg/k.cu": ""})
+    text = "#define HAS __has_include\n#define ASK <s/../a.h>\n#if HAS(ASK)\n#endif"
+    before = closure(root, text, "i1").digest()
+    (root / "i1/s").mkdir()
+    assert closure(root, text, "i1").digest() != before
+
+
+def test_what_is_not_there_is_known_for_each_closure_by_itself(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"i2/a.h": "", "pkg/k.cu": ""})
+    resolver = Resolver(root, [Root(root / "i1", "project/i1"), Root(root / "i2", "project/i2")])
+    first, other = (resolver.resolve("pkg/k.cu", f"#include <{name}>", (), ()) for name in ("a.h", "b.h"))
+    assert first.absent == {(f"{root}/i1/a.h",)}
+    assert other.absent == {(f"{root}/i1/b.h", f"{root}/i2/b.h")}
+
+
+def test_a_pre_included_header_may_be_named_by_its_path_in_the_project(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"pkg/p.h": '#include "q.h"', "pkg/q.h": "", "i1/r.h": "", "pkg/k.cu": ""})
+    found = closure(root, "", "i1", pre=["pkg/p.h", "r.h"])
+    assert (names(found), found.at_root) == (
+        ["project/i1/r.h", "project/pkg/p.h", "project/pkg/q.h"],
+        ("pkg/p.h",),
+    )

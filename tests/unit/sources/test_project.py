@@ -17,7 +17,7 @@ FIRST_PLACE = Location("pyproject.toml", HEADER + 1)
 
 
 def project(root: Path, options: str = "", packages: dict[str, str] | None = None, **environ: str) -> Project:
-    config = read_config(options)
+    config = read_config(options, environ)
     folders = {"demo": "src/demo"} if packages is None else packages
     return Project(root=root, packages=folders, config=config, environ=environ)
 
@@ -88,7 +88,8 @@ def test_a_cache_folder_is_relative_to_the_project_or_to_home(
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("USERPROFILE", "/home/me")
-    assert project(Path("/p"), f"cache-dir = '{written}'").cache_folder == Path(folder)
+    found = project(Path("/p"), HATCH_CUBIN_CACHE_DIR=written)
+    assert found.cache_folder == Path(folder)
 
 
 def test_without_one_the_cache_is_the_users() -> None:
@@ -190,3 +191,17 @@ def test_a_default_pattern_may_find_nothing(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/a.cu": ""})
     made = project(tmp_path, "sources = ['**/*.cu', '**/*.ptx']")
     assert [source.path for source in read_sources(made)] == ["src/demo/a.cu"]
+
+
+@pytest.mark.linux
+def test_include_folders_that_lead_out_of_the_project_are_refused(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "p", {"src/demo/a.cu": "", "real/x.h": ""})
+    (root / "out").symlink_to("/etc")
+    (root / "up").symlink_to(tmp_path)
+    (root / "here").symlink_to("real")
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(root, 'include-dirs = ["here", "out", "up"]'))
+    what = "include-dirs: {!r} is a link to a place outside the project"
+    assert [(problem.what, problem.hint) for problem in caught.value.problems] == [
+        (what.format(name), "put a copy of its headers into the project") for name in ("out", "up")
+    ]

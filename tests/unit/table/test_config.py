@@ -57,7 +57,7 @@ def test_every_key_is_read() -> None:
         define = {{ N = 4, ON = true, OFF = false, X = 1.5, S = "float", "SQ(x)" = "x*x", E = "" }}
         options = {{ std = "c++20", max-register-count = 64, ptxas_options = ["-O1"] }}
         jobs = 3
-        cache-dir = "~/cubins"
+        cache-dir = ".cache/cubins"
         cache-size = "2 GiB"
         ship-sources = true
 
@@ -83,7 +83,7 @@ def test_every_key_is_read() -> None:
         define=(("N", "4"), ("ON", "1"), ("X", "1.5"), ("S", "float"), ("SQ(x)", "x*x"), ("E", "")),
         options={"std": "c++20", "max_register_count": 64, "ptxas_options": ("-O1",)},
         jobs=3,
-        cache_dir="~/cubins",
+        cache_dir=".cache/cubins",
         cache_size=2 << 30,
         ship_sources=True,
         source=(
@@ -362,6 +362,21 @@ def test_a_header_that_is_included_first_stays_inside_the_project(written: str) 
     path = written.strip("[]").rpartition(" ")[2]
     message = f"options.pre-include {path} must stay inside the project, relative to it"
     assert only_message(f"options = {{ pre-include = {written} }}") == message
+
+
+@pytest.mark.parametrize("written", ["/c/cubins", "~/cubins", "../cubins", "a/../../cubins", "C:\\\\cubins"])
+def test_a_cache_folder_of_the_table_stays_inside_the_project(written: str) -> None:
+    (problem,) = problems(f'cache-dir = "{written}"')
+    folder = written.replace("\\\\", "\\")
+    assert (problem.what, problem.hint) == (
+        f"cache-dir {folder!r} must stay inside the project, relative to it",
+        "HATCH_CUBIN_CACHE_DIR can name any folder of a machine",
+    )
+
+
+@pytest.mark.parametrize("written", ["/c/cubins", "~/cubins", "../cubins"])
+def test_a_cache_folder_of_the_environment_may_lie_anywhere(written: str) -> None:
+    assert read_config("", {"HATCH_CUBIN_CACHE_DIR": written}).cache_dir == written
 
 
 def test_headers_that_are_included_first_are_one_or_several() -> None:

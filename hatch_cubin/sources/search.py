@@ -1,0 +1,148 @@
+"""Where an include leads: along the search path, in the order that the compiler has."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from .._digest import digest, stream_digest
+from ..errors import SourceError
+from . import disk
+from .scan import Include, Scan, Scans
+
+_NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
+_SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder of the search path: where it is, its name in keys, and the tree it belongs to."""
+
+    path: Path
+    logical: str
+    tree: str = ""  # a toolkit's or wheel's name and build; empty for the project's own
+
+
+class Found(NamedTuple):
+    """Where an include leads: to these files, past these places of the project, which have none."""
+
+    places: tuple[tuple[Root, str], ...]
+    absent: tuple[str, ...]
+
+
+class Search:
+    """Looks for includes along one search path, beside the file that asks, and in the project."""
+
+    def __init__(self, project: Path, search: Iterable[Root], scans: Scans | None = None) -> None:
+        self.project = Root(project, "project")
+        self.search = tuple(search)
+        self.scans = scans or Scans()
+        self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
+
+    def find(self, include: Include, root: Root, includer: str) -> Found:
+        """Return where an include is found: the first place, or all where any later one may be meant."""
+        beside = os.path.dirname(includer) if include.form == "quote" else None
+        if beside and ".." in beside:
+            beside = _tidy(root.path, beside).removeprefix(".")
+        asked = (include.name, include.every, root if beside is not None else None, beside)
+        if asked not in self._found:
+            self._found[asked] = self._find(include, root, beside)
+        return self._found[asked]
+
+    def _find(self, include: Include, root: Root, beside: str | None) -> Found:
+        """Look for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
+        places: list[tuple[Root, str]] = []
+        absent: list[str] = []
+        for place, written in self._candidates(include.name, root, beside):
+            path = os.path.join(place.path, written)
+            if disk.is_file(path, self.project.path):
+                # A name that goes into a folder and back leads somewhere only while that folder is there.
+                as_it_is = not place.tree and _comes_back(include.name)
+                named = written.replace(os.sep, "/") if as_it_is else _tidy(place.path, written)
+                places.append((place, named))
+                if not include.every:
+                    break
+            elif not place.tree:
+                absent.append(path)
+        return Found(tuple(places), tuple(absent))
+
+    def _candidates(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
+        if anchor := os.path.isabs(name) and Path(name).anchor:
+            yield Root(Path(anchor), ""), name[len(anchor) :]
+            return
+        if beside is not None:
+            yield root, os.path.join(beside, name)
+        for each in self.search:
+            yield each, name
+
+    def read(self, path: str) -> tuple[str, Scan]:
+        """Return the digest and the scan of a header."""
+        return self.scans.of_file(path, self.project.path)
+
+    def read_any(self, path: str) -> tuple[str, Scan]:
+        """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
+        try:
+            if os.stat(path).st_size <= _SCANNED_BYTES:
+                return self.read(path)
+        except (OSError, SourceError):
+            pass
+        return content_digest(path), Scan(())
+
+    def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
+        """Yield every file in the project's own search folders and in *folders*; links are followed."""
+        for parent, files in self._walked(*folders):
+            for path in map(Path(parent).joinpath, files):
+                if path.is_file():
+                    yield self.project, os.path.relpath(path, self.project.path).replace(os.sep, "/")
+
+    def folders(self, *folders: Path) -> str:
+        """Return a name for all folders there: `s/../a.h` leads somewhere only while there is an `s`."""
+        there = (os.path.relpath(parent, self.project.path) for parent, _files in self._walked(*folders))
+        return f"folders {digest(sorted(there))[:16]}"
+
+    def _walked(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
+        """Yield each folder once, and the names of what is in it, but folders."""
+
+        def failed(exc: OSError) -> None:
+            if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler read those
+                raise disk.unreadable(exc, Path(exc.filename), self.project.path) from exc
+
+        own = [root.path for root in self.search if not root.tree]
+        seen: set[str] = set()
+        for start in (*own, *folders):
+            for parent, inner, files in os.walk(start, onerror=failed, followlinks=True):
+                real = os.path.realpath(parent)
+                if real in seen:
+                    inner.clear()
+                    continue
+                seen.add(real)
+                inner[:] = sorted(set(inner) - _NEVER_SEARCHED)
+                yield parent, sorted(files)
+
+
+def content_digest(path: str | Path) -> str:
+    """Return the digest that a closure has for a file; the file is read in pieces."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
+            return "unreadable"
+        with open(path, "rb") as file:
+            return stream_digest(file)
+    except OSError:
+        return "unreadable"
+
+
+def _comes_back(name: str) -> bool:
+    """Say whether a name goes into a folder and out again: `s/../a.h`, but not `../a.h`."""
+    parts = [part for part in name.split("/") if part not in {"", "."}]
+    return ".." in parts[next((at for at, part in enumerate(parts) if part != ".."), 0) :]
+
+
+def _tidy(root: Path, written: str) -> str:
+    """Return a path without its `..`, unless that is another file because of a link."""
+    tidy = os.path.normpath(written)
+    same = ".." not in written or os.path.samefile(root / written, root / tidy)
+    return (tidy if same else written).replace(os.sep, "/")

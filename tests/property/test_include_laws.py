@@ -1,0 +1,34 @@
+"""Whatever changes what the compiler gives changes the closure: random trees, the compiler is the truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hatch_cubin.sources import scan
+from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.figures import Figures
+from tests.fuzz import include_trees
+
+pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiler() -> None:
+    Toolkit(None).load()
+
+
+def test_a_file_that_matters_to_a_source_is_in_its_closure(
+    figures: Figures, request: pytest.FixtureRequest
+) -> None:
+    counts: Counter[str] = Counter()
+    trees, seed = figures.pick(30, 5000), request.config.getoption("--seed")
+    assert list(include_trees.wrong_keys(trees, seed, counts)) == []
+    figures.tell(**counts)
+    assert counts["that_matter"] > trees
+
+
+def test_a_closure_that_misses_hidden_questions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_hides_a_question", lambda _text: False)
+    assert next(include_trees.wrong_keys(60, 3, Counter()), None) is not None
