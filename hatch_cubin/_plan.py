@@ -17,6 +17,7 @@ from ._arch import Arch, Target
 from ._digest import digest
 from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from .sources.source import Source, glob_regex
+from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
 from .table.options import OptionValue
 
@@ -131,7 +132,7 @@ def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targ
         Problem(
             f"path {rule.path!r} matches no source",
             config.place.of("source", index, "path"),
-            _guess(rule.path, paths),
+            guess(rule.path, paths),
         )
         for index, (rule, regex) in enumerate(rules)
         if not any(map(regex.fullmatch, paths))
@@ -169,13 +170,6 @@ def _written(
     for name in options:
         spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
         yield name, place.of(*table, "options", spelled)
-
-
-def _guess(path: str, paths: Sequence[str]) -> str | None:
-    import difflib  # slow to import, and few builds are in need of it
-
-    close = difflib.get_close_matches(path, paths, n=1)
-    return f"did you mean {close[0]!r}?" if close else None
 
 
 def _modules_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._sizes import size
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "archs_argument",
+    "jobs",
     "json_argument",
     "open_project",
     "project_arguments",
@@ -92,15 +93,22 @@ def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list
     ]
 
 
-def _archs(text: str) -> str:
-    from .. import _arch
+def jobs(text: str) -> str:
+    """Return a number of jobs as it is given; argparse's error where HATCH_CUBIN_JOBS could not be that."""
+    from ..table import checks
 
-    specs = _arch.split_specs(text)
+    return _checked(checks.jobs_of_variable, text)
+
+
+def _archs(text: str) -> str:
+    from ..table import checks
+
+    return _checked(checks.archs_of_variable, text)
+
+
+def _checked(check: Callable[[str], object], text: str) -> str:
     try:
-        if not specs:
-            raise ValueError("names no arch")
-        for spec in specs:
-            _arch.parse_spec(spec)
+        check(text)
     except ValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from None
     return text

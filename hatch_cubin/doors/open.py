@@ -5,7 +5,6 @@ A wrong table is reported at once: what is slow to import waits until the table 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
@@ -53,21 +52,11 @@ def require_compiler(project: Project) -> None:
     from ..toolkit import requirements
 
     wanted = requirements.build_requirements(project.config, project.environ)
-    if not all(map(_is_installed, wanted)):
+    if not all(map(requirements.is_installed, wanted)):
         what = "the compiler that the table asks for is not installed here"
         # The command names all wheels, for one that is installed may have another version.
         hint = requirements.install_command(project.config, project.environ)
         raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
-
-
-def _is_installed(requirement: str) -> bool:
-    import importlib.metadata
-
-    try:
-        importlib.metadata.distribution(re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0])
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:

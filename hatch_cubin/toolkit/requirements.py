@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -34,7 +35,11 @@ def _toolkit_requirements(toolkit: str | None) -> list[str]:
         there = system_major()
         return [core, "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"]
     if toolkit is None:
-        if _installed("cuda-core") and _installed("cuda-bindings") and any(map(_installed, _NVRTC_WHEELS)):
+        if (
+            is_installed("cuda-core")
+            and is_installed("cuda-bindings")
+            and any(map(is_installed, _NVRTC_WHEELS))
+        ):
             return []
         toolkit = _NEWEST_LINE
     major = toolkit.split(".")[0]
@@ -52,9 +57,10 @@ def _toolkit_requirements(toolkit: str | None) -> list[str]:
     ]
 
 
-def _installed(name: str) -> bool:
+def is_installed(requirement: str) -> bool:
+    """Say whether some version of what a requirement names is installed here."""
     try:
-        importlib.metadata.version(name)
+        importlib.metadata.version(re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0])
     except importlib.metadata.PackageNotFoundError:
         return False
     return True

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, Problem
-from ..verb import Answer, archs_argument, json_argument, open_project, project_arguments, require_compiler
+from ..verb import (
+    Answer,
+    archs_argument,
+    jobs,
+    json_argument,
+    open_project,
+    project_arguments,
+    require_compiler,
+)
 
 if TYPE_CHECKING:
     from ..._pipeline import Plan
@@ -23,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     project_arguments(parser)
     archs_argument(parser)
-    parser.add_argument("--jobs", metavar="N", type=_jobs, help="compile so many units at once")
+    parser.add_argument("--jobs", metavar="N", type=jobs, help="compile so many units at once")
     parser.add_argument(
         "--only",
         metavar="GLOB",
@@ -64,9 +72,3 @@ def _is_meant(job: Job, rules: Sequence[re.Pattern[str]]) -> bool:
     module = job.unit.module
     names = (module.source.path, module.name, module.base)
     return any(rule.fullmatch(name) for rule in rules for name in names)
-
-
-def _jobs(text: str) -> str:
-    if not text.isdecimal() or not 0 < int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1024, not {text!r}")
-    return text
