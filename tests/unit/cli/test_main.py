@@ -17,6 +17,7 @@ from hatch_cubin import __version__
 from hatch_cubin.cli import main
 from hatch_cubin.cli.verb import Answer, open_project, size, table
 from hatch_cubin.errors import ConfigError, Location, Problem
+from hatch_cubin.table.checks import _SOME_ARCHS
 from tests.helpers import pyproject, run, write_tree
 
 COMMAND = (sys.executable, "-m", "hatch_cubin")
