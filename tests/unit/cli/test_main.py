@@ -119,10 +119,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        (
-            "--archs=sm_9x",
-            "argument --archs: 'sm_9x' is not an arch; write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major",
-        ),
+        ("--archs=sm_9x", f"argument --archs: 'sm_9x' is not an arch; write {_SOME_ARCHS}"),
         ("--archs=,", "argument --archs: must name at least one arch"),
         ("--jobs=0", "argument --jobs: must be a whole number from 1 to 1024, not 0"),
         ("--jobs=many", "argument --jobs: must be a whole number from 1 to 1024, not 'many'"),
