@@ -11,7 +11,8 @@ import pytest
 
 from hatch_cubin.bundle import layout
 from hatch_cubin.bundle.manifest import canonical
-from hatch_cubin.wheels.installed import opened
+from hatch_cubin.errors import BundleError, Problem
+from hatch_cubin.wheels.installed import Bundle, opened
 from hatch_cubin.wheels.notes import NOTES, prove_notes
 from hatch_cubin.wheels.verify import bundle_problems
 from tests.cubins import cubin
@@ -103,3 +104,15 @@ def test_verify_compares_the_notes_and_what_reads_them(tmp_path: Path, name: str
     (tmp_path / FOLDER / name).write_bytes(notes[name] + b" ")
     (what,) = said()
     assert what.startswith(expected)
+
+
+def test_notes_that_cannot_be_read_are_told() -> None:
+    files = {**bundle(), NOTES: b""}
+
+    def read(name: str) -> bytes:
+        if name == NOTES:
+            raise BundleError(Problem("cannot be read"))
+        return files[name]
+
+    found = Bundle("demo/_cubins", dict.fromkeys(files), read)
+    assert [problem.what for problem in bundle_problems(found, in_wheel=False)] == ["cannot be read"]

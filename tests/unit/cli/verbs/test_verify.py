@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _home, _pipeline
+from hatch_cubin import __version__
 from hatch_cubin.bundle import layout, manifest, sbom
-from hatch_cubin.cache import entries
 from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.elf import read_resources
-from hatch_cubin.sources.project import Project
 from hatch_cubin.wheels import releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, inside, make_wheel
-from tests.helpers import COPY_PTX, SAXPY, bundle, made, make_project, sha256, write_tree
+from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 
 Files = Mapping[str, bytes]
 
@@ -432,171 +429,3 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, capsys: pytest.CaptureFix
     wheel.write_bytes(data)
     (error,) = Answer(capsys, wheel).errors
     assert error.startswith(f"{name}: cannot be unpacked: ")
-
-
-# --- the rebuild ----------------------------------------------------------------------------------
-
-TWO = 'archs = ["sm_80", "sm_90"]\n'
-
-
-def built(project: Project) -> Path:
-    """Return an editable install's bundle, built as its hook would build it."""
-    return write_tree(project.root / project.bundle_folder, _pipeline.build(project))
-
-
-def rebuilt(capsys: pytest.CaptureFixture[str], what: Path, project: Path, *more: str) -> Answer:
-    return Answer(capsys, what, "--rebuild", "--project", project, *more)
-
-
-def _notes() -> set[str]:
-    return {path.name for path in _home.own_folder().glob("builds/*")}
-
-
-@pytest.mark.nvrtc
-def test_a_rebuild_that_gives_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))  # where nobody else notes anything
-    bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
-    report, before = tmp_path / "report.json", _notes()
-    for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "REPORT": str(report)}.items():
-        monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
-    answer = rebuilt(capsys, bundle_folder, tmp_path)
-    assert answer.out.splitlines()[1] == "2 units compiled again: 2 are the same to the byte"
-    assert (answer.code, report.exists()) == (0, False)
-    assert _notes() == before  # of the builds with caches that are kept
-
-
-@pytest.mark.nvrtc
-def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Another kernel's code under a unit's key, with a record that proves it: every digest is right."""
-    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
-    evil = make_project(
-        tmp_path / "evil", {"saxpy.cu": SAXPY.replace("a * x[i]", "x[i]")}, 'archs = ["sm_90"]\n'
-    )
-    (poison,) = _pipeline.bake(evil, _pipeline.make_plan(evil)).done.values()
-    plan = _pipeline.make_plan(project)
-    _pipeline.bake(project, plan, noted=False)  # who recalls it is not deceived
-    (victim,) = (job for job in plan.jobs if str(job.unit.arch) == "sm_90")
-    with _pipeline.open_cache(project) as cache:
-        cache.put(victim.keys.key, poison, {})
-    shipped = built(project)
-    assert (shipped / "saxpy.sm_90.cubin").read_bytes() == poison.data
-    assert Answer(capsys, shipped).code == 0  # nothing else can tell
-    answer = rebuilt(capsys, shipped, tmp_path)
-    assert answer.code == 1
-    assert answer.out.splitlines()[1] == "2 units compiled again: 1 are the same to the byte"
-    assert answer.err.splitlines()[-3:] == [
-        "hatch-cubin: error: 1 unit not what its inputs compile to",
-        "  saxpy for sm_90",
-        "  hint: a poisoned cache does this, or a changed wheel: empty the cache, and build again",
-    ]
-
-
-@pytest.mark.nvrtc
-def test_a_record_that_swaps_the_names_of_kernels_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = (
-        'extern "C" __global__ void a(int *x) { *x = 1; }\nextern "C" __global__ void b(int *x) { *x = 2; }'
-    )
-    project = make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n')
-    plan = _pipeline.make_plan(project)
-    (compiled,) = _pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
-    with _pipeline.open_cache(project) as cache:
-        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, {"a": "b", "b": "a"}), {})
-    shipped = built(project)
-    assert Answer(capsys, shipped).code == 0
-    assert rebuilt(capsys, shipped, tmp_path).errors == ["1 unit not what its inputs compile to"]
-
-
-@pytest.mark.nvrtc
-def test_other_sources_are_told_from_a_wrong_result(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project = make_project(tmp_path, {"saxpy.cu": SAXPY, "gone.cu": SAXPY.replace("saxpy", "gone")}, TWO)
-    shipped = tmp_path / "shipped" / "_cubins"
-    shutil.copytree(built(project), shipped)
-    (tmp_path / "demo" / "gone.cu").unlink()
-    write_tree(
-        tmp_path / "demo",
-        {"saxpy.cu": SAXPY.replace("+=", "-="), "new.cu": SAXPY.replace("saxpy", "fresh")},
-    )
-    answer = rebuilt(capsys, shipped, tmp_path, "--json")
-    facts = json.loads(answer.out)
-    assert facts["rebuild"]["toolchain"] == []
-    assert [(unit["module"], unit["arch"], unit["verdict"]) for unit in facts["rebuild"]["units"]] == [
-        ("gone", "sm_80", "only in the bundle"),
-        ("gone", "sm_90", "only in the bundle"),
-        ("new", "sm_80", "only in the rebuild"),
-        ("new", "sm_90", "only in the rebuild"),
-        ("saxpy", "sm_80", "other inputs"),
-        ("saxpy", "sm_90", "other inputs"),
-    ]
-    assert [(problem["what"], problem["details"]) for problem in facts["problems"]] == [
-        (
-            "2 units built from another source, header, option or compiler",
-            ["saxpy for sm_80", "saxpy for sm_90"],
-        ),
-        ("2 units shipped, and not built by the project", ["gone for sm_80", "gone for sm_90"]),
-        ("2 units built by the project, and not shipped", ["new for sm_80", "new for sm_90"]),
-    ]
-
-
-@pytest.mark.nvrtc
-def test_another_toolchain_proves_nothing_and_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n')
-    toolkit = _pipeline.make_plan(project).toolkit
-    files = bundle(
-        made("saxpy", data=cubin("saxpy")),
-        folder="demo/_cubins",
-        toolchain={"cuda_core": toolkit.core, "nvrtc": "13.0.88", "nvjitlink": toolkit.nvjitlink_if_loaded},
-    )
-    answer = rebuilt(capsys, write_tree(tmp_path / "demo" / "_cubins", files), tmp_path)
-    assert answer.err.splitlines()[-5:] == [
-        "hatch-cubin: error: 1 unit built from another source, header, option or compiler",
-        "  saxpy for sm_90",
-        "  this proves nothing, for these differ:",
-        f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
-        "  hint: verify it with the sources and the toolkit that it was built with",
-    ]
-
-
-@pytest.mark.nvrtc
-def test_a_rebuild_that_fails_hides_nothing_that_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
-    (shipped / "stray").write_text("")
-    write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
-    errors = rebuilt(capsys, shipped, tmp_path).errors
-    assert sorted(error.partition(": ")[2] for error in errors) == [
-        'identifier "wrong" is undefined',
-        "is not in the manifest: it is no part of the bundle",
-    ]
-
-
-@pytest.mark.nvrtc
-def test_keys_that_cannot_be_read_stop_the_comparison(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
-    (shipped / "keys.json").write_text("{}")
-    assert (
-        f"{shipped.as_posix()}: its indexes cannot be read: lacks 'units'"
-        in rebuilt(capsys, shipped, tmp_path).errors
-    )
-
-
-@pytest.mark.nvrtc
-def test_a_bundle_of_another_project_is_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
-    shipped = write_tree(tmp_path / "other", bundle(made("k", data=CODE), folder="src/other/_cubins"))
-    answer = rebuilt(capsys, shipped, tmp_path)
-    assert answer.errors == [
-        f"{shipped}: has no bundle that this project builds (demo/_cubins), only {shipped.as_posix()}"
-    ]
