@@ -15,7 +15,7 @@ from ..bundle import sbom
 from ..bundle.manifest import Manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import Bundle, Found, read_member
+from .installed import Bundle, Found, package_at, read_member
 from .survey import manifest_of
 
 _BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
@@ -43,7 +43,7 @@ def bill_of(found: Found, bundle: Bundle) -> Bill | None:
     for path in _beside(found):
         assert found.wheel is not None
         data = read_member(found.wheel, path)
-        if len(found.bundles) == 1 or _package(data) == _package_at(bundle.place):
+        if len(found.bundles) == 1 or _package(data) == package_at(bundle.place):
             return Bill(path, data)
     return None
 
@@ -60,7 +60,7 @@ def bill_problems(found: Found) -> Iterator[Problem]:
         if bill is None:
             without.append((bundle, manifest))
             continue
-        package = None if found.wheel is None else _package_at(bundle.place)
+        package = None if found.wheel is None else package_at(bundle.place)
         yield from (Problem(what, Location(bill.path)) for what in _wrong(bill.data, manifest, package))
         paths = [path for path in paths if path != bill.path]
     for path in paths:
@@ -83,11 +83,6 @@ def provenance(data: bytes) -> dict[str, str]:
 def _beside(found: Found) -> list[str]:
     names = [] if found.wheel is None else found.wheel.namelist()
     return sorted({name for name in names if _BESIDE.fullmatch(name)})
-
-
-def _package_at(place: str) -> str:
-    """Return the import package whose bundle stands there in a wheel."""
-    return place.removesuffix(f"/{BUNDLE}").replace("/", ".")
 
 
 def _package(data: bytes) -> str | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of, bill_problems
-from ...wheels.installed import Bundle, Found, opened
+from ...wheels.installed import Bundle, Found, opened, package_at
 from ...wheels.record import record_problems
 from ...wheels.survey import manifest_of, unit_name
 from ...wheels.verify import bundle_problems, is_of_this_version
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> Answer:
                 problems += exc.problems
             else:
                 facts["rebuild"] = _facts(comparison)
-                lines += _summary(comparison)
+                lines += _summary(comparison, len(found.bundles) - 1)
                 problems += _findings(comparison)
     facts |= {"ok": not problems, "problems": [_fact(problem) for problem in problems]}
     return Answer(facts, lines, problems)
@@ -107,13 +107,23 @@ def _compare(args: argparse.Namespace, found: Found) -> Comparison:
 
 
 def _bundle_of(project: Project, found: Found) -> Bundle:
-    """Return the bundle that the project builds: there may be others beside it."""
-    for bundle in found.bundles:
-        if manifest_of(bundle).folder in (project.bundle_folder, None):  # one without kernels has none
-            return bundle
+    """Return the bundle that the project builds: others beside it may say of themselves what they like."""
+    own = [bundle for bundle in found.bundles if _is_own(project, found, bundle)]
+    if len(own) == 1:
+        return own[0]
+    if own:
+        places = ", ".join(bundle.place for bundle in own)
+        what = f"has several bundles that this project ({project.bundle_folder}) may have built: {places}"
+        raise BundleError(Problem(what, Location(found.path), "verify one of them"))
     places = ", ".join(bundle.place for bundle in found.bundles)
     what = f"has no bundle that this project builds ({project.bundle_folder}), only {places}"
     raise BundleError(Problem(what, Location(found.path), "--project DIR names the project"))
+
+
+def _is_own(project: Project, found: Found, bundle: Bundle) -> bool:
+    if found.wheel is not None:  # what is imported is decided by the place, whatever a manifest says
+        return package_at(bundle.place) == project.package
+    return manifest_of(bundle).folder in (project.bundle_folder, None)  # one without kernels has none
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:
@@ -129,11 +139,13 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _summary(comparison: Comparison) -> Iterator[str]:
+def _summary(comparison: Comparison, others: int) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
     yield f"{len(comparison.verdicts)} units compiled again: {counts['same']} are the same to the byte"
     same = sum(comparison.files.values())
     yield f"{len(comparison.files)} other files made again: {same} are the same to the byte"
+    if others:
+        yield f"{others} other bundle{'s' * (others != 1)} not of this project: not compared with a build"
 
 
 def _findings(comparison: Comparison) -> Iterator[Problem]:

@@ -406,6 +406,23 @@ OWN = line_of("demo/__init__.py", INIT)
             ],
             id="names that lead away",
         ),
+        pytest.param(
+            recorded(
+                {**inside("demo/_cubins", FILES), **BILL, "demo/_Cubins/k": b"", "demo/_cubins. /k": b""}
+            ),
+            [
+                f"demo/{alias}/k: is in _cubins too, where case and a last dot do not count"
+                for alias in ("_Cubins", "_cubins. ")
+            ],
+            id="names that are one on some file systems",
+        ),
+        pytest.param(
+            recorded(
+                {**inside("demo/_cubins", FILES), **BILL, "demo/a": b"", "demo-1.0.data/purelib/demo/a": b""}
+            ),
+            ["demo/a: is in the wheel 2 times"],
+            id="a file that is installed over another",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_wheel(

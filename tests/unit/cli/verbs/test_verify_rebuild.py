@@ -390,3 +390,33 @@ def test_the_notes_of_an_editable_install_are_compared(
         f"{folder.as_posix()}/editable.json: is not what hatch-cubin writes: it was edited or damaged",
         "1 file not what the project gives, though all units are",
     ]
+
+
+@pytest.mark.nvrtc
+def test_the_bundle_that_is_imported_is_compared_whatever_another_says_that_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A true copy under another package, whose manifest still names the project's folder."""
+
+    def forge(files: dict[str, bytes]) -> None:
+        for name in [*files]:
+            if name.startswith("demo/_cubins/"):
+                files[f"a/{name[5:]}"] = files[name]
+        in_keys(files)
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert answer.errors == ["1 file not what the project gives, though all units are"]
+    assert answer.out.splitlines()[-1] == "1 other bundle not of this project: not compared with a build"
+
+
+@pytest.mark.nvrtc
+def test_of_several_copies_in_a_folder_one_has_to_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
+    second = shutil.copytree(first, tmp_path / "build/lib/demo/_cubins")
+    what = "has several bundles that this project (demo/_cubins) may have built"
+    assert rebuilt(capsys, tmp_path, tmp_path).errors == [
+        f"{tmp_path}: {what}: {second.as_posix()}, {first.as_posix()}"
+    ]
+    assert rebuilt(capsys, first, tmp_path).code == 0
