@@ -1,16 +1,16 @@
-"""Check that a wheel, a folder or an installed package holds together, and that its loader is a released one.
+"""Check that a wheel, a folder or an installed package holds together.
 
-Every file of a bundle is compared with the manifest, the manifest and the keys with what is written for their
-facts, and the loader byte for byte with that of the release that the manifest names. In a wheel the bill of
-materials has to fit the manifest, and every file RECORD.
+'verify' proves that a wheel holds together, and that its loader is one that a release shipped. Every file
+of a bundle is compared with the manifest, the manifest and the keys with what is written for their facts, and
+the loader with that of the release that the manifest names. In a wheel the bill of materials has to fit the
+manifest, and every file RECORD.
 
---rebuild compiles the project's kernels again, with an empty cache, and compares all that hatch-cubin puts
-into a wheel. It finds what a poisoned cache has put there, and a change that manifest and RECORD were made to
-fit. It needs the sources and the compiler that the wheel was built with: with others a difference proves
-nothing, and this says so.
+Only 'verify --rebuild' proves that all that hatch-cubin put into it is what the project builds. It compiles
+the kernels again, with an empty cache, and compares the bytes. It needs the sources and the compiler that the
+wheel was built with: with others a difference proves nothing, and this says so.
 
-Neither proves anything of the files that hatch-cubin did not make: RECORD holds against damage alone, for
-whoever replaces a file can make RECORD fit. Only a signature proves those.
+What hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves: RECORD holds
+against damage alone.
 """
 
 from __future__ import annotations
