@@ -7,9 +7,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hatch_cubin.bundle import sbom
+from hatch_cubin.bundle.manifest import read_manifest
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.survey import BundleFacts, survey
-from tests.helpers import COPY_PTX, bundle, made, write_tree
+from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 
 PTX = COPY_PTX.encode()
 FUNC, OBJECT, KERNEL, SECTION = 0x12, 0x11, 0x10, 5
@@ -80,6 +82,16 @@ def make_wheel(path: Path, files: Mapping[str, bytes]) -> Path:
 
 def inside(folder: str, files: Mapping[str, bytes] = FILES) -> dict[str, bytes]:
     return {f"{folder}/{name}": data for name, data in files.items()}
+
+
+def bill_for(files: Mapping[str, bytes], package: str = "demo") -> bytes:
+    """Return the bill of materials that fits a bundle's manifest."""
+    manifest = read_manifest(files["manifest.json"])
+    made_with = manifest.toolchain.get("nvrtc"), manifest.toolchain.get("nvjitlink")
+    sources = {module.source for module in manifest.modules}
+    parts = [sbom.file_part(source, sha256(source.encode())) for source in sources]
+    tools = sbom.tools(manifest.generator[1], *made_with)
+    return sbom.write_bill(sbom.bundle_part(package, {}), [*tools, *parts])
 
 
 def facts_of(tmp_path: Path, files: Mapping[str, bytes]) -> BundleFacts:

@@ -50,6 +50,18 @@ class Rebuild(NamedTuple):
     needs: tuple[str, ...]  # what Python has to find
 
 
+OF_HATCH = Rebuild(
+    command=("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"),
+    needs=("hatchling", "hatch_cubin"),
+)
+
+
+def of_setuptools(mode: str) -> Rebuild:
+    """Return how an editable install of setuptools', of one of its modes, is built again."""
+    command = ("-c", f"from hatch_cubin._commands import rebuild; rebuild({mode!r})")
+    return Rebuild(command, needs=("setuptools", "hatch_cubin"))
+
+
 def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> dict[str, Content]:
     """Return every file of the bundle by name: its bytes, or the path of a file that already has them.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +23,63 @@ NAME = "hatch-cubin.cdx.json"
 
 _SPEC = "1.6"
 _AT_ONCE = 500  # files that git is asked about: the length of a command line is limited
-_Component = dict[str, Any]
+Component = dict[str, Any]
 
 
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit) -> bytes:
     """Return the bill of what a bundle of *jobs* is made of."""
-    parts = {part["bom-ref"]: part for part in (*_tools(toolkit), *_headers_of(jobs), *_files(jobs))}
-    bundle = {"type": "library", "name": f"{project.package}._cubins", "bom-ref": "bundle"}
+    made_with = tools(__version__, toolkit.nvrtc, toolkit.nvjitlink_if_loaded)
+    parts = (*made_with, *_headers_of(jobs), *starmap(file_part, sorted(digests_of(jobs).items())))
+    return write_bill(bundle_part(project.package, _provenance(project, jobs)), parts)
+
+
+def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
+    """Return the one text of a bill of these parts."""
+    named = {part["bom-ref"]: part for part in parts}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",
         "specVersion": _SPEC,
         "version": 1,
-        "metadata": {"component": bundle | _provenance(project, jobs)},
-        "components": [parts[ref] for ref in sorted(parts)],
-        "dependencies": [{"ref": "bundle", "dependsOn": sorted(parts)}],
+        "metadata": {"component": bundle},
+        "components": [named[ref] for ref in sorted(named)],
+        "dependencies": [{"ref": "bundle", "dependsOn": sorted(named)}],
     }
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(body, sort_keys=True))
     return (json.dumps({**body, "serialNumber": serial.urn}, sort_keys=True) + "\n").encode()
 
 
-def _tools(toolkit: Toolkit) -> Iterator[_Component]:
-    yield _part("application", "hatch-cubin", __version__, wheel="hatch-cubin")
-    yield _part("application", "NVRTC", toolkit.nvrtc)
-    if toolkit.nvjitlink_if_loaded is not None:
-        yield _part("application", "nvJitLink", toolkit.nvjitlink_if_loaded)
+def bundle_part(package: str, provenance: Mapping[str, str]) -> Component:
+    """Return what stands for the bundle itself."""
+    part = {"type": "library", "name": f"{package}._cubins", "bom-ref": "bundle"}
+    facts = [{"name": f"hatch-cubin:{name}", "value": provenance[name]} for name in sorted(provenance)]
+    return part | ({"properties": facts} if facts else {})
 
 
-def _headers_of(jobs: Iterable[Job]) -> Iterator[_Component]:
+def tools(version: str, nvrtc: str | None, nvjitlink: str | None) -> Iterator[Component]:
+    """Yield hatch-cubin and the compilers."""
+    yield part("application", "hatch-cubin", version, wheel="hatch-cubin")
+    yield part("application", "NVRTC", nvrtc)
+    if nvjitlink is not None:
+        yield part("application", "nvJitLink", nvjitlink)
+
+
+def file_part(path: str, digest: str) -> Component:
+    """Return what stands for a file of the project."""
+    hashes = [{"alg": "SHA-256", "content": digest}]
+    return {"type": "file", "name": path, "bom-ref": f"file:{path}", "hashes": hashes}
+
+
+def part(kind: str, name: str, version: str | None = None, *, wheel: str | None = None) -> Component:
+    """Return what stands for a tool, or for headers of others."""
+    found: Component = {"type": kind, "name": name, "bom-ref": f"{name}@{version}" if version else name}
+    if version is not None:
+        found["version"] = version
+    if wheel is not None:
+        found["purl"] = f"pkg:pypi/{wheel}@{version}"
+    return found
+
+
+def _headers_of(jobs: Iterable[Job]) -> Iterator[Component]:
     """Yield the wheels and other trees outside the project whose headers the kernels can read."""
     used = {
         root.tree
@@ -60,31 +91,12 @@ def _headers_of(jobs: Iterable[Job]) -> Iterator[_Component]:
     for tree in used - {""}:
         wheels = headers.wheels_of(tree)
         for name, version in wheels.items():
-            yield _part("library", name, version, wheel=name)
+            yield part("library", name, version, wheel=name)
         if not wheels:
-            yield _part("library", tree)
+            yield part("library", tree)
 
 
-def _files(jobs: Iterable[Job]) -> Iterator[_Component]:
-    for path, digest in sorted(digests_of(jobs).items()):
-        yield {
-            "type": "file",
-            "name": path,
-            "bom-ref": f"file:{path}",
-            "hashes": [{"alg": "SHA-256", "content": digest}],
-        }
-
-
-def _part(kind: str, name: str, version: str | None = None, *, wheel: str | None = None) -> _Component:
-    part: _Component = {"type": kind, "name": name, "bom-ref": f"{name}@{version}" if version else name}
-    if version is not None:
-        part["version"] = version
-    if wheel is not None:
-        part["purl"] = f"pkg:pypi/{wheel}@{version}"
-    return part
-
-
-def _provenance(project: Project, jobs: Iterable[Job]) -> _Component:
+def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
     """Return the sources' git commit, if the table asks for it and there is one."""
     if not project.config.provenance:
         return {}
@@ -96,8 +108,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> _Component:
     changed = _changes(project.root, files_of(jobs))
     if None in changed:
         return {}
-    facts = {"commit": commit.strip(), "dirty": "true" if any(changed) else "false"}
-    return {"properties": [{"name": f"hatch-cubin:{name}", "value": facts[name]} for name in facts]}
+    return {"commit": commit.strip(), "dirty": "true" if any(changed) else "false"}
 
 
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:

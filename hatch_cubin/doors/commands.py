@@ -30,7 +30,6 @@ from ..toolkit.requirements import build_requirements
 
 _NOTHING = ", nothing was built"
 _BUILD_CUBINS = "build_cubins"
-_ADDRESS = "hatch_cubin._commands"  # of `rebuild`, as it is written into editable installs
 
 
 def join(distribution: Distribution) -> None:
@@ -96,10 +95,8 @@ class BuildCubins(Command):
 
     def _build_in_place(self, project: Project) -> None:
         mode = (self.distribution.get_command_obj("editable_wheel").mode or "lenient").lower()
-        command = ("-c", f"from {_ADDRESS} import rebuild; rebuild({mode!r})")
-        rebuild = layout.Rebuild(command, needs=("setuptools", "hatch_cubin"))
         # A strict install has links to the bundle, in a folder of its own.
-        _pipeline.build_in_place(project, rebuild, linked=mode == "strict")
+        _pipeline.build_in_place(project, layout.of_setuptools(mode), linked=mode == "strict")
 
     def _sweep(self, project: Project) -> None:
         """Remove all that must not ship from the folder that setuptools keeps between builds."""

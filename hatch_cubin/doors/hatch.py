@@ -28,10 +28,6 @@ from ..table.config import Config, parse_config
 from ..toolkit import requirements
 
 _NOTHING = ", nothing was built"
-_REBUILD = layout.Rebuild(
-    command=("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"),
-    needs=("hatchling", "hatch_cubin"),
-)
 
 
 class CubinBuildHook(BuildHookInterface[Any]):
@@ -62,7 +58,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
     def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
-            _pipeline.build_in_place(project, _REBUILD)
+            _pipeline.build_in_place(project, layout.OF_HATCH)
             self._warn_of_leaks(project.bundle_folder, *cache_folders(project))
             return
         staging = self._staging()

@@ -47,6 +47,8 @@ class Found:
 @contextlib.contextmanager
 def opened(what: str) -> Iterator[Found]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported."""
+    if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
+        raise BundleError(Problem("is neither a file nor a folder", Location(what)))  # a pipe would wait
     if os.path.isdir(what):
         yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
     elif os.path.exists(what):
@@ -56,6 +58,11 @@ def opened(what: str) -> Iterator[Found]:
         folders = _package_folders(what)
         bundles = tuple(bundle for folder in folders for bundle in _in_folder(Path(folder)))
         yield _some(Found(folders[0], bundles))
+
+
+def package_at(place: str) -> str:
+    """Return the import package whose bundle stands at *place* in a wheel."""
+    return place.removesuffix(f"/{BUNDLE}").replace("/", ".")
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -2,21 +2,26 @@
 
 The keys say whether both were built from the same inputs: sources, headers, options, compiler. If they were,
 a difference in the result proves that the bundle has something that its inputs do not compile to. Otherwise
-a difference proves nothing.
+a difference proves nothing. What lies beside the units follows from them and from the table.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from .. import _pipeline
+from ..bundle import sbom
 from ..bundle.manifest import Entry, Manifest, read_keys, read_manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.project import Project
+from .bill import provenance
 from .installed import Bundle
+from .notes import NOTES, notes_again
+from .verify import OF_EVERY
 
 Unit = tuple[str, str]  # module and arch
 Verdict = Literal["same", "differs", "other inputs", "only in the bundle", "only in the rebuild"]
@@ -29,24 +34,33 @@ class Comparison:
     """The verdict on each unit, and every part of the toolchain that differs: its name, shipped, here."""
 
     verdicts: Mapping[Unit, Verdict]
+    files: Mapping[str, bool]  # the others, and whether they are the same
     toolchain: tuple[tuple[str, str, str], ...]
 
 
-def rebuild(project: Project, bundle: Bundle) -> Comparison:
-    """Build *project* from nothing and compare the result with what *bundle* says it has."""
+def rebuild(project: Project, bundle: Bundle, bill: bytes | None) -> Comparison:
+    """Build *project* from nothing and compare the result with *bundle* and with its *bill* of materials."""
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
+    for name in {*bundle.packed} - {*shipped}:
+        with contextlib.suppress(BundleError):  # what is damaged is told by `verify`, and differs here
+            shipped[name] = bundle.read(name)
+    if bill is not None:
+        shipped[sbom.NAME] = bill
     environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
     with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
         config = replace(project.config, cache_dir=folder, cache_size=None)
-        built = _pipeline.build(replace(project, config=config, environ=environ), noted=False)
+        again = replace(project, config=config, environ=environ)
+        built = _pipeline.build(again, noted=False)
     try:
+        if NOTES in shipped:
+            built[NOTES] = notes_again(again, shipped[NOTES], _pipeline.needed_files(again))
         return compare(shipped, built)
     except ValueError as exc:
         raise BundleError(Problem(f"its indexes cannot be read: {exc}", Location(bundle.place))) from exc
 
 
 def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Comparison:
-    """Compare two bundles by their indexes, which have the digests of all results."""
+    """Compare two bundles: units by their keys, bytes and names, and what lies beside them by its bytes."""
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
     our_units, their_units = _units(ours), _units(theirs)
@@ -56,11 +70,15 @@ def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Compa
             verdicts[unit] = "only in the bundle"
         elif unit not in our_units:
             verdicts[unit] = "only in the rebuild"
-        elif _result(our_units[unit]) == _result(their_units[unit]):
+        elif _result(our_units[unit], shipped) == _result(their_units[unit], rebuilt):
             verdicts[unit] = "same"
         else:
             verdicts[unit] = "differs" if our_keys.get(unit) == their_keys.get(unit) else "other inputs"
-    return Comparison(verdicts, _other_toolchain(ours, theirs))
+    names = (*OF_EVERY, *(name for name in (sbom.NAME, NOTES) if name in shipped))
+    files = {name: shipped.get(name) == rebuilt[name] for name in names}
+    return Comparison(
+        verdicts, files, _other_toolchain(_made_with(ours, shipped), _made_with(theirs, rebuilt))
+    )
 
 
 def _units(manifest: Manifest) -> dict[Unit, Entry]:
@@ -71,13 +89,23 @@ def _keys(data: bytes) -> dict[Unit, str]:
     return {(name, arch): key for name, archs in read_keys(data).items() for arch, key in archs.items()}
 
 
-def _result(entry: Entry) -> tuple[object, ...]:
+def _result(entry: Entry, files: Mapping[str, bytes]) -> tuple[object, ...]:
     """Return what a compile gives: the bytes, and the names that its kernels are found under."""
-    return entry.sha256, dict(entry.kernels)
+    return files.get(entry.file), dict(entry.kernels)
 
 
-def _other_toolchain(shipped: Manifest, rebuilt: Manifest) -> tuple[tuple[str, str, str], ...]:
-    before = {**shipped.toolchain, "data model": shipped.data_model}
-    after = {**rebuilt.toolchain, "data model": rebuilt.data_model}
+def _made_with(manifest: Manifest, files: Mapping[str, bytes]) -> dict[str, str | None]:
+    commit = provenance(files[sbom.NAME]) if sbom.NAME in files else {}
+    return {
+        **manifest.toolchain,
+        **commit,
+        "data model": manifest.data_model,
+        manifest.generator[0]: manifest.generator[1],
+    }
+
+
+def _other_toolchain(
+    before: Mapping[str, str | None], after: Mapping[str, str | None]
+) -> tuple[tuple[str, str, str], ...]:
     pairs = {name: (before.get(name) or "none", after.get(name) or "none") for name in {*before, *after}}
     return tuple((name, *pair) for name, pair in sorted(pairs.items()) if pair[0] != pair[1])

@@ -1,24 +1,28 @@
-"""Check a bundle against its manifest: its files, their contents, its indexes and its loader."""
+"""Check a bundle against its manifest: its files, their contents, its indexes and what runs of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from .. import __version__
+from .._arch import parse_arch
 from .._digest import file_digest
-from ..bundle import runtime
+from ..bundle import sbom
+from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ..bundle.stub import stub
 from ..cubin.elf import read_cubin, read_resources
 from ..errors import BundleError, Location, Problem
 from ..sources.source import ptx_entries
+from . import releases
 from .installed import Bundle
+from .notes import NOTES, prove_notes
 from .survey import manifest_of
 
-_OF_EVERY = ("__init__.py", "__init__.pyi", "manifest.json", "keys.json")
-_BILL = "hatch-cubin.cdx.json"  # here where the build backend has no place of its own for it
-_OF_EDITABLE = ("_editable.py", "editable.json")
+OF_EVERY = ("__init__.py", "__init__.pyi", "manifest.json", "keys.json")
+_OF_EDITABLE = ("_editable.py", NOTES)
+_NAME = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
@@ -29,21 +33,24 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
         yield from exc.problems
         return
     entries = {entry.file: entry for module in manifest.modules for entry in module.entries}
-    known = {*_OF_EVERY, _BILL, *entries, *(() if in_wheel else _OF_EDITABLE)}
+    known = {*OF_EVERY, sbom.NAME, *entries, *(() if in_wheel else _OF_EDITABLE)}
     for name in sorted({*bundle.packed} - known):
         yield _problem(bundle, name, "is not in the manifest: it is no part of the bundle")
     yield from _of_indexes(bundle, manifest)
+    yield from _of_code(bundle, manifest)
     ours = is_of_this_version(manifest)
     if ours:
-        yield from _of_loader(bundle, manifest)
+        yield from _of_stub(bundle, manifest)
+    if NOTES in bundle.packed and not in_wheel:
+        yield from _of_notes(bundle, manifest)
     for module in manifest.modules:
         for entry in module.entries:
-            yield from _of_entry(bundle, entry, ours=ours)
+            yield from _of_entry(bundle, manifest, entry)
 
 
 def is_of_this_version(manifest: Manifest) -> bool:
-    """Say whether this very version made a bundle: then its loader and its numbers have to be ours."""
-    return manifest.generator == ("hatch-cubin", __version__)
+    """Say whether this very version made a bundle, so that its stub and its numbers have to be ours."""
+    return manifest.generator == (_NAME, __version__)
 
 
 def _problem(bundle: Bundle, name: str, what: str) -> Problem:
@@ -69,22 +76,51 @@ def _of_indexes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             yield _problem(bundle, "keys.json", f"{where} {name} for {arch}")
 
 
-def _of_loader(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+def _of_code(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+    """Yield what would run and is not, byte for byte, that of the version which the manifest names."""
+    name, version = manifest.generator
+    known = releases.code_of(version) if name == _NAME else None
+    if known is None:
+        yield _stranger(bundle, name, version)
+        return
+    for file, digest in known.items():
+        if file in bundle.packed or file in OF_EVERY:
+            yield from _unless_written(bundle, file, version, digest)
+
+
+def _stranger(bundle: Bundle, name: str, version: str) -> Problem:
+    where = Location(f"{bundle.place}/manifest.json")
+    if name != _NAME:
+        return Problem(f"says that {name} made it, not {_NAME}", where)
+    if releases.is_newer(version):
+        return Problem(f"made by a newer hatch-cubin, {version}", where, "upgrade hatch-cubin to verify it")
+    return Problem(f"says that hatch-cubin {version} made it, and there is no such release", where)
+
+
+def _of_stub(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     kernels = {kernel for module in manifest.modules for entry in module.entries for kernel in entry.kernels}
     modules = {name for module in manifest.modules for name in (module.name, module.base)}
-    expected = {
-        "__init__.py": Path(runtime.__file__).read_bytes(),
-        "__init__.pyi": stub(kernels, modules),
-    }
-    for name, data in expected.items():
-        try:
-            if bundle.read(name) != data:
-                yield _problem(bundle, name, f"is not what hatch-cubin {__version__} writes")
-        except BundleError as exc:
-            yield from exc.problems
+    yield from _unless_written(bundle, "__init__.pyi", __version__, file_digest(stub(kernels, modules)))
 
 
-def _of_entry(bundle: Bundle, entry: Entry, *, ours: bool) -> Iterator[Problem]:
+def _unless_written(bundle: Bundle, name: str, version: str, digest: str) -> Iterator[Problem]:
+    try:
+        if file_digest(bundle.read(name)) != digest:
+            yield _problem(bundle, name, f"is not what hatch-cubin {version} writes")
+    except BundleError as exc:
+        yield from exc.problems
+
+
+def _of_notes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+    try:
+        prove_notes(bundle.read(NOTES), manifest.folder)
+    except BundleError as exc:
+        yield from exc.problems
+    except ValueError as exc:
+        yield _problem(bundle, NOTES, str(exc))
+
+
+def _of_entry(bundle: Bundle, manifest: Manifest, entry: Entry) -> Iterator[Problem]:
     if any(char in entry.file for char in "/\\:\0"):
         yield _problem(bundle, "manifest.json", f"it names a file outside the bundle: {entry.file!r}")
         return
@@ -98,8 +134,10 @@ def _of_entry(bundle: Bundle, entry: Entry, *, ours: bool) -> Iterator[Problem]:
     elif (digest := file_digest(data)) != entry.sha256:
         yield _problem(bundle, entry.file, f"its sha256 is {digest}, the manifest says {entry.sha256}")
     else:
+        ours = is_of_this_version(manifest)
         try:
             wrong = _wrong_text(data, entry) if entry.is_ptx else _wrong_code(data, entry, ours=ours)
+            wrong = wrong or (_wrong_label(data, entry, manifest) if ours else None)
         except ValueError as exc:
             wrong = str(exc)
         if wrong is not None:
@@ -120,6 +158,18 @@ def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     if ours and entry.resources and dict(entry.resources) != read_resources(data):
         return "does not use what the manifest says of its kernels"
     return _wrong_kernels(cubin.kernels, entry.kernels)
+
+
+def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
+    """Say what of a file the loader would be told wrong."""
+    arch = parse_arch(entry.arch)
+    if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
+        return f"is no {entry.kind} for {entry.arch}, as the manifest says"
+    major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
+    needed = min_driver(arch, data, int(major[0]) if major else 0)
+    if needed != entry.min_driver:
+        return f"needs driver {needed}, the manifest says {entry.min_driver}"
+    return None
 
 
 def _wrong_kernels(found: tuple[str, ...], listed: Mapping[str, str]) -> str | None:

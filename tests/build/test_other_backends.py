@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import __version__
+from hatch_cubin.bundle import sbom
 from tests.helpers import SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
@@ -50,9 +52,15 @@ archs = ["sm_90"]
     assert {name for name in wheel_files(wheel) if not name.endswith("/")} == {
         "demo/__init__.py",
         "demo/saxpy.cu",
-        *in_bundle("saxpy.sm_90.cubin"),
+        *in_bundle("saxpy.sm_90.cubin", sbom.NAME),
         *METADATA,
     }
+    assert run(sys.executable, "-m", "hatch_cubin", "verify", wheel, "--rebuild", cwd=root).stdout == (
+        "demo/_cubins: all 6 files agree with its manifest; the loader is that of hatch-cubin "
+        f"{__version__}\n"
+        "1 units compiled again: 1 are the same to the byte\n"
+        "5 other files made again: 5 are the same to the byte\n"
+    )
     venv.install(wheel)
     code = "from demo import _cubins as c; print(len(c.read('saxpy', cc=(9, 0))))"
     size = len(wheel_files(wheel)["demo/_cubins/saxpy.sm_90.cubin"])

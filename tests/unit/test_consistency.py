@@ -117,6 +117,28 @@ def test_the_architecture_maps_the_rooms_as_they_are() -> None:
     assert all(f"`{name}.py`" in table for name in MODULES["ground"] if name != "__init__")
 
 
+# Promises
+
+PROOFS = (
+    "'verify' proves that a wheel holds together, and that its loader is one that a release shipped.",
+    "Only 'verify --rebuild' proves that all that hatch-cubin put into it is what the project builds",
+    "What hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves:",
+    "RECORD holds against damage alone.",
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("README.md", "SECURITY.md", "docs/threat-model.md", "docs/guides/looking-into-wheels.md"),
+        *("docs/reference/command-line.md", "hatch_cubin/cli/verbs/verify.py"),
+    ],
+)
+def test_what_verify_proves_is_said_in_the_same_words_everywhere(path: str) -> None:
+    text = " ".join((REPOSITORY / path).read_text("utf-8").replace("`", "'").split())
+    assert [proof for proof in PROOFS if proof not in text] == []
+
+
 def test_formats_are_numbers_that_only_grow() -> None:
     assert (runtime.FORMAT, proof._FORMAT, _report.FORMAT) == (1, 2, 1)
 

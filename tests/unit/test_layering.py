@@ -106,11 +106,14 @@ MODULES: dict[str, dict[str, str]] = {
     "wheels": {
         "cuobjdump": "",
         "installed": "",
-        "rebuild": "installed",
+        "notes": "",
+        "releases": "",
         "record": "installed",
         "survey": "installed",
         "page": "survey",
-        "verify": "installed survey",
+        "bill": "installed survey",
+        "verify": "installed notes releases survey",
+        "rebuild": "bill installed notes verify",
     },
     "doors": {"commands": "", "hatch": "", "setuptools": "commands", "open": "hatch setuptools"},
     "cli": {

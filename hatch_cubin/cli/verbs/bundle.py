@@ -1,7 +1,8 @@
 """Write the bundle into a package's folder, for any build backend that puts a package's files into its wheel.
 
 DIR is the folder of the package, inside the project; the bundle becomes DIR/_cubins. Files in it that are
-right already are left as they are; files that are not part of the bundle are removed.
+right already are left as they are; files that are not part of the bundle are removed. The bill of materials
+is in the bundle too, because the wheel's metadata is the backend's.
 """
 
 from __future__ import annotations
@@ -42,11 +43,10 @@ def run(args: argparse.Namespace) -> Answer:
     project = _aimed(open_project(args), args.into)
     require_compiler(project)
     from ... import _pipeline
-    from ...bundle import layout, sbom
+    from ...bundle import layout
     from ...sources.source import BUNDLE
 
     files = _pipeline.build(project)
-    files.pop(sbom.NAME, None)  # its place is the wheel's metadata, which is the backend's
     layout.write(files, project.root / project.bundle_folder)
     total = sum(map(len, files.values()))
     facts = {

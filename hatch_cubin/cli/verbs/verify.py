@@ -1,23 +1,28 @@
-"""Check that a wheel, a folder or an installed package has the kernels that its manifest says.
+"""Check that a wheel, a folder or an installed package holds together.
 
-Every file is compared with its digest in the manifest, each cubin's kernels and arch with the manifest, and
-in a wheel every file with RECORD. The manifest and the keys must be, to the byte, what hatch-cubin writes for
-their facts. This proves that nothing was changed after the build.
+'verify' proves that a wheel holds together, and that its loader is one that a release shipped. Every file
+of a bundle is compared with the manifest, the manifest and the keys with what is written for their facts, and
+the loader with that of the release that the manifest names. In a wheel the bill of materials has to fit the
+manifest, and every file RECORD.
 
---rebuild proves that the build was right: it compiles the project's kernels again, with an empty cache, and
-compares the results. It finds what a poisoned cache has put into a wheel. It needs the sources and the
-compiler that the wheel was built with. With others a difference proves nothing, and this says so.
+Only 'verify --rebuild' proves that all that hatch-cubin put into it is what the project builds. It compiles
+the kernels again, with an empty cache, and compares the bytes. It needs the sources and the compiler that the
+wheel was built with: with others a difference proves nothing, and this says so.
+
+What hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves: RECORD holds
+against damage alone.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
-from ...wheels.installed import Bundle, Found, opened
+from ...wheels.bill import bill_of, bill_problems
+from ...wheels.installed import Bundle, Found, opened, package_at
 from ...wheels.record import record_problems
 from ...wheels.survey import manifest_of, unit_name
 from ...wheels.verify import bundle_problems, is_of_this_version
@@ -27,14 +32,15 @@ if TYPE_CHECKING:
     from ...sources.project import Project
     from ...wheels.rebuild import Comparison, Verdict
 
+_OF_ITS_BUILD = "verify it with the sources and the toolkit that it was built with"
 _FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
     "differs": (
         "not what its inputs compile to",
-        "a cache that somebody has poisoned does this: empty it, and build again",
+        "a poisoned cache does this, or a changed wheel: empty the cache, and build again",
     ),
     "other inputs": (
         "built from another source, header, option or compiler",
-        "verify it with the sources and the toolkit that it was built with",
+        _OF_ITS_BUILD,
     ),
     "only in the bundle": ("shipped, and not built by the project", None),
     "only in the rebuild": ("built by the project, and not shipped", None),
@@ -60,7 +66,8 @@ def run(args: argparse.Namespace) -> Answer:
         for bundle in found.bundles:
             problems += bundle_problems(bundle, in_wheel=found.wheel is not None)
         facts: dict[str, Any] = {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
-        lines = [] if problems else [_as_built(bundle) for bundle in found.bundles]
+        problems += bill_problems(found)
+        lines = [] if problems else [_agrees(bundle) for bundle in found.bundles]
         if args.rebuild:
             try:
                 comparison = _compare(args, found)
@@ -68,18 +75,17 @@ def run(args: argparse.Namespace) -> Answer:
                 problems += exc.problems
             else:
                 facts["rebuild"] = _facts(comparison)
-                lines += _summary(comparison)
+                lines += _summary(comparison, len(found.bundles) - 1)
                 problems += _findings(comparison)
     facts |= {"ok": not problems, "problems": [_fact(problem) for problem in problems]}
     return Answer(facts, lines, problems)
 
 
-def _as_built(bundle: Bundle) -> str:
+def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
-    said = f"{bundle.place}: all {len(bundle.packed)} files are as they were built"
-    if is_of_this_version(manifest):
-        return said
-    return f"{said}; the loader is that of {' '.join(manifest.generator)} and was not compared"
+    loader = f"the loader is that of {' '.join(manifest.generator)}"
+    unknown = "" if is_of_this_version(manifest) else ", the stub was not compared"
+    return f"{bundle.place}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}"
 
 
 def _fact(problem: Problem) -> dict[str, Any]:
@@ -94,19 +100,30 @@ def _compare(args: argparse.Namespace, found: Found) -> Comparison:
     project = open_project(args)
     require_compiler(project)
     bundle = _bundle_of(project, found)
+    bill = bill_of(found, bundle)
     from ...wheels import rebuild
 
-    return rebuild.rebuild(project, bundle)
+    return rebuild.rebuild(project, bundle, bill and bill.data)
 
 
 def _bundle_of(project: Project, found: Found) -> Bundle:
-    """Return the bundle that the project builds; there may be other bundles beside it."""
-    for bundle in found.bundles:
-        if manifest_of(bundle).folder in (project.bundle_folder, None):  # one without kernels has none
-            return bundle
+    """Return the bundle that the project builds: others beside it may say of themselves what they like."""
+    own = [bundle for bundle in found.bundles if _is_own(project, found, bundle)]
+    if len(own) == 1:
+        return own[0]
+    if own:
+        places = ", ".join(bundle.place for bundle in own)
+        what = f"has several bundles that this project ({project.bundle_folder}) may have built: {places}"
+        raise BundleError(Problem(what, Location(found.path), "verify one of them"))
     places = ", ".join(bundle.place for bundle in found.bundles)
     what = f"has no bundle that this project builds ({project.bundle_folder}), only {places}"
     raise BundleError(Problem(what, Location(found.path), "--project DIR names the project"))
+
+
+def _is_own(project: Project, found: Found, bundle: Bundle) -> bool:
+    if found.wheel is not None:  # what is imported is decided by the place, whatever a manifest says
+        return package_at(bundle.place) == project.package
+    return manifest_of(bundle).folder in (project.bundle_folder, None)  # one without kernels has none
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:
@@ -118,25 +135,38 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
             {"module": module, "arch": arch, "verdict": verdict}
             for (module, arch), verdict in comparison.verdicts.items()
         ],
+        "files": [{"file": name, "same": same} for name, same in comparison.files.items()],
     }
 
 
-def _summary(comparison: Comparison) -> Iterator[str]:
+def _summary(comparison: Comparison, others: int) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
     yield f"{len(comparison.verdicts)} units compiled again: {counts['same']} are the same to the byte"
+    same = sum(comparison.files.values())
+    yield f"{len(comparison.files)} other files made again: {same} are the same to the byte"
+    if others:
+        yield f"{others} other bundle{'s' * (others != 1)} not of this project: not compared with a build"
 
 
 def _findings(comparison: Comparison) -> Iterator[Problem]:
-    """Yield a problem for each kind of difference, with the units that have it."""
+    """Yield a problem for each kind of difference, with the units or the files that have it."""
     for verdict, (what, hint) in _FINDINGS.items():
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
-            count = f"{len(units)} unit{'s' * (len(units) != 1)}"
-            yield Problem(f"{count} {what}", hint=hint, details=(*units, *_toolchain(comparison, verdict)))
+            why = _toolchain(comparison) if verdict == "other inputs" else ()
+            yield Problem(f"{_count(units, 'unit')} {what}", None, hint, (*units, *why))
+    files = [name for name, same in comparison.files.items() if not same]
+    if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
+        what = f"{_count(files, 'file')} not what the project gives, though all units are"
+        yield Problem(what, None, _OF_ITS_BUILD, (*files, *_toolchain(comparison)))
 
 
-def _toolchain(comparison: Comparison, verdict: Verdict) -> Iterator[str]:
-    if verdict == "other inputs" and comparison.toolchain:
-        yield "this proves nothing, for the toolchain is another one:"
+def _count(things: Sequence[str], kind: str) -> str:
+    return f"{len(things)} {kind}{'s' * (len(things) != 1)}"
+
+
+def _toolchain(comparison: Comparison) -> Iterator[str]:
+    if comparison.toolchain:
+        yield "this proves nothing, for these differ:"
         for name, shipped, here in comparison.toolchain:
             yield f"  {name}: {shipped} when it was built, {here} here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -143,3 +144,9 @@ def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
         (place / "keys.json").unlink()
         with pytest.raises(BundleError, match=r"/_cubins/keys.json: cannot be read: No such file"):
             found.bundles[0].read("keys.json")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.whl")
+    assert refusal(tmp_path / "w.whl") == f"{tmp_path}/w.whl: is neither a file nor a folder"
+    assert refusal("/dev/zero") == "/dev/zero: is neither a file nor a folder"

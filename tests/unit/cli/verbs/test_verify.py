@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _home, _pipeline
+from hatch_cubin import __version__
 from hatch_cubin.bundle import layout, manifest, sbom
-from hatch_cubin.cache import entries
 from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.elf import read_resources
-from hatch_cubin.sources.project import Project
-from tests.cubins import FUNC, KERNEL, cubin, elf, inside, make_wheel
-from tests.helpers import COPY_PTX, SAXPY, bundle, made, make_project, sha256, write_tree
+from hatch_cubin.wheels import releases
+from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, inside, make_wheel
+from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 
 Files = Mapping[str, bytes]
 
@@ -31,6 +29,8 @@ FILES = bundle(
     folder="demo/_cubins",
 )
 INFO = "demo-1.0.dist-info"
+BILL = {f"{INFO}/sboms/{sbom.NAME}": bill_for(FILES)}
+OURS = f"hatch-cubin {__version__}"
 INIT, OTHER = b"x = 1\n", b"x = 2\n"
 
 
@@ -50,7 +50,9 @@ def recorded(files: Files, algorithm: str = "sha256") -> dict[str, bytes]:
 
 
 def wheel_of(root: Path, files: Files) -> Path:
-    return make_wheel(root / "demo-1.0-py3-none-any.whl", recorded(files))
+    """Return a wheel with a bundle in `demo`, its bill of materials and its RECORD."""
+    inside_it = {**inside("demo/_cubins", files), **BILL}
+    return make_wheel(root / "demo-1.0-py3-none-any.whl", recorded(inside_it))
 
 
 class Answer:
@@ -70,14 +72,14 @@ class Answer:
 
 
 def test_a_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = Answer(capsys, wheel_of(tmp_path, inside("demo/_cubins", FILES)))
+    answer = Answer(capsys, wheel_of(tmp_path, FILES))
     assert (answer.code, answer.out, answer.err) == (
-        *(0, "demo/_cubins: all 6 files are as they were built\n", ""),
+        *(0, f"demo/_cubins: all 6 files agree with its manifest; the loader is that of {OURS}\n", ""),
     )
 
 
 def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel = wheel_of(tmp_path, inside("demo/_cubins", {**FILES, "more": b""}))
+    wheel = wheel_of(tmp_path, {**FILES, "more": b""})
     answer = Answer(capsys, wheel, "--json")
     assert answer.code == 1
     assert json.loads(answer.out) == {
@@ -100,19 +102,12 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = {**FILES, "_editable.py": b"", "editable.json": b"{}"}
-    assert Answer(capsys, write_tree(tmp_path / "_cubins", files)).code == 0
-    assert Answer(capsys, wheel_of(tmp_path, inside("demo/_cubins", files))).errors == [
+    notes = layout.describe_editable(tmp_path, "demo/_cubins", [], layout.OF_HATCH)
+    assert Answer(capsys, write_tree(tmp_path / "_cubins", {**FILES, **notes})).code == 0
+    assert Answer(capsys, wheel_of(tmp_path, {**FILES, **notes})).errors == [
         "demo/_cubins/_editable.py: is not in the manifest: it is no part of the bundle",
         "demo/_cubins/editable.json: is not in the manifest: it is no part of the bundle",
     ]
-
-
-def test_a_bill_of_materials_may_stand_in_the_bundle(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wheel = wheel_of(tmp_path, inside("demo/_cubins", {**FILES, sbom.NAME: b"{}"}))
-    assert Answer(capsys, wheel).code == 0
 
 
 def flipped(data: bytes) -> bytes:
@@ -172,7 +167,7 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
             id="another loader",
         ),
         pytest.param(
-            {**FILES, "manifest.json": FILES["manifest.json"].replace(b"13.0.88", b"13.0.89")},
+            {**FILES, "manifest.json": FILES["manifest.json"].replace(b"lp64", b"lp65")},
             ["manifest.json: line 1 is not what hatch-cubin writes: it was edited or damaged"],
             id="an edited manifest",
         ),
@@ -220,6 +215,16 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
             id="other numbers",
         ),
         pytest.param(
+            rewritten(min_driver=12000),
+            ["k.sm_90.cubin: needs driver 13000, the manifest says 12000"],
+            id="another driver",
+        ),
+        pytest.param(
+            rewritten(kind="PTX"),
+            ["k.sm_90.cubin: is no PTX for sm_90, as the manifest says"],
+            id="another kind",
+        ),
+        pytest.param(
             rewritten(file="../k.cubin"),
             [
                 "k.sm_90.cubin: is not in the manifest: it is no part of the bundle",
@@ -241,32 +246,98 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
 def test_what_is_wrong_with_a_bundle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], files: Files, expected: list[str]
 ) -> None:
-    wheel = wheel_of(tmp_path, inside("demo/_cubins", files))
+    wheel = wheel_of(tmp_path, files)
     answer = Answer(capsys, wheel)
     assert (answer.code, answer.out) == (1, "")
     assert sorted(answer.errors) == sorted(f"demo/_cubins/{each}" for each in expected)
 
 
-def test_the_loader_of_another_version_is_not_compared(
+# --- the loader, whoever says that he made it ----------------------------------------------------
+
+OLD = b"# the loader of 0.0.1"
+RELEASED = {"0.0.1": {"__init__.py": sha256(OLD), "_editable.py": sha256(b"# its notes")}}
+
+
+def of_version(monkeypatch: pytest.MonkeyPatch, version: str, loader: bytes, **generator: str) -> Files:
+    """Return a bundle whose manifest names this version, all of whose checks hold."""
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "GENERATOR", {"name": "hatch-cubin", "version": version, **generator})
+        return {**files_with(made("k", data=CODE)), "__init__.py": loader}
+
+
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "RELEASED", RELEASED)
+
+
+@pytest.mark.usefixtures("released")
+def test_the_loader_of_an_older_release_is_known_by_its_digest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "GENERATOR", {"name": "hatch-cubin", "version": "0.0.1"})
-    files = {**files_with(made("k", data=CODE)), "__init__.py": b"of its own"}
+    files = {**of_version(monkeypatch, "0.0.1", OLD), "_editable.py": b"# its notes"}
     answer = Answer(capsys, write_tree(tmp_path / "_cubins", files))
-    assert answer.code == 0
-    assert answer.out.endswith("; the loader is that of hatch-cubin 0.0.1 and was not compared\n")
+    assert (answer.code, answer.errors) == (0, [])
+    assert answer.out.endswith("; the loader is that of hatch-cubin 0.0.1, the stub was not compared\n")
+
+
+NEWER = ("made by a newer hatch-cubin, {}", "upgrade hatch-cubin to verify it")
+UNKNOWN = ("says that hatch-cubin {} made it, and there is no such release", None)
+
+
+@pytest.mark.usefixtures("released")
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        *((version, NEWER) for version in ("99.0", f"{__version__}.1", "99rc1", "999999999999.0")),
+        *((version, UNKNOWN) for version in ("0.0.2", f"{__version__}rc1", "0.0.1 ", "", "evil", "\u0669.0")),
+    ],
+)
+def test_no_version_that_is_claimed_lets_a_loader_pass(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    expected: tuple[str, str | None],
+) -> None:
+    """Neither one with code appended nor this version's own, which may say what it likes of the rest."""
+    for loader in (FILES["__init__.py"] + b"\nimport evil\n", FILES["__init__.py"], OLD):
+        files = of_version(monkeypatch, version, loader)
+        answer = Answer(capsys, write_tree(tmp_path / "_cubins", files), "--json")
+        (problem,) = json.loads(answer.out)["problems"]
+        assert answer.code == 1
+        assert (problem["what"], problem["hint"]) == (expected[0].format(version), expected[1])
+        assert problem["path"].endswith("_cubins/manifest.json")
+
+
+@pytest.mark.usefixtures("released")
+def test_a_release_with_the_loader_of_another_is_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version, loader in (("0.0.1", FILES["__init__.py"]), (__version__, OLD)):
+        folder = write_tree(tmp_path / "_cubins", of_version(monkeypatch, version, loader))
+        expected = f"{folder.as_posix()}/__init__.py: is not what hatch-cubin {version} writes"
+        assert Answer(capsys, folder).errors == [expected]
+
+
+def test_another_generator_is_none_that_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = of_version(monkeypatch, __version__, b"evil", name="hatch-cubin2")
+    assert "demo/_cubins/manifest.json: says that hatch-cubin2 made it, not hatch-cubin" in (
+        Answer(capsys, wheel_of(tmp_path, files)).errors
+    )
 
 
 # --- RECORD ---------------------------------------------------------------------------------------
 
-GOOD = recorded(inside("demo/_cubins", FILES) | {"demo/__init__.py": INIT})
+GOOD = recorded({**inside("demo/_cubins", FILES), **BILL, "demo/__init__.py": INIT})
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512"])
 def test_every_digest_that_record_may_have_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], algorithm: str
 ) -> None:
-    files = recorded(inside("demo/_cubins", FILES), algorithm)
+    files = recorded({**inside("demo/_cubins", FILES), **BILL}, algorithm)
     signed = {**files, f"{INFO}/RECORD.jws": b"signed"}
     assert Answer(capsys, make_wheel(tmp_path / "w.whl", signed)).errors == []
 
@@ -328,12 +399,29 @@ OWN = line_of("demo/__init__.py", INIT)
         ),
         pytest.param({**GOOD, f"{INFO}/RECORD": b"\xff"}, [f"{INFO}/RECORD: is no UTF-8 text"], id="no text"),
         pytest.param(
-            recorded({**inside("demo/_cubins", FILES), "../evil.py": b"", "/etc/evil": b""}),
+            recorded({**inside("demo/_cubins", FILES), **BILL, "../evil.py": b"", "/etc/evil": b""}),
             [
                 "../evil.py: would be installed outside the environment",
                 "/etc/evil: would be installed outside the environment",
             ],
             id="names that lead away",
+        ),
+        pytest.param(
+            recorded(
+                {**inside("demo/_cubins", FILES), **BILL, "demo/_Cubins/k": b"", "demo/_cubins. /k": b""}
+            ),
+            [
+                f"demo/{alias}/k: is in _cubins too, where case and a last dot do not count"
+                for alias in ("_Cubins", "_cubins. ")
+            ],
+            id="names that are one on some file systems",
+        ),
+        pytest.param(
+            recorded(
+                {**inside("demo/_cubins", FILES), **BILL, "demo/a": b"", "demo-1.0.data/purelib/demo/a": b""}
+            ),
+            ["demo/a: is in the wheel 2 times"],
+            id="a file that is installed over another",
         ),
     ],
 )
@@ -358,171 +446,3 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, capsys: pytest.CaptureFix
     wheel.write_bytes(data)
     (error,) = Answer(capsys, wheel).errors
     assert error.startswith(f"{name}: cannot be unpacked: ")
-
-
-# --- the rebuild ----------------------------------------------------------------------------------
-
-TWO = 'archs = ["sm_80", "sm_90"]\n'
-
-
-def built(project: Project) -> Path:
-    """Return an editable install's bundle, built as its hook would build it."""
-    return write_tree(project.root / project.bundle_folder, _pipeline.build(project))
-
-
-def rebuilt(capsys: pytest.CaptureFixture[str], what: Path, project: Path, *more: str) -> Answer:
-    return Answer(capsys, what, "--rebuild", "--project", project, *more)
-
-
-def _notes() -> set[str]:
-    return {path.name for path in _home.own_folder().glob("builds/*")}
-
-
-@pytest.mark.nvrtc
-def test_a_rebuild_that_gives_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))  # where nobody else notes anything
-    bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
-    report, before = tmp_path / "report.json", _notes()
-    for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "REPORT": str(report)}.items():
-        monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
-    answer = rebuilt(capsys, bundle_folder, tmp_path)
-    assert answer.out.splitlines()[1] == "2 units compiled again: 2 are the same to the byte"
-    assert (answer.code, report.exists()) == (0, False)
-    assert _notes() == before  # of the builds with caches that are kept
-
-
-@pytest.mark.nvrtc
-def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Another kernel's code under a unit's key, with a record that proves it: every digest is right."""
-    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
-    evil = make_project(
-        tmp_path / "evil", {"saxpy.cu": SAXPY.replace("a * x[i]", "x[i]")}, 'archs = ["sm_90"]\n'
-    )
-    (poison,) = _pipeline.bake(evil, _pipeline.make_plan(evil)).done.values()
-    plan = _pipeline.make_plan(project)
-    _pipeline.bake(project, plan, noted=False)  # who recalls it is not deceived
-    (victim,) = (job for job in plan.jobs if str(job.unit.arch) == "sm_90")
-    with _pipeline.open_cache(project) as cache:
-        cache.put(victim.keys.key, poison, {})
-    shipped = built(project)
-    assert (shipped / "saxpy.sm_90.cubin").read_bytes() == poison.data
-    assert Answer(capsys, shipped).code == 0  # nothing else can tell
-    answer = rebuilt(capsys, shipped, tmp_path)
-    assert answer.code == 1
-    assert answer.out.splitlines()[1] == "2 units compiled again: 1 are the same to the byte"
-    assert answer.err.splitlines()[-3:] == [
-        "hatch-cubin: error: 1 unit not what its inputs compile to",
-        "  saxpy for sm_90",
-        "  hint: a cache that somebody has poisoned does this: empty it, and build again",
-    ]
-
-
-@pytest.mark.nvrtc
-def test_a_record_that_swaps_the_names_of_kernels_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = (
-        'extern "C" __global__ void a(int *x) { *x = 1; }\nextern "C" __global__ void b(int *x) { *x = 2; }'
-    )
-    project = make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n')
-    plan = _pipeline.make_plan(project)
-    (compiled,) = _pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
-    with _pipeline.open_cache(project) as cache:
-        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, {"a": "b", "b": "a"}), {})
-    shipped = built(project)
-    assert Answer(capsys, shipped).code == 0
-    assert rebuilt(capsys, shipped, tmp_path).errors == ["1 unit not what its inputs compile to"]
-
-
-@pytest.mark.nvrtc
-def test_other_sources_are_told_from_a_wrong_result(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project = make_project(tmp_path, {"saxpy.cu": SAXPY, "gone.cu": SAXPY.replace("saxpy", "gone")}, TWO)
-    shipped = tmp_path / "shipped" / "_cubins"
-    shutil.copytree(built(project), shipped)
-    (tmp_path / "demo" / "gone.cu").unlink()
-    write_tree(
-        tmp_path / "demo",
-        {"saxpy.cu": SAXPY.replace("+=", "-="), "new.cu": SAXPY.replace("saxpy", "fresh")},
-    )
-    answer = rebuilt(capsys, shipped, tmp_path, "--json")
-    facts = json.loads(answer.out)
-    assert facts["rebuild"]["toolchain"] == []
-    assert [(unit["module"], unit["arch"], unit["verdict"]) for unit in facts["rebuild"]["units"]] == [
-        ("gone", "sm_80", "only in the bundle"),
-        ("gone", "sm_90", "only in the bundle"),
-        ("new", "sm_80", "only in the rebuild"),
-        ("new", "sm_90", "only in the rebuild"),
-        ("saxpy", "sm_80", "other inputs"),
-        ("saxpy", "sm_90", "other inputs"),
-    ]
-    assert [(problem["what"], problem["details"]) for problem in facts["problems"]] == [
-        (
-            "2 units built from another source, header, option or compiler",
-            ["saxpy for sm_80", "saxpy for sm_90"],
-        ),
-        ("2 units shipped, and not built by the project", ["gone for sm_80", "gone for sm_90"]),
-        ("2 units built by the project, and not shipped", ["new for sm_80", "new for sm_90"]),
-    ]
-
-
-@pytest.mark.nvrtc
-def test_another_toolchain_proves_nothing_and_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n')
-    toolkit = _pipeline.make_plan(project).toolkit
-    files = bundle(
-        made("saxpy", data=cubin("saxpy")),
-        folder="demo/_cubins",
-        toolchain={"cuda_core": toolkit.core, "nvrtc": "13.0.88", "nvjitlink": toolkit.nvjitlink_if_loaded},
-    )
-    answer = rebuilt(capsys, write_tree(tmp_path / "demo" / "_cubins", files), tmp_path)
-    assert answer.err.splitlines()[-5:] == [
-        "hatch-cubin: error: 1 unit built from another source, header, option or compiler",
-        "  saxpy for sm_90",
-        "  this proves nothing, for the toolchain is another one:",
-        f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
-        "  hint: verify it with the sources and the toolkit that it was built with",
-    ]
-
-
-@pytest.mark.nvrtc
-def test_a_rebuild_that_fails_hides_nothing_that_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
-    (shipped / "stray").write_text("")
-    write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
-    errors = rebuilt(capsys, shipped, tmp_path).errors
-    assert sorted(error.partition(": ")[2] for error in errors) == [
-        'identifier "wrong" is undefined',
-        "is not in the manifest: it is no part of the bundle",
-    ]
-
-
-@pytest.mark.nvrtc
-def test_keys_that_cannot_be_read_stop_the_comparison(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
-    (shipped / "keys.json").write_text("{}")
-    assert (
-        f"{shipped.as_posix()}: its indexes cannot be read: lacks 'units'"
-        in rebuilt(capsys, shipped, tmp_path).errors
-    )
-
-
-@pytest.mark.nvrtc
-def test_a_bundle_of_another_project_is_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
-    shipped = write_tree(tmp_path / "other", bundle(made("k", data=CODE), folder="src/other/_cubins"))
-    answer = rebuilt(capsys, shipped, tmp_path)
-    assert answer.errors == [
-        f"{shipped}: has no bundle that this project builds (demo/_cubins), only {shipped.as_posix()}"
-    ]

@@ -1,0 +1,422 @@
+"""`verify --rebuild`: what a build from nothing tells of a bundle that holds together, and what it cannot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import __version__, _home, _pipeline
+from hatch_cubin.bundle import layout, manifest, sbom
+from hatch_cubin.cache import entries
+from hatch_cubin.sources.project import Project
+from tests.cubins import bill_for, cubin, make_wheel
+from tests.helpers import SAXPY, bundle, made, make_project, run, sha256, write_tree
+
+from .test_verify import CODE, INFO, Answer, recorded
+
+TWO = 'archs = ["sm_80", "sm_90"]\n'
+
+
+def built(project: Project) -> Path:
+    """Return an editable install's bundle, built as its hook would build it."""
+    return write_tree(project.root / project.bundle_folder, _pipeline.build(project))
+
+
+def rebuilt(capsys: pytest.CaptureFixture[str], what: Path, project: Path, *more: str) -> Answer:
+    return Answer(capsys, what, "--rebuild", "--project", project, *more)
+
+
+def _notes() -> set[str]:
+    return {path.name for path in _home.own_folder().glob("builds/*")}
+
+
+@pytest.mark.nvrtc
+def test_a_rebuild_that_gives_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))  # where nobody else notes anything
+    bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
+    report, before = tmp_path / "report.json", _notes()
+    for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "REPORT": str(report)}.items():
+        monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
+    answer = rebuilt(capsys, bundle_folder, tmp_path)
+    assert answer.out.splitlines()[1] == "2 units compiled again: 2 are the same to the byte"
+    assert (answer.code, report.exists()) == (0, False)
+    assert _notes() == before  # of the builds with caches that are kept
+
+
+@pytest.mark.nvrtc
+def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another kernel's code under a unit's key, with a record that proves it: every digest is right."""
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
+    evil = make_project(
+        tmp_path / "evil", {"saxpy.cu": SAXPY.replace("a * x[i]", "x[i]")}, 'archs = ["sm_90"]\n'
+    )
+    (poison,) = _pipeline.bake(evil, _pipeline.make_plan(evil)).done.values()
+    plan = _pipeline.make_plan(project)
+    _pipeline.bake(project, plan, noted=False)  # who recalls it is not deceived
+    (victim,) = (job for job in plan.jobs if str(job.unit.arch) == "sm_90")
+    with _pipeline.open_cache(project) as cache:
+        cache.put(victim.keys.key, poison, {})
+    shipped = built(project)
+    assert (shipped / "saxpy.sm_90.cubin").read_bytes() == poison.data
+    assert Answer(capsys, shipped).code == 0  # nothing else can tell
+    answer = rebuilt(capsys, shipped, tmp_path)
+    assert answer.code == 1
+    assert answer.out.splitlines()[1] == "2 units compiled again: 1 are the same to the byte"
+    assert answer.err.splitlines()[-3:] == [
+        "hatch-cubin: error: 1 unit not what its inputs compile to",
+        "  saxpy for sm_90",
+        "  hint: a poisoned cache does this, or a changed wheel: empty the cache, and build again",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_record_that_swaps_the_names_of_kernels_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (
+        'extern "C" __global__ void a(int *x) { *x = 1; }\nextern "C" __global__ void b(int *x) { *x = 2; }'
+    )
+    project = make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n')
+    plan = _pipeline.make_plan(project)
+    (compiled,) = _pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
+    with _pipeline.open_cache(project) as cache:
+        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, {"a": "b", "b": "a"}), {})
+    shipped = built(project)
+    assert Answer(capsys, shipped).code == 0
+    assert rebuilt(capsys, shipped, tmp_path).errors == ["1 unit not what its inputs compile to"]
+
+
+@pytest.mark.nvrtc
+def test_other_sources_are_told_from_a_wrong_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY, "gone.cu": SAXPY.replace("saxpy", "gone")}, TWO)
+    shipped = tmp_path / "shipped" / "_cubins"
+    shutil.copytree(built(project), shipped)
+    (tmp_path / "demo" / "gone.cu").unlink()
+    write_tree(
+        tmp_path / "demo",
+        {"saxpy.cu": SAXPY.replace("+=", "-="), "new.cu": SAXPY.replace("saxpy", "fresh")},
+    )
+    answer = rebuilt(capsys, shipped, tmp_path, "--json")
+    facts = json.loads(answer.out)
+    assert facts["rebuild"]["toolchain"] == []
+    assert [(unit["module"], unit["arch"], unit["verdict"]) for unit in facts["rebuild"]["units"]] == [
+        ("gone", "sm_80", "only in the bundle"),
+        ("gone", "sm_90", "only in the bundle"),
+        ("new", "sm_80", "only in the rebuild"),
+        ("new", "sm_90", "only in the rebuild"),
+        ("saxpy", "sm_80", "other inputs"),
+        ("saxpy", "sm_90", "other inputs"),
+    ]
+    assert [(problem["what"], problem["details"]) for problem in facts["problems"]] == [
+        (
+            "2 units built from another source, header, option or compiler",
+            ["saxpy for sm_80", "saxpy for sm_90"],
+        ),
+        ("2 units shipped, and not built by the project", ["gone for sm_80", "gone for sm_90"]),
+        ("2 units built by the project, and not shipped", ["new for sm_80", "new for sm_90"]),
+    ]
+
+
+@pytest.mark.nvrtc
+def test_another_toolchain_proves_nothing_and_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n')
+    toolkit = _pipeline.make_plan(project).toolkit
+    files = bundle(
+        made("saxpy", data=cubin("saxpy")),
+        folder="demo/_cubins",
+        toolchain={"cuda_core": toolkit.core, "nvrtc": "13.0.88", "nvjitlink": toolkit.nvjitlink_if_loaded},
+    )
+    answer = rebuilt(capsys, write_tree(tmp_path / "demo" / "_cubins", files), tmp_path)
+    assert answer.err.splitlines()[-5:] == [
+        "hatch-cubin: error: 1 unit built from another source, header, option or compiler",
+        "  saxpy for sm_90",
+        "  this proves nothing, for these differ:",
+        f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
+        "  hint: verify it with the sources and the toolkit that it was built with",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_rebuild_that_fails_hides_nothing_that_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
+    (shipped / "stray").write_text("")
+    write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
+    errors = rebuilt(capsys, shipped, tmp_path).errors
+    assert sorted(error.partition(": ")[2] for error in errors) == [
+        'identifier "wrong" is undefined',
+        "is not in the manifest: it is no part of the bundle",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_keys_that_cannot_be_read_stop_the_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
+    (shipped / "keys.json").write_text("{}")
+    assert (
+        f"{shipped.as_posix()}: its indexes cannot be read: lacks 'units'"
+        in rebuilt(capsys, shipped, tmp_path).errors
+    )
+
+
+@pytest.mark.nvrtc
+def test_a_bundle_of_another_project_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
+    shipped = write_tree(tmp_path / "other", bundle(made("k", data=CODE), folder="src/other/_cubins"))
+    answer = rebuilt(capsys, shipped, tmp_path)
+    assert answer.errors == [
+        f"{shipped}: has no bundle that this project builds (demo/_cubins), only {shipped.as_posix()}"
+    ]
+
+
+# --- forgeries that hold together -----------------------------------------------------------------
+
+BESIDE = f"{INFO}/sboms/{sbom.NAME}"
+Forge = Callable[[dict[str, bytes]], object]
+
+
+def wheel_of(root: Path, forge: Forge | None = None, **build: str) -> Path:
+    """Return a wheel of a project in *root*, with something else in it that RECORD fits."""
+    files = _pipeline.build(make_project(root, {"saxpy.cu": SAXPY}, TWO, **build))
+    files = {BESIDE if name == sbom.NAME else f"demo/_cubins/{name}": data for name, data in files.items()}
+    files["demo/__init__.py"] = b""
+    if forge is not None:
+        forge(files)
+    return make_wheel(root / "demo-1.0-py3-none-any.whl", recorded(files))
+
+
+def in_manifest(change: Callable[[Any], object]) -> Forge:
+    """Return what writes a manifest anew, all of whose checks hold."""
+
+    def forge(files: dict[str, bytes]) -> None:
+        fields = json.loads(files["demo/_cubins/manifest.json"])
+        change(fields)
+        header = {key: value for key, value in fields.items() if key not in ("check", "kernels", "modules")}
+        modules = {
+            name: {key: value for key, value in line.items() if key != "check"}
+            for name, line in fields["modules"].items()
+        }
+        lines = (manifest.module_line(*each) for each in modules.items())
+        pieces = manifest.write_manifest(header, fields["kernels"], lines)
+        files["demo/_cubins/manifest.json"] = b"".join(pieces)
+
+    return forge
+
+
+def in_keys(files: dict[str, bytes]) -> None:
+    units = json.loads(files["demo/_cubins/keys.json"])["units"]
+    units["saxpy"]["sm_90"]["program_key"] = "00" * 32
+    lines = {name: manifest.keys_line(name, archs) for name, archs in units.items()}
+    files["demo/_cubins/keys.json"] = b"".join(manifest.write_keys(lines))
+
+
+def in_bill(files: dict[str, bytes]) -> None:
+    fields = json.loads(files[BESIDE])
+    parts = [*fields["components"], sbom.part("library", "evil", "1.0", wheel="evil")]
+    files[BESIDE] = sbom.write_bill(fields["metadata"]["component"], parts)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("forge", "name"),
+    [
+        (
+            in_manifest(lambda fields: fields["modules"]["saxpy"].update(options={"std": "c++20"})),
+            "manifest.json",
+        ),
+        (
+            in_manifest(lambda fields: fields["modules"]["saxpy"].update(source="demo/../evil.cu")),
+            "manifest.json",
+        ),
+        (in_manifest(lambda fields: fields.update(more="evil")), "manifest.json"),
+        (in_manifest(lambda fields: fields["toolchain"].update(cuda_core="0")), "manifest.json"),
+        (in_keys, "keys.json"),
+        (in_bill, sbom.NAME),
+        (lambda files: files.update({BESIDE: b"{}"}), sbom.NAME),
+    ],
+    ids=[
+        "options",
+        "a source",
+        "a field more",
+        "the toolchain",
+        "what a cache is asked",
+        "the bill",
+        "no bill",
+    ],
+)
+def test_every_file_that_is_ours_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], forge: Forge, name: str
+) -> None:
+    """Also those that no unit of code depends on, and that hold together with what says what they are."""
+    wheel = wheel_of(tmp_path, forge)
+    answer = rebuilt(capsys, wheel, tmp_path)
+    assert answer.code == 1
+    assert answer.out.splitlines()[-2:] == [
+        "2 units compiled again: 2 are the same to the byte",
+        "5 other files made again: 4 are the same to the byte",
+    ]
+    assert answer.errors[-1] == "1 file not what the project gives, though all units are"
+    assert f"  {name}" in answer.err.splitlines()
+
+
+@pytest.mark.nvrtc
+def test_code_that_the_manifest_was_made_to_fit_is_found_by_a_rebuild_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = make_project(tmp_path / "evil", {"saxpy.cu": SAXPY.replace("a * x[i]", "x[i]")}, TWO)
+    of_evil = _pipeline.build(evil)
+    meant = json.loads(of_evil["manifest.json"])["modules"]["saxpy"]["entries"]
+
+    def forge(files: dict[str, bytes]) -> None:
+        files["demo/_cubins/saxpy.sm_90.cubin"] = of_evil["saxpy.sm_90.cubin"]
+        in_manifest(lambda fields: fields["modules"]["saxpy"]["entries"].__setitem__(1, meant[1]))(files)
+
+    wheel = wheel_of(tmp_path, forge)
+    answer = Answer(capsys, wheel)
+    assert (answer.code, "agree with its manifest" in answer.out) == (0, True)  # and no more is said
+    assert rebuilt(capsys, wheel, tmp_path).errors == ["1 unit not what its inputs compile to"]
+
+
+@pytest.mark.nvrtc
+def test_a_unit_is_only_the_same_where_its_file_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the manifest says of it does not do."""
+
+    def forge(files: dict[str, bytes]) -> None:
+        files["demo/_cubins/saxpy.sm_90.cubin"] = files["demo/_cubins/saxpy.sm_80.cubin"]
+        del files["demo/_cubins/saxpy.sm_80.cubin"]
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert answer.out.splitlines()[0] == "2 units compiled again: 0 are the same to the byte"
+    assert "2 units not what its inputs compile to" in answer.errors
+    assert "demo/_cubins/saxpy.sm_80.cubin: is missing" in answer.errors
+
+
+@pytest.mark.nvrtc
+def test_what_hatch_cubin_did_not_make_nothing_here_can_prove(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is what signatures are for; the guide, the threat model and SECURITY.md say so."""
+    wheel = wheel_of(tmp_path, lambda files: files.update({"demo/__init__.py": b"import evil\n"}))
+    assert Answer(capsys, wheel).code == 0
+    assert rebuilt(capsys, wheel, tmp_path).code == 0
+
+
+@pytest.mark.nvrtc
+def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claims(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(files: dict[str, bytes]) -> None:
+        files["demo/_cubins/__init__.py"] += b"\nimport evil\n"
+        in_manifest(lambda fields: fields["generator"].update(version="0.0.1"))(files)
+        files[BESIDE] = bill_for({"manifest.json": files["demo/_cubins/manifest.json"]})
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert answer.errors == [
+        "demo/_cubins/manifest.json: says that hatch-cubin 0.0.1 made it, and there is no such release",
+        "3 files not what the project gives, though all units are",
+    ]
+    assert answer.err.splitlines()[-6:] == [
+        "  manifest.json",
+        f"  {sbom.NAME}",
+        "  this proves nothing, for these differ:",
+        f"    hatch-cubin: 0.0.1 when it was built, {__version__} here",
+        "  hint: verify it with the sources and the toolkit that it was built with",
+        "hatch-cubin: 2 errors",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_the_commit_is_compared_where_the_bill_names_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wheel of an sdist, which is of no commit, is told from one of the tree."""
+    wheel = wheel_of(tmp_path)
+    traced = f"{TWO}provenance = true\n"
+    make_project(tmp_path, {"saxpy.cu": SAXPY}, traced)
+    git = ("git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false")
+    for command in (("init", "-q"), ("add", "demo", "pyproject.toml"), ("commit", "-qm", "one")):
+        run(*git, *command, cwd=tmp_path)
+    commit = run("git", "rev-parse", "HEAD", cwd=tmp_path).stdout.strip()
+    answer = rebuilt(capsys, wheel, tmp_path)
+    assert answer.err.splitlines()[-6:] == [
+        "hatch-cubin: error: 1 file not what the project gives, though all units are",
+        f"  {sbom.NAME}",
+        "  this proves nothing, for these differ:",
+        f"    commit: none when it was built, {commit} here",
+        "    dirty: none when it was built, false here",
+        "  hint: verify it with the sources and the toolkit that it was built with",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_the_notes_of_an_editable_install_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
+    _pipeline.build_in_place(project, layout.OF_HATCH)
+    folder = tmp_path / "demo/_cubins"
+    (tmp_path / "demo/saxpy.cu").touch()  # when a source was written is nobody's business
+    answer = rebuilt(capsys, folder, tmp_path)
+    assert (answer.code, answer.out.splitlines()[-1]) == (
+        0,
+        "5 other files made again: 5 are the same to the byte",
+    )
+    notes = json.loads((folder / "editable.json").read_text())
+    notes["files"]["demo/saxpy.cu"][2] = sha256(b"evil")
+    (folder / "editable.json").write_text(f"{manifest.canonical(notes)}\n")
+    assert rebuilt(capsys, folder, tmp_path).errors == [
+        "1 file not what the project gives, though all units are"
+    ]
+    (folder / "editable.json").write_text("{}")
+    assert rebuilt(capsys, folder, tmp_path).errors == [
+        f"{folder.as_posix()}/editable.json: is not what hatch-cubin writes: it was edited or damaged",
+        "1 file not what the project gives, though all units are",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_the_bundle_that_is_imported_is_compared_whatever_another_says_that_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A true copy under another package, whose manifest still names the project's folder."""
+
+    def forge(files: dict[str, bytes]) -> None:
+        for name in [*files]:
+            if name.startswith("demo/_cubins/"):
+                files[f"a/{name[5:]}"] = files[name]
+        in_keys(files)
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert answer.errors == ["1 file not what the project gives, though all units are"]
+    assert answer.out.splitlines()[-1] == "1 other bundle not of this project: not compared with a build"
+
+
+@pytest.mark.nvrtc
+def test_of_several_copies_in_a_folder_one_has_to_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
+    second = shutil.copytree(first, tmp_path / "build/lib/demo/_cubins")
+    what = "has several bundles that this project (demo/_cubins) may have built"
+    assert rebuilt(capsys, tmp_path, tmp_path).errors == [
+        f"{tmp_path}: {what}: {second.as_posix()}, {first.as_posix()}"
+    ]
+    assert rebuilt(capsys, first, tmp_path).code == 0
