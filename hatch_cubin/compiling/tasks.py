@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .. import _home
+from .. import _temporary
 from .._arch import Arch
 from ..keys.jobs import Job
 from ..sources.project import Project
@@ -69,6 +68,4 @@ def folders_for(
 
 def make_scratch(stack: contextlib.ExitStack) -> str:
     """Return a temporary folder that goes with *stack*."""
-    folder = _home.make_temporary()
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    return str(folder)
+    return str(stack.enter_context(_temporary.make()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shutil
 import sys
 import weakref
 from collections import defaultdict
@@ -17,7 +16,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin import hookimpl
 
-from .. import _home, _pipeline
+from .. import _pipeline, _temporary
 from .._console import Console
 from ..bundle import layout, sbom
 from ..errors import PREFIX, ConfigError, Problem, reported
@@ -91,10 +90,10 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
     def _staging(self) -> Path:
         """Return a folder for the bundle outside the tree, so that nothing can leak into it."""
-        folder = _home.make_temporary()
+        folder = _temporary.make()
         # At exit where finalize never runs: after --hooks-only, or a failure.
-        self._unstage = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        self._unstage = weakref.finalize(self, folder.close)
+        return folder.path
 
     def _keep_out(self, *paths: str) -> None:
         """Keep paths of the project out of what hatchling selects by itself."""

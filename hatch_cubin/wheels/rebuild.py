@@ -6,12 +6,11 @@ a difference in the result prove anything: that the bundle holds what these inpu
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .. import _pipeline
+from .. import _pipeline, _temporary
 from ..bundle.manifest import Entry, Manifest, read_keys, read_manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.project import Project
@@ -35,8 +34,8 @@ def rebuild(project: Project, bundle: Bundle) -> Comparison:
     """Build *project* from nothing and compare the result with what *bundle* says it has."""
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
     environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
-    with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
-        config = replace(project.config, cache_dir=folder, cache_size=None)
+    with _temporary.make() as folder:
+        config = replace(project.config, cache_dir=str(folder), cache_size=None)
         built = _pipeline.build(replace(project, config=config, environ=environ), noted=False)
     try:
         return compare(shipped, built)
