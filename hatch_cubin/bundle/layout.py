@@ -205,9 +205,11 @@ def write(files: Mapping[str, bytes], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with wait_for_lock(folder, _PATIENCE_S) as lock:
+            for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
+                left_over.unlink(missing_ok=True)
             # More than once where there are no locks, and another build removes what it does not know.
             for _ in range(_ROUNDS):
-                if not _write_once(files, folder, alone=lock.real):
+                if not _write_once(files, folder):
                     break
     except OSError as exc:
         raise _unwritable(exc, folder) from exc
@@ -218,7 +220,7 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
     return BundleError(Problem(f"cannot write the bundle: {exc.strerror}", where))
 
 
-def _write_once(files: Mapping[str, bytes], folder: Path, *, alone: bool = False) -> bool:
+def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
     """Write what is not as it should be, the manifest last, and remove the rest; say whether it had to."""
     names = sorted(files, key=lambda name: (name == "manifest.json", name))
     with contextlib.ExitStack() as left_over:
@@ -232,7 +234,7 @@ def _write_once(files: Mapping[str, bytes], folder: Path, *, alone: bool = False
     stale = [
         path
         for path in folder.iterdir()
-        if path.name not in files and path.is_file() and (alone or not _is_in_work(path))
+        if path.name not in files and path.is_file() and not _is_in_work(path)
     ]
     for path in stale:
         path.unlink(missing_ok=True)
