@@ -17,7 +17,7 @@ from setuptools.command.egg_info import egg_info
 from setuptools.command.sdist import sdist
 from setuptools.discovery import find_package_path
 
-from .. import _pipeline, _temporary
+from .. import _pipeline, _streams, _temporary
 from .._console import Console
 from ..bundle import layout, sbom
 from ..errors import PREFIX, reported
@@ -261,4 +261,5 @@ def _packages(distribution: Distribution) -> dict[str, str]:
 
 
 def _print(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
+    with _streams.Lossy(sys.stderr):
+        _streams.write(sys.stderr, f"{message}\n")

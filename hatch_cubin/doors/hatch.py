@@ -62,14 +62,14 @@ class CubinBuildHook(BuildHookInterface[Any]):
     def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             _pipeline.build_in_place(project, _REBUILD)
-            self._warn_of_leaks(project.bundle_folder, *cache_folders(project))
+            self._warn_of_leaks(project, project.bundle_folder, *cache_folders(project))
             return
         staging = self._staging()
         # Links would show the cache's own times and modes in a wheel that is not reproducible.
         hold = staging if self.build_config.reproducible else None
         files, sources = _pipeline.build_held(project, hold)
         folder = project.bundle_folder
-        self._warn_of_leaks(*cache_folders(project))
+        self._warn_of_leaks(project, *cache_folders(project))
         self._keep_out(
             folder,
             *cache_entries(project),
@@ -107,7 +107,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
             config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
         vars(self.build_config).pop("exclude_spec", None)  # may have been asked for already
 
-    def _warn_of_leaks(self, *folders: str) -> None:
+    def _warn_of_leaks(self, project: Project, *folders: str) -> None:
         """Warn where an sdist, which runs no hook of the wheel's, would ship what is only for here."""
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return
@@ -117,9 +117,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
             if any(file.startswith(folder + os.sep) for file in files):
                 path = folder.replace(os.sep, "/")
                 line = f"{BUNDLE}/" if path.endswith(f"/{BUNDLE}") else f"/{path}/"
-                self.app.display_warning(
-                    f"{PREFIX}warning: add '{line}' to .gitignore, or sdists ship {path}/"
-                )
+                project.warn(f"add '{line}' to .gitignore, or sdists ship {path}/")
 
     def _project(self) -> Project:
         console = Console(
