@@ -52,7 +52,8 @@ def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + text
     kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
-    return Task(number, kind, code, paths.of_source(source.path).encode(), options, instantiate)
+    name = paths.of_source(source.path).encode()
+    return Task(number, kind, code, name, options, instantiate, searches=job.closure.includes)
 
 
 def folders_for(

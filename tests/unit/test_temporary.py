@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin import _temporary
-from hatch_cubin._locks import Lock
+from hatch_cubin._locks import Lock, try_lock
 from hatch_cubin.errors import BundleError
 from tests.helpers import run
 
@@ -82,13 +82,17 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(
     place: Path, monkeypatch: pytest.MonkeyPatch, faster: str
 ) -> None:
     def sweep_first(folder: Path) -> Lock | None:
-        monkeypatch.undo()
+        if swept:
+            return try_lock(folder)
         folder.rmdir()
+        swept.append(folder.name)
         return None if faster == "locks" else Lock(None)
 
+    swept: list[str] = []
     monkeypatch.setattr(_temporary, "try_lock", sweep_first)
     with _temporary.make_in(place) as folder:
         assert names(place) == [folder.name]
+    assert len(swept) == 1
 
 
 # --- ended by a signal ------------------------------------------------------------------------------
