@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from . import _streams
+
 _REDRAW_S, _LINE_S = 0.2, 5.0
 
 
@@ -20,7 +22,7 @@ class Console:
 
     def __init__(
         self,
-        stream: TextIO,
+        stream: TextIO | None,
         say: Callable[[str], object],
         warn: Callable[[str], object],
         *,
@@ -28,7 +30,7 @@ class Console:
     ) -> None:
         self._stream = stream
         self._say, self._warn = say, warn
-        self._terminal = stream.isatty()
+        self._terminal = _streams.is_terminal(stream)
         self._every_s = every_s or (_REDRAW_S if self._terminal else _LINE_S)
         self._lock = threading.Lock()
 
@@ -62,25 +64,25 @@ class Console:
     def _message(self, tell: Callable[[str], object], message: str) -> None:
         with self._lock:
             self._erase()
-            tell(message)
+            with _streams.Lossy(self._stream):
+                tell(message)
 
     def _draw(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a stream that is closed shows nothing
-            if self._terminal:
-                import shutil
+        if self._terminal:
+            import shutil
 
-                width = shutil.get_terminal_size().columns - 1
-                line = f"\r\x1b[K{line[:width]}"
-            else:
-                line += "\n"
-            self._stream.write(line)
-            self._stream.flush()
+            width = shutil.get_terminal_size().columns - 1
+            self._write(f"\r\x1b[K{line[:width]}")
+        else:
+            self._write(f"{line}\n")
 
     def _erase(self) -> None:
         if self._terminal:
-            with contextlib.suppress(OSError, ValueError):
-                self._stream.write("\r\x1b[K")
-                self._stream.flush()
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        with _streams.Lossy(self._stream):
+            _streams.write(self._stream, text)
 
 
 class Progress:

@@ -11,7 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from .errors import BundleError, Problem
+from . import _temporary
+
+HEADERS = "headers"  # the folder of NVRTC's bundled headers, in the user's
 
 _WRITING_S = 3600  # a temporary file that is older was left by a build that was killed
 
@@ -55,9 +57,9 @@ def trouble() -> str | None:
 
 @functools.cache
 def _process_folder() -> Path:
-    folder = make_temporary()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    folder = _temporary.make()
+    atexit.register(folder.close)
+    return folder.path
 
 
 def keep(path: Path, data: bytes, most: int) -> None:
@@ -89,9 +91,9 @@ def forget() -> None:
         shutil.rmtree(recall_folder(), ignore_errors=True)
 
 
-def make_temporary() -> Path:
-    """Return a new temporary folder; the caller removes it."""
-    try:
-        return Path(tempfile.mkdtemp(prefix="hatch-cubin-"))
-    except OSError as exc:
-        raise BundleError(Problem(f"there is no place for temporary files: {exc.strerror}")) from exc
+def sweep() -> None:
+    """Remove the temporary folders that builds which were killed have left."""
+    with contextlib.suppress(OSError):  # there is no place for temporary files
+        _temporary.sweep(Path(tempfile.gettempdir()))
+    with contextlib.suppress(RuntimeError):
+        _temporary.sweep(own_folder() / HEADERS)

@@ -90,6 +90,7 @@ def make_plan(project: Project) -> Plan:
 def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
     """Return the result of every unit; one error names all that fail, once all others are stored."""
     start = time.monotonic()
+    _home.sweep()
     with open_cache(project, hold) as cache:
         for doubt in (plan.toolkit.doubt, _home.trouble()):
             if doubt is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._environment import is_on
+from ._streams import Lossy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,11 +113,13 @@ def reported(display: Callable[[str], object], outcome: str = "") -> Iterator[No
     try:
         yield
     except KeyboardInterrupt:
-        display(f"{PREFIX}interrupted; what was compiled is in the cache")
+        with Lossy(sys.stderr):
+            display(f"{PREFIX}interrupted; what was compiled is in the cache")
         raise SystemExit(_INTERRUPTED) from None
     except HatchCubinError as exc:
         if is_on(os.environ, "HATCH_CUBIN_TRACEBACK"):
             raise
         for message in render(exc, outcome):
-            display(message)
+            with Lossy(sys.stderr):
+                display(message)
         raise SystemExit(1) from None

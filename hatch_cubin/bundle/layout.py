@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from .. import __version__
 from .._arch import Arch
 from .._digest import file_digest
+from .._locks import wait_for_lock
 from .._plan import Module, Unit
 from ..cache.entries import Compiled, Content
-from ..cache.locks import wait_for_lock
 from ..errors import BundleError, Location, Problem
 from ..sources.source import read_ptx_version
 from ..toolkit.toolkit import Keys
@@ -219,7 +219,9 @@ def write(files: Mapping[str, bytes], folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with wait_for_lock(folder, _PATIENCE_S):
+        with wait_for_lock(folder, _PATIENCE_S) as lock:
+            for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
+                left_over.unlink(missing_ok=True)
             # Again, because without locks another build may have removed what it does not know.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder):

@@ -23,10 +23,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._digest import file_digest
+from .._locks import Lock, try_lock
 from ..cubin.elf import read_resources
 from ..sources import disk
 from . import housekeeping
-from .locks import Lock, try_lock
 from .proof import Known, Record, decode, place, record_key
 
 if TYPE_CHECKING:

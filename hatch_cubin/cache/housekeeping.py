@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .locks import Lock, try_lock, wait_for_lock
+from .._locks import Lock, try_lock, wait_for_lock
 from .proof import Record, decode, place, record_key
 
 _NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's

@@ -10,12 +10,14 @@ import io
 import os
 import sys
 
-from .. import __version__
+from .. import __version__, _streams
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import Any
+
+    from ..errors import Problem
 
 VERBS = {
     "plan": "list the units: arch, hit or miss, key",
@@ -45,13 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(
             errors="backslashreplace"
         )  # as standard error has it: a name is not worth a crash
+    if sys.stderr is None:  # it was closed; so no file that is opened becomes what libraries complain to
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     try:
-        try:
-            _run(sys.argv[1:] if arguments is None else arguments)
-        finally:
-            sys.stdout.flush()
+        _run(sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:  # whoever reads this has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _UNHEARD
     return 0
 
@@ -60,18 +60,16 @@ def _run(arguments: Sequence[str]) -> None:
     chosen = [each for each in arguments if each in VERBS][:1]
     shown = chosen if arguments and arguments[0] in chosen else VERBS
     args = make_parser(chosen, shown).parse_args(arguments)
-    from ..errors import CheckError, reported
+    from ..errors import reported
 
     with reported(_complain):
         answer = args.run(args)
-        _print(args, answer)
-        if answer.problems:
-            raise CheckError(*answer.problems)
+        _print(_text(args, answer), answer.problems)
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
     """Return the parser, with the verbs *shown*; only *verbs* get their arguments, for that imports them."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="hatch-cubin",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -104,6 +102,17 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Prints help as any answer is printed; of itself argparse keeps quiet where it cannot."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stderr:
+            with _streams.Lossy(file):
+                _streams.write(file, message)
+        else:
+            _print(message)
+
+
 class _PrintCompletion(argparse.Action):
     """Print the script for a shell, and end."""
 
@@ -118,21 +127,37 @@ class _PrintCompletion(argparse.Action):
         from .completion import completion
 
         with reported(_complain):
-            sys.stdout.write(completion(make_parser(VERBS), values))
+            _print(completion(make_parser(VERBS), values))
         parser.exit()
 
 
-def _print(args: argparse.Namespace, answer: Any) -> None:
+def _text(args: argparse.Namespace, answer: Any) -> str:
     if getattr(args, "json", False):
         import json
 
-        sys.stdout.write(json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n")
-    else:
-        from ..errors import plain
+        return json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n"
+    from ..errors import plain
 
-        sys.stdout.writelines(f"{plain(line)}\n" for line in answer.lines)
+    return "".join(f"{plain(line)}\n" for line in answer.lines)
+
+
+def _print(text: str, problems: Sequence[Problem] = ()) -> None:
+    """Write to standard output, and end with all that is wrong; that it cannot be written is, too."""
+    try:
+        if text:
+            _streams.write(sys.stdout, text)
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        from ..errors import Problem
+
+        problems = [Problem(f"standard output cannot be written: {exc.strerror}"), *problems]
+    if problems:
+        from ..errors import CheckError, reported
+
+        with reported(_complain):
+            raise CheckError(*problems)
 
 
 def _complain(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
+    _streams.write(sys.stderr, f"{message}\n")

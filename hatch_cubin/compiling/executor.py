@@ -42,6 +42,7 @@ class Task:
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
     prelude: Prelude | None = None
+    searches: bool = False  # for headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,7 @@ class _Worker:
                 "name": task.name,
                 "options": list(task.options),
                 "instantiate": list(task.instantiate),
+                "searches": task.searches,
                 "prelude": shared and (shared.id, shared.includes, list(shared.options), shared.rest),
             }
         )

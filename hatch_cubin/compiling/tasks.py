@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .. import _home
+from .. import _temporary
 from .._arch import Arch
 from .._plan import Unit
 from ..keys.jobs import Job
@@ -54,7 +53,8 @@ def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + text
     kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
-    return Task(number, kind, code, paths.of_source(source.path).encode(), options, instantiate)
+    name = paths.of_source(source.path).encode()
+    return Task(number, kind, code, name, options, instantiate, searches=job.closure.includes)
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
@@ -79,6 +79,4 @@ def folders_for(
 
 def make_scratch(stack: contextlib.ExitStack) -> str:
     """Return a temporary folder that is removed when *stack* is closed."""
-    folder = _home.make_temporary()
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    return str(folder)
+    return str(stack.enter_context(_temporary.make()))

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePath, PurePosixPath
 from typing import ClassVar
@@ -18,7 +17,7 @@ from setuptools.command.egg_info import egg_info
 from setuptools.command.sdist import sdist
 from setuptools.discovery import find_package_path
 
-from .. import _pipeline
+from .. import _pipeline, _streams, _temporary
 from .._console import Console
 from ..bundle import layout, sbom
 from ..errors import PREFIX, reported
@@ -193,8 +192,8 @@ def rebuild(mode: str) -> None:
     """Build the editable install of the project in this folder again, in its mode."""
     from setuptools.build_meta import build_editable
 
-    with tempfile.TemporaryDirectory() as folder:
-        build_editable(folder, {"editable_mode": mode})
+    with _temporary.make() as folder:
+        build_editable(str(folder), {"editable_mode": mode})
 
 
 class CubinPackages(Command):
@@ -259,4 +258,5 @@ def _packages(distribution: Distribution) -> dict[str, str]:
 
 
 def _print(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
+    with _streams.Lossy(sys.stderr):
+        _streams.write(sys.stderr, f"{message}\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shutil
 import sys
 import weakref
 from collections import defaultdict
@@ -17,7 +16,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin import hookimpl
 
-from .. import _home, _pipeline
+from .. import _pipeline, _temporary
 from .._console import Console
 from ..bundle import layout, sbom
 from ..errors import PREFIX, ConfigError, Problem, reported
@@ -59,14 +58,14 @@ class CubinBuildHook(BuildHookInterface[Any]):
     def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             _pipeline.build_in_place(project, layout.OF_HATCH)
-            self._warn_of_leaks(project.bundle_folder, *cache_folders(project))
+            self._warn_of_leaks(project, project.bundle_folder, *cache_folders(project))
             return
         staging = self._staging()
         # Links would show the cache's own times and modes in a wheel that is not reproducible.
         hold = staging if self.build_config.reproducible else None
         files, sources = _pipeline.build_held(project, hold)
         folder = project.bundle_folder
-        self._warn_of_leaks(*cache_folders(project))
+        self._warn_of_leaks(project, *cache_folders(project))
         self._keep_out(
             folder,
             *cache_entries(project),
@@ -87,10 +86,10 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
     def _staging(self) -> Path:
         """Return a folder for the bundle outside the tree, so that nothing can leak into it."""
-        folder = _home.make_temporary()
+        folder = _temporary.make()
         # Runs at exit if finalize never does: after --hooks-only, or a failure.
-        self._unstage = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        self._unstage = weakref.finalize(self, folder.close)
+        return folder.path
 
     def _keep_out(self, *paths: str) -> None:
         """Keep paths of the project out of what hatchling selects by itself."""
@@ -104,7 +103,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
             config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
         vars(self.build_config).pop("exclude_spec", None)  # it may be there, without what was added
 
-    def _warn_of_leaks(self, *folders: str) -> None:
+    def _warn_of_leaks(self, project: Project, *folders: str) -> None:
         """Warn where sdists, for which a wheel's hook does not run, would ship what is only for this tree."""
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return
@@ -114,9 +113,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
             if any(file.startswith(folder + os.sep) for file in files):
                 path = folder.replace(os.sep, "/")
                 line = f"{BUNDLE}/" if path.endswith(f"/{BUNDLE}") else f"/{path}/"
-                self.app.display_warning(
-                    f"{PREFIX}warning: add '{line}' to .gitignore, or sdists ship {path}/"
-                )
+                project.warn(f"add '{line}' to .gitignore, or sdists ship {path}/")
 
     def _project(self) -> Project:
         console = Console(

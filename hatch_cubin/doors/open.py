@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # from the project's own folder
 
 
-def open_project(folder: str, environ: Mapping[str, str], stream: TextIO, *, verbose: bool) -> Project:
-    """Return the project in *folder*; it writes its messages to *stream*."""
+def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None, *, verbose: bool) -> Project:
+    """Return the project in *folder*; it writes its messages to *stream*, if there is one."""
     table, place, backend = tables.find_table(folder)
     values = reader.read_table(table, place, environ)
     from pathlib import Path
 
+    from .. import _streams
     from .._console import Console
     from ..sources.project import Project
     from ..table.config import make_config
 
     def tell(kind: str) -> Callable[[str], object]:
-        return lambda message: print(f"{PREFIX}{kind}{message}", file=stream, flush=True)
+        return lambda message: _streams.write(stream, f"{PREFIX}{kind}{message}\n")
 
     root = Path(folder).absolute()
     console = Console(stream, say=tell(""), warn=tell("warning: "))

@@ -32,8 +32,8 @@ def packages_of(root: Path) -> dict[str, str]:
     import json
     import subprocess
     import sys
-    import tempfile
 
+    from .. import _temporary
     from ..errors import ConfigError, Location, Problem
 
     here = Location("pyproject.toml")
@@ -43,8 +43,8 @@ def packages_of(root: Path) -> dict[str, str]:
     script = (
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
-    with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
-        answer = Path(folder, "packages")  # a file, for a setup.py may print anything
+    with _temporary.make() as folder:
+        answer = folder / "packages"  # a file, for a setup.py may print anything
         command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
         done = subprocess.run(  # noqa: S603
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from .. import __version__, _home
+from .. import __version__, _home, _temporary
 from .._digest import digest
 from ..errors import ConfigError, Problem, ToolchainError
 from ..sources.search import Root
@@ -137,7 +136,7 @@ def folder_of(root: Path, name: str) -> str | None:
 def _bundled(toolkit: Toolkit) -> Path | None:
     """Return NVRTC's bundled headers, which are kept in the user's own folder and never in a cache."""
     try:
-        return _unpacked(toolkit, _home.user_folder() / "headers")
+        return _unpacked(toolkit, _home.user_folder() / _home.HEADERS)
     except OSError as exc:
         why = f"NVRTC's headers cannot be kept in the user's cache folder: {exc.strerror}"
     try:
@@ -152,8 +151,8 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
     if (folder / "complete").is_file():
         return folder / "include"
     home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as scratch:
-        staged = Path(scratch) / toolkit.nvrtc
+    with _temporary.make_in(home) as scratch:
+        staged = scratch / toolkit.nvrtc
         staged.mkdir()
         if not toolkit.install_headers(staged / "include"):
             return None
@@ -162,6 +161,6 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
             staged.rename(folder)
         except OSError:
             if not (folder / "complete").is_file():  # it is incomplete, and no other build's
-                folder.rename(Path(scratch) / "stale")
+                folder.rename(scratch / "stale")
                 staged.rename(folder)
     return folder / "include"

@@ -49,7 +49,9 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     """Compile one task and return its result: `ok` says whether that worked, `log` what the compiler said."""
     start = time.perf_counter()
     run = _assemble if task["kind"] == "ptx" else _compile
-    shared = _with_prelude(task) if task.get("prelude") else None
+    if _unnamed and task["searches"]:
+        run = _compile_unnamed
+    shared = _with_prelude(task) if task.get("prelude") and run is _compile else None
     try:
         ok, output, log, symbols = shared or run(task)
     except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
@@ -182,6 +184,35 @@ def _compile(task: dict[str, Any], *, precompiles: bool = False) -> _Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
+_TOO_MANY = "more than are allowed here ('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
+_unnamed: dict[int, tuple[str, str]] = {}  # of folders whose numbers are above the limit: two other names
+
+
+def _compile_unnamed(task: dict[str, Any]) -> _Outcome:
+    """Compile a task under two other names of its folders: what shows neither shows none."""
+    by_number, by_path = (_renamed(task, which) for which in (0, 1))
+    ok, output, log, symbols = _compile(by_number)
+    for number, (name, _path) in _unnamed.items():
+        log = log.replace(f"{name}/".encode(), b"/proc/self/fd/%d/" % number)
+    if ok and by_path != task and _compile(by_path)[1] != output:
+        what = f"the result holds names of folders that take {max(_unnamed) + 1} open files, {_TOO_MANY}"
+        return False, b"", f"fatal: {what}".encode(), {}
+    return ok, output, log, symbols
+
+
+def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
+    import re
+
+    def renamed(text: bytes) -> bytes:
+        return re.sub(rb"^(|--include-path=)/proc/self/fd/(\d+)", named, text)
+
+    def named(match: re.Match[bytes]) -> bytes:
+        names = _unnamed.get(int(match[2]))
+        return match[0] if names is None else match[1] + os.fsencode(names[which])
+
+    return {**task, "name": renamed(task["name"]), "options": [*map(renamed, task["options"])]}
+
+
 def _assemble(task: dict[str, Any]) -> _Outcome:
     from cuda.bindings import nvjitlink
 
@@ -222,15 +253,27 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
         send(results, compile_task(tasks.get()))
 
 
-def _allow_descriptors(count: int) -> None:
-    """Raise the limit of open files where the descriptors that stand for folders lie above it."""
+def _open_folders(folders: dict[int, str]) -> None:
+    """Let descriptors of these numbers stand for folders, and other names where such are not allowed."""
+    most = _allow_descriptors(max(folders) + 1)
+    for number, folder in folders.items():
+        descriptor = os.open(folder, os.O_RDONLY)
+        if number < most:
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        else:
+            _unnamed[number] = (f"/proc/self/fd/{descriptor}", folder)
+
+
+def _allow_descriptors(count: int) -> int:
+    """Raise the limit of open files to *count*, as far as that goes, and return it."""
     import resource  # Windows has neither this module nor such descriptors
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if resource.RLIM_INFINITY not in {soft, hard} and hard < count:
-        sys.exit(f"it needs {count} descriptors, and no more than {hard} are allowed here (ulimit -n)")
-    if soft != resource.RLIM_INFINITY and soft < count:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return count if hard == resource.RLIM_INFINITY else hard
 
 
 def _start_thread(target: Callable[[], None]) -> None:
@@ -252,12 +295,8 @@ def main() -> None:
     if setup is None:
         return
     if setup["folders"]:
-        _allow_descriptors(max(setup["folders"]) + 1)
+        _open_folders(setup["folders"])
     sys.path[:] = setup["sys_path"]
-    for number, folder in setup["folders"].items():
-        descriptor = os.open(folder, os.O_RDONLY)
-        os.dup2(descriptor, number)
-        os.close(descriptor)
     _header.folder = setup["scratch"]
     os.chdir("/")  # debug information holds the working directory
     for library in setup["libraries"]:

@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from .. import _temporary
 
 _USAGE = re.compile(r"^ Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", re.MULTILINE)
 
@@ -31,8 +32,8 @@ def read_usage(program: str, data: bytes) -> dict[str, dict[str, int]]:
     ValueError where the program cannot read the cubin either. It takes one file at a time, and some
     milliseconds for each.
     """
-    with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
-        path = Path(folder, "code.cubin")
+    with _temporary.make() as folder:
+        path = folder / "code.cubin"
         path.write_bytes(data)
         try:
             output = subprocess.run(  # noqa: S603

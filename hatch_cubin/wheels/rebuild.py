@@ -8,12 +8,11 @@ a difference proves nothing. What lies beside the units follows from them and fr
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .. import _pipeline
+from .. import _pipeline, _temporary
 from ..bundle import sbom
 from ..bundle.manifest import Entry, Manifest, read_keys, read_manifest
 from ..errors import BundleError, Location, Problem
@@ -47,8 +46,8 @@ def rebuild(project: Project, bundle: Bundle, bill: bytes | None) -> Comparison:
     if bill is not None:
         shipped[sbom.NAME] = bill
     environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
-    with tempfile.TemporaryDirectory(prefix="hatch-cubin-") as folder:
-        config = replace(project.config, cache_dir=folder, cache_size=None)
+    with _temporary.make() as folder:
+        config = replace(project.config, cache_dir=str(folder), cache_size=None)
         again = replace(project, config=config, environ=environ)
         built = _pipeline.build(again, noted=False)
     try:

@@ -215,3 +215,42 @@ def test_a_front_end_passes_the_lines_on(tmp_path: Path, front_end: tuple[str, .
         "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0\n" in said
     )
     assert "Traceback" not in said
+
+
+BUILD_META = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+SETUPTOOLS = """\
+[build-system]
+requires = ["setuptools", "hatch-cubin"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "demo"
+version = "1.0"
+
+[tool.setuptools]
+packages = ["demo"]
+
+[tool.hatch-cubin]
+archs = ["sm_90"]
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("backend", ["hatchling", "setuptools"])
+@pytest.mark.parametrize("redirection", ["2>&-", "<&- >&- 2>&-"])
+def test_a_build_that_nobody_can_hear_makes_the_same_wheel(
+    tmp_path: Path, backend: str, redirection: str
+) -> None:
+    root, out = demo(tmp_path / "project"), tmp_path / "out"
+    command: tuple[str | Path, ...] = (*HATCHLING, "build", "-t", "wheel", "-d", out)
+    if backend == "setuptools":
+        write_tree(root, {"pyproject.toml": SETUPTOOLS})
+        command = (sys.executable, "-c", BUILD_META, out)
+    run(*command, cwd=root)
+    heard = (out / "demo-1.0-py3-none-any.whl").read_bytes()
+    run("sh", "-c", f'exec "$@" {redirection}', "sh", *command, cwd=root, HATCH_CUBIN_CACHE_DIR=str(tmp_path))
+    if backend == "hatchling":  # setuptools writes into its archives when they were made
+        assert (out / "demo-1.0-py3-none-any.whl").read_bytes() == heard
+    (root / "demo/saxpy.cu").write_text("no C++")
+    assert run("sh", "-c", f'exec "$@" {redirection}', "sh", *command, cwd=root, check=False).returncode == 1

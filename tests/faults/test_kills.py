@@ -174,13 +174,27 @@ extern "C" __global__ void slow(float *x) {
 """
 
 
-@pytest.mark.nvrtc
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_an_interrupted_build_ends_at_once_and_keeps_what_it_has(
-    tmp_path: Path, name: str, figures: Figures
-) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files that nobody else uses."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def slow_project(root: Path) -> Path:
+    """Write a project two kernels of which are compiled soon, and one is not."""
     files = {"demo/__init__.py": "", "demo/a.cu": SAXPY, "demo/b.cu": SAXPY, "demo/slow.cu": SLOW}
-    root = write_tree(tmp_path / "project", {"pyproject.toml": pyproject('archs = ["sm_90"]\n'), **files})
+    return write_tree(root, {"pyproject.toml": pyproject('archs = ["sm_90"]\n'), **files})
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(("name", "end"), [("SIGINT", 130), ("SIGTERM", -15), ("SIGHUP", -1)])
+def test_an_interrupted_build_ends_at_once_and_keeps_what_it_has(
+    tmp_path: Path, temporary: Path, name: str, end: int, figures: Figures
+) -> None:
+    root = slow_project(tmp_path / "project")
     with started(root, tmp_path / "dist") as build:
         wait_until(lambda: housekeeping.stats(cache_folder()).entries == 2, seconds=60)
         assert compilers(cache_folder()) != []
@@ -191,7 +205,34 @@ def test_an_interrupted_build_ends_at_once_and_keeps_what_it_has(
         wait_until(lambda: compilers(cache_folder()) == [], seconds=2)
     figures.tell(exit_code=code, seconds=seconds)
     assert seconds < 2
-    assert code != 0
+    assert code == end
     assert list((tmp_path / "dist").glob("*.whl")) == []
+    assert list(temporary.iterdir()) == []
     left = housekeeping.stats(cache_folder())
     assert (left.entries, left.unproven, left.temporaries) == (2, 0, 0)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        (*HATCHLING, "-d", "dist"),
+        (sys.executable, "-m", "hatch_cubin", "bake", "--only", "a"),
+        (sys.executable, "-m", "hatch_cubin", "cache", "clear"),
+        (sys.executable, "-m", "hatch_cubin", "cache", "gc", "--unused-for=1d"),
+    ],
+    ids=["hatchling", "bake", "clear", "gc"],
+)
+def test_what_a_killed_build_staged_goes_with_the_next(
+    tmp_path: Path, temporary: Path, sweep: tuple[str, ...]
+) -> None:
+    """What it staged are links to the cache's entries: as long as they are there, nothing is freed."""
+    root = slow_project(tmp_path / "project")
+    with started(root, tmp_path / "dist") as build:
+        wait_until(lambda: housekeeping.stats(cache_folder()).entries == 2, seconds=60)
+        build.kill()
+        build.wait()
+        assert [path.suffix for path in temporary.iterdir()] == [".held"]
+    (root / "demo/slow.cu").unlink()
+    run(*sweep, cwd=root)
+    assert list(temporary.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from hatch_cubin.cache import housekeeping
 from tests.build.projects import demo
 from tests.capabilities import namespace
 from tests.faults.harness.builds import UNITS, Builds
 from tests.figures import Figures
-from tests.helpers import run, wheel_files
+from tests.helpers import COPY_PTX, run, wheel_files
 
 pytestmark = [pytest.mark.linux, pytest.mark.nvrtc]
 
@@ -155,6 +157,66 @@ def test_a_cache_that_was_restored_has_all_hits(
     after = Builds(tmp_path / "elsewhere" / "project", tmp_path / "restored").build()
     figures.tell(units=UNITS, compiled_again=after.compiled, wrong=after.made != before.made)
     assert (before.compiled, after.compiled, after.warnings, after.made) == (UNITS, 0, (), before.made)
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+MARKS = 'extern "C" __global__ void plain(const char **x) { *x = __FILE__; }\n'
+INCLUDES = (
+    '#include <cstdint>\n#include "own.cuh"\nextern "C" __global__ void own(int32_t *x) { *x = twice(*x); }\n'
+)
+ASSERTS = '#include "asserts.cuh"\nextern "C" __global__ void checked(int *x) { check(*x); }\n'
+FEW_FILES = {
+    "demo/__init__.py": "",
+    "demo/plain.cu": MARKS,
+    "demo/own.cu": INCLUDES,
+    "demo/own.cuh": "__device__ int twice(int x) { return 2 * x; }\n",
+    "demo/copy.ptx": COPY_PTX,
+}
+LINES = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/plain.cu"\noptions = { lineinfo = true }\n'
+
+
+@pytest.mark.parametrize("limit", ["ulimit -n 64", "ulimit -n 80", "ulimit -S -n 64"])
+def test_few_open_files_change_no_byte(tmp_path: Path, limit: str) -> None:
+    """The numbers that folders are named by are out of reach, but leave no trace in these."""
+    root = demo(tmp_path / "project", f'archs = ["sm_90", "compute_90"]\n{LINES}', FEW_FILES)
+    right, _said, _compiled = build(root, tmp_path / "one")
+    assert build(root, tmp_path / "other", script=limit) == (right, [], 6)
+
+
+def limited(limit: str, root: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Build a wheel under a limit, whatever comes of it."""
+    command = ("sh", "-c", f'{limit}\nexec "$0" -m hatchling build -t wheel', sys.executable)
+    return run(*command, cwd=root, check=False, HATCH_CUBIN_CACHE_DIR=str(cache))
+
+
+def test_what_needs_more_open_files_is_named_and_fails_alone(tmp_path: Path) -> None:
+    header = "#include <cassert>\n__device__ void check(int x) { assert(x); }\n"
+    files = {**FEW_FILES, "demo/checked.cu": ASSERTS, "demo/asserts.cuh": header}
+    root = demo(tmp_path / "project", f'archs = ["sm_90"]\n{LINES}', files)
+    done = limited("ulimit -n 64", root, tmp_path / "cache")
+    said = re.sub(r"\d+(?= open files)|(?<=NVRTC )[\d.]+", "…", done.stderr).splitlines()
+    assert (done.returncode, said) == (
+        1,
+        [
+            (
+                "hatch-cubin: error: demo/checked.cu: "
+                "the result holds names of folders that take … open files, more than are allowed here "
+                "('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
+            ),
+            "  while compiling checked for sm_90 (NVRTC …)",
+            "hatch-cubin: 1 error, nothing was built",
+        ],
+    )
+    assert housekeeping.stats(tmp_path / "cache").entries == 3
+
+
+def test_an_error_in_a_header_is_told_with_few_open_files_too(tmp_path: Path) -> None:
+    files = {**FEW_FILES, "demo/own.cuh": "__device__ int twice(int x) { return y; }\n"}
+    root = demo(tmp_path / "project", 'archs = ["sm_90"]\n', files)
+    said = [limited(limit, root, tmp_path / "cache").stderr for limit in ("", "ulimit -n 64")]
+    assert said[0] == said[1]
+    assert said[0].startswith('hatch-cubin: error: demo/own.cuh:1: identifier "y" is undefined\n')
 
 
 # --- clocks -------------------------------------------------------------------------------------

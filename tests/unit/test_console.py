@@ -122,6 +122,26 @@ def test_a_stream_that_is_closed_ends_no_build(*, terminal: bool) -> None:
         assert screen.drawn.wait(30)
 
 
+def test_a_stream_that_was_closed_at_the_start_ends_no_build(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(None, print, print, every_s=0.001)
+    console.say("one")
+    with console.units(4, 1):
+        console.warn("two")
+    assert capsys.readouterr().out == "one\ntwo\n"
+
+
+def test_messages_that_a_stream_does_not_take_end_no_build() -> None:
+    def tell(message: str) -> None:
+        told.append(message)
+        raise OSError(28, "No space left on device")
+
+    told: list[str] = []
+    console = Console(Screen(terminal=True), tell, tell)
+    console.say("one")
+    console.warn("two")
+    assert told == ["one", "two"]
+
+
 def test_a_terminal_is_drawn_more_often_than_a_log() -> None:
     often = Console(Screen(terminal=True), print, print)._every_s
     seldom = Console(Screen(terminal=False), print, print)._every_s

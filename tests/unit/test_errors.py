@@ -98,6 +98,15 @@ def test_a_traceback_is_there_for_the_asking(monkeypatch: pytest.MonkeyPatch) ->
     assert shown == []
 
 
+@pytest.mark.parametrize(("raised", "code"), [(ConfigError(Problem("x")), 1), (KeyboardInterrupt(), 130)])
+def test_a_message_that_cannot_be_shown_changes_no_exit_code(raised: BaseException, code: int) -> None:
+    def show(_message: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(SystemExit, match=rf"^{code}$"), reported(show):
+        raise raised
+
+
 def test_a_bug_is_not_taken_for_a_users_problem() -> None:
     with pytest.raises(ZeroDivisionError), reported(lambda _message: None):
         raise ZeroDivisionError

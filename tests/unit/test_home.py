@@ -11,7 +11,6 @@ import platformdirs
 import pytest
 
 from hatch_cubin import _home, _pipeline
-from hatch_cubin.errors import BundleError
 from tests.helpers import COPY_PTX, make_project, run
 
 pytestmark = pytest.mark.usefixtures("no_trouble")
@@ -49,14 +48,25 @@ def test_the_temporary_folder_is_removed_when_the_process_ends(tmp_path: Path) -
     assert not folder.exists()
 
 
-def test_where_nothing_can_be_written_at_all_that_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def mkdtemp(**_options: object) -> str:
-        raise OSError(28, "No space left on device")
+@pytest.mark.linux
+def test_what_killed_builds_left_is_swept_beside_headers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(_home, "own_folder", lambda: tmp_path / "own")
+    for place in ("temporary", "own/headers"):
+        (tmp_path / place / "hatch-cubin-leftover.held").mkdir(parents=True)
+    _home.sweep()
+    assert [path.name for path in tmp_path.glob("**/hatch-cubin-*")] == []
 
-    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
-    with pytest.raises(BundleError) as caught:
-        _home.make_temporary()
-    assert str(caught.value) == "there is no place for temporary files: No space left on device"
+
+@pytest.mark.usefixtures("homeless")
+def test_without_any_place_there_is_nothing_to_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gettempdir() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", gettempdir)
+    _home.sweep()
 
 
 @pytest.mark.nvrtc

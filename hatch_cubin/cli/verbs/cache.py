@@ -103,12 +103,14 @@ def _gc(args: argparse.Namespace) -> Answer:
     if keep is None:
         what = f"no build with the cache at {folder} is known here"
         raise CheckError(Problem(what, hint="--keep-last-build comes after a build of the same user"))
+    _home.sweep()
     return _removed(folder, housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep))
 
 
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     removed = housekeeping.clear(folder)
+    _home.sweep()
     _home.forget()
     return _removed(folder, removed)
 

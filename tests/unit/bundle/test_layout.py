@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import __version__, _pipeline
+from hatch_cubin._locks import Lock
 from hatch_cubin.bundle import layout, runtime
 from hatch_cubin.errors import BundleError
 from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256
@@ -218,12 +219,20 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "file") in str(caught.value)
 
 
-def test_temporary_files_go_once_no_build_can_own_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("locks", "stays"), [(False, [".writing-new"]), pytest.param(True, [], marks=pytest.mark.linux)]
+)
+def test_temporary_files_go_once_no_build_can_own_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, locks: bool, stays: list[str]
+) -> None:
+    """Who holds the lock knows it at once, others by the files' age."""
+    if not locks:
+        monkeypatch.setattr(layout, "wait_for_lock", lambda _folder, _seconds: Lock(None))
     for name in (".writing-new", ".writing-old"):
         (tmp_path / name).touch()
     os.utime(tmp_path / ".writing-old", (1, 1))
     layout.write({"a": b"1"}, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".writing-new", "a"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*stays, "a"]
 
 
 def test_a_temporary_file_may_vanish_while_it_is_looked_at(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hatch_cubin._locks import Lock, try_lock, wait_for_lock
 from hatch_cubin.bundle import layout
-from hatch_cubin.cache.locks import Lock, try_lock, wait_for_lock
 from tests.helpers import bundle, load_bundle, made
 
 NAMES = ("a", "b", "c")

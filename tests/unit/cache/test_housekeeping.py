@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin._locks import try_lock
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.housekeeping import Removed, Stats, clear, records, stats, trim
-from hatch_cubin.cache.locks import try_lock
 from hatch_cubin.cache.proof import Record, place, record_key
 from tests.helpers import run, write_tree
 

@@ -18,7 +18,7 @@ from hatch_cubin.cli import main
 from hatch_cubin.cli.verb import Answer, open_project, size, table
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.table.checks import _SOME_ARCHS
-from tests.helpers import pyproject, run, write_tree
+from tests.helpers import SAXPY, bundle, pyproject, run, write_tree
 
 COMMAND = (sys.executable, "-m", "hatch_cubin")
 
@@ -175,7 +175,6 @@ def test_the_version_is_the_packages(tmp_path: Path) -> None:
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     inner, outer = os.pipe()
     os.close(inner)
-    environ = os.environ | {"PYTHONUNBUFFERED": ""}  # argparse itself keeps quiet about what it cannot write
     with os.fdopen(outer, "wb") as gone:
         done = subprocess.run(
             [*COMMAND, "--help"],
@@ -183,9 +182,83 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             cwd=tmp_path,
             check=False,
-            env=environ,
         )
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def shell(redirection: str, *arguments: str, cwd: Path) -> tuple[int, str, str]:
+    """Run the command as a shell does that closes or redirects its streams; return how it ended."""
+    script = f'exec "$@" {redirection}'
+    done = run("sh", "-c", script, "sh", *COMMAND, *arguments, cwd=cwd, check=False, PYTHONUNBUFFERED="")
+    return done.returncode, done.stdout, done.stderr
+
+
+SAYS = (
+    ["--help"],
+    ["plan", "--help"],
+    ["--version"],
+    ["--print-completion", "bash"],
+    ["cache", "dir"],
+    ["cache", "stats", "--json"],
+    ["cache", "clear"],
+    ["inspect", "demo/_cubins"],
+)
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("arguments", SAYS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+)
+def test_what_cannot_be_printed_is_one_line_and_ends_with_1(
+    tmp_path: Path, arguments: list[str], redirection: str, why: str
+) -> None:
+    write_tree(tmp_path / "demo/_cubins", bundle())
+    said = f"hatch-cubin: error: standard output cannot be written: {why}\n"
+    assert shell(redirection, *arguments, cwd=tmp_path) == (1, "", said)
+    assert shell(f"{redirection} 2>&-", *arguments, cwd=tmp_path) == (1, "", "")
+
+
+def test_what_is_wrong_is_told_where_the_answer_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _answers(monkeypatch, Answer({"n": 1}, ["one"], [Problem("is damaged", Location("k.cubin"))]))
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit):
+        main.main(["plan"])
+    assert capsys.readouterr().err == (
+        "hatch-cubin: error: k.cubin: is damaged\n"
+        "hatch-cubin: error: standard output cannot be written: it is closed\n"
+        "hatch-cubin: 2 errors\n"
+    )
+
+
+def test_a_verb_with_nothing_to_print_needs_no_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    _answers(monkeypatch, Answer({"n": 1}))
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main.main(["plan"]) == 0
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_messages_that_nobody_can_hear_change_no_answer(tmp_path: Path, redirection: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": pyproject(""), "demo/__init__.py": "", "demo/a.cu": SAXPY})
+    assert shell(redirection, "cache", "dir", cwd=tmp_path) == shell("", "cache", "dir", cwd=tmp_path)
+    assert shell(redirection, "plan", "--nix", cwd=tmp_path) == (2, "", "")
+    assert shell(redirection, "plan", "--archs=sm_10", cwd=tmp_path) == (1, "", "")
+    assert shell(redirection, "inspect", "nothing", cwd=tmp_path) == (1, "", "")
+
+
+@pytest.mark.linux
+def test_no_file_takes_the_place_of_closed_standard_error(tmp_path: Path) -> None:
+    """What libraries complain to by its number, 2, must not be a file of the cache."""
+    program = (
+        "import os, sys\nfrom hatch_cubin.cli.main import main\nmain(['cache', 'dir'])\n"
+        "print(os.path.samestat(os.fstat(2), os.stat(os.devnull)))"
+    )
+    script = 'exec "$@" 2>&-'
+    said = run("sh", "-c", script, "sh", sys.executable, "-c", program, cwd=tmp_path).stdout
+    assert said.splitlines()[-1] == "True"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["plan"]])

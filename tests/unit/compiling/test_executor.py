@@ -222,29 +222,108 @@ def patch_limits(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> list[
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "raised"),
+    ("soft", "hard", "raised", "most"),
     [
-        (899, 4096, [(4096, 4096)]),
-        (900, 4096, []),
-        (256, -1, [(-1, -1)]),
-        (-1, -1, []),
+        (899, 4096, [(4096, 4096)], 4096),
+        (900, 4096, [], 900),
+        (256, -1, [(-1, -1)], 900),
+        (-1, -1, [], 900),
+        (256, 899, [(899, 899)], 899),
     ],
-    ids=["raised", "enough", "raised to no limit", "no limit"],
+    ids=["raised", "enough", "raised to no limit", "no limit", "not enough"],
 )
 def test_the_limit_of_open_files_is_raised_where_descriptors_need_it(
-    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: list[tuple[int, int]]
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: list[tuple[int, int]], most: int
 ) -> None:
     made = patch_limits(monkeypatch, soft, hard)
-    worker._allow_descriptors(900)
-    assert made == raised
+    assert (worker._allow_descriptors(900), made) == (most, raised)
 
 
-def test_a_limit_of_open_files_that_cannot_be_raised_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = patch_limits(monkeypatch, 256, 899)
-    said = r"\Ait needs 900 descriptors, and no more than 899 are allowed here \(ulimit -n\)\Z"
-    with pytest.raises(SystemExit, match=said):
-        worker._allow_descriptors(900)
-    assert made == []
+@pytest.fixture
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have too few descriptors for the numbers that two folders are called by."""
+    folders = {77: "/project", 100: "/headers", 7: "/wheel"}
+    found: dict[int, tuple[str, str]] = {}
+    opened: list[int] = []
+    monkeypatch.setattr(worker, "_unnamed", found)
+    with monkeypatch.context() as few:
+        few.setattr(worker, "_allow_descriptors", lambda _count: 77)
+        few.setattr(os, "open", lambda folder, _flags: {"/project": 3, "/headers": 4}.get(folder))
+        few.setattr(os, "dup2", lambda _from, to: opened.append(to))
+        few.setattr(os, "close", lambda _descriptor: None)
+        worker._open_folders(folders)
+    assert opened == [7]
+    assert found == {77: ("/proc/self/fd/3", "/project"), 100: ("/proc/self/fd/4", "/headers")}
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch, compiler: Any, name: str, *options: str) -> dict[str, Any]:
+    monkeypatch.setattr(worker, "_compile", compiler)
+    asked = task("c++", "", *options) | {
+        "name": name.encode(),
+        "searches": True,
+        "prelude": (1, b"", [], b""),
+    }
+    found: dict[str, Any] = worker.compile_task(asked)
+    return found
+
+
+OPTIONS = ("--include-path=/proc/self/fd/100", "--include-path=/proc/self/fd/101", "-DX=/proc/self/fd/77")
+NAME = "/proc/self/fd/77/demo/k.cu"
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_a_result_that_shows_no_name_of_a_folder_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiler(task: dict[str, Any]) -> Any:
+        seen.append((task["name"].decode(), [option.decode() for option in task["options"]]))
+        return True, b"same", b"/proc/self/fd/4/a.h(1): warning", {}
+
+    seen: list[Any] = []
+    result = compiled(monkeypatch, compiler, NAME, *OPTIONS)
+    assert (result["ok"], result["output"], result["shared"]) == (True, b"same", False)
+    assert result["log"] == "/proc/self/fd/100/a.h(1): warning"
+    assert seen == [
+        ("/proc/self/fd/3/demo/k.cu", ["--include-path=/proc/self/fd/4", *OPTIONS[1:]]),
+        ("/project/demo/k.cu", ["--include-path=/headers", *OPTIONS[1:]]),
+    ]
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_a_result_that_shows_one_is_refused_with_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = compiled(monkeypatch, lambda task: (True, task["name"], b"", {}), NAME, *OPTIONS)
+    assert (result["ok"], result["output"]) == (False, b"")
+    assert result["log"] == (
+        "fatal: the result holds names of folders that take 101 open files, more than are allowed here "
+        "('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
+    )
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_what_failed_under_one_name_is_not_tried_under_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiler(task: dict[str, Any]) -> Any:
+        tried.append(task["name"])
+        return False, b"", b"error", {}
+
+    tried: list[bytes] = []
+    result = compiled(monkeypatch, compiler, NAME)
+    assert (result["ok"], result["log"], len(tried)) == (False, "error", 1)
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_folders_that_could_be_opened_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiler(task: dict[str, Any]) -> Any:
+        tried.append(task["name"])
+        return True, b"output", b"", {}
+
+    tried: list[bytes] = []
+    result = compiled(monkeypatch, compiler, "/proc/self/fd/7/k.cu", OPTIONS[1])
+    assert (result["ok"], tried) == (True, [b"/proc/self/fd/7/k.cu"])
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_what_searches_for_no_header_is_compiled_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_compile", lambda task: (True, task["name"], b"", {}))
+    plain = task("c++", "") | {"name": NAME.encode(), "searches": False}
+    assert worker.compile_task(plain)["output"] == NAME.encode()
 
 
 def starts(monkeypatch: pytest.MonkeyPatch, *room_for: int) -> list[int]:

@@ -176,7 +176,7 @@ def test_headers_that_can_be_unpacked_nowhere_are_an_error(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.write_text("not a folder")
-    monkeypatch.setattr(_home, "make_temporary", lambda: home)
+    monkeypatch.setattr(_home, "instead", lambda _why: home)
     with pytest.raises(ToolchainError) as caught:
         roots(FakeToolkit("13.5.37"))
     assert str(caught.value) == (

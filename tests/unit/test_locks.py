@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.cache.locks import Lock, try_lock, wait_for_lock
+from hatch_cubin._locks import Lock, try_lock, wait_for_lock
 from tests.helpers import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no locks on folders")
@@ -58,7 +58,7 @@ def test_a_lock_is_left_once_and_leaves_nothing_open(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     killed = (
         "import os, pathlib, signal\n"
-        "from hatch_cubin.cache.locks import try_lock\n"
+        "from hatch_cubin._locks import try_lock\n"
         "lock = try_lock(pathlib.Path())\n"
         "assert lock.real and try_lock(pathlib.Path()) is None\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -1,0 +1,100 @@
+"""Standard streams that are closed, full, or nobody's to write to."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from hatch_cubin import _streams
+
+WRITES = """\
+import sys
+from hatch_cubin import _streams
+try:
+    _streams.write(sys.{stream}, "text")
+except OSError as exc:
+    sys.exit(7)
+"""
+
+
+def shell(program: str, redirection: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as a shell does that closes or redirects its streams."""
+    command = f'exec "$0" -c "$1" {redirection}'
+    environ = os.environ | {"PYTHONUNBUFFERED": ""}
+    return subprocess.run(
+        ["sh", "-c", command, sys.executable, program],
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=False,
+    )
+
+
+def test_what_is_written_is_there_at_once() -> None:
+    class Stream(io.StringIO):
+        def flush(self) -> None:
+            flushed.append(self.getvalue())
+
+    flushed: list[str] = []
+    _streams.write(Stream(), "text")
+    assert flushed == ["text"]
+
+
+def test_a_stream_that_was_closed_at_the_start_is_an_error() -> None:
+    with pytest.raises(OSError, match="it is closed") as caught:
+        _streams.write(None, "text")
+    assert caught.value.strerror == "it is closed"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("how", [">/dev/full 2>/dev/full", ">&- 2>&-"], ids=["full", "closed"])
+def test_what_failed_once_does_not_fail_again_at_exit(stream: str, how: str) -> None:
+    """Python would end with 120, and say so where it can."""
+    done = shell(WRITES.format(stream=stream), how)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+@pytest.mark.linux
+def test_a_stream_that_failed_is_what_it_was() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        before = os.fstat(full.fileno())
+        with pytest.raises(OSError, match="No space left on device"):
+            _streams.write(full, "text")
+        assert os.path.samestat(os.fstat(full.fileno()), before)
+
+
+def closed() -> TextIO:
+    stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO(), closed()], ids=["none", "no file", "closed"])
+@pytest.mark.parametrize("error", [OSError, ValueError])
+def test_messages_that_cannot_be_told_are_lost(stream: TextIO | None, error: type[Exception]) -> None:
+    with _streams.Lossy(stream):
+        raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_no_other_error_is_lost(error: type[BaseException]) -> None:
+    with pytest.raises(error), _streams.Lossy(None):
+        raise error
+
+
+def test_where_a_message_is_told_nothing_is_lost(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w", encoding="utf-8") as stream, _streams.Lossy(stream):
+        _streams.write(stream, "text")
+    assert (tmp_path / "file").read_text() == "text"
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO(), closed()], ids=["none", "no file", "closed"])
+def test_what_no_person_sees_is_no_terminal(stream: TextIO | None) -> None:
+    assert not _streams.is_terminal(stream)
