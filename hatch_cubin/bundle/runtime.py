@@ -47,6 +47,7 @@ FORMAT = 1
 
 _MODULES = b'\n},"modules":{\n'
 _MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
+_LARGEST = 1 << 28  # no manifest has as many bytes: 70 000 files are described in a tenth of it
 _PATIENCE = 2.0  # seconds, with builds that replace what is being read
 _CHECKED = 76  # the length of '{"check":"…",'
 
@@ -472,7 +473,7 @@ def _version(driver: int) -> str:
 def _verified(entry: Entry) -> bytes:
     if entry._data is not None:  # noqa: SLF001
         return entry._data  # noqa: SLF001
-    data: bytes = _file_data(entry.path)
+    data = _file_data(entry.path, entry.size)
     digest = _sha256(data)
     if digest != entry.sha256 or len(data) != entry.size:
         _damaged(entry.path, f"its digest is {digest}, the manifest says {entry.sha256}")
@@ -762,8 +763,10 @@ def _manifest() -> "_Manifest":
 def _code(name: str, given: "Any") -> bytes:
     data = getattr(given, "code", given)
     if data is not given and isinstance(data, str):  # an ObjectCode made of a file
-        with open(data, "rb") as file:
-            return file.read()
+        try:
+            return _read(data, _plain_size(data))
+        except ValueError as exc:
+            raise ValueError(_say(f"the code that stands in for {name!r} is in {data}: {exc}")) from exc
     try:
         return bytes(memoryview(data))
     except TypeError:
@@ -786,9 +789,9 @@ def _settled(call: "Callable[[], Any]") -> "Any":
     """Call again where an editable build may just be replacing the files, and keep it from that meanwhile."""
     try:
         return call()
-    except CubinDamagedError:
+    except CubinError as exc:
         layer = _layer()
-        if not _is_editable(layer.folder):
+        if not (_may_pass(exc) and _is_editable(layer.folder)):
             raise
     import time
 
@@ -798,13 +801,18 @@ def _settled(call: "Callable[[], Any]") -> "Any":
         try:
             layer.manifests.clear()
             return call()
-        except CubinDamagedError:
-            if held is not None or time.monotonic() > deadline:
+        except CubinError as exc:
+            if not _may_pass(exc) or held is not None or time.monotonic() > deadline:
                 raise
         finally:
             if held is not None:
                 os.close(held)
         time.sleep(0.005)
+
+
+def _may_pass(error: CubinError) -> bool:
+    """Say whether files look like this while they are replaced: on Windows they are nobody's meanwhile."""
+    return isinstance(error, CubinDamagedError) or isinstance(error.__cause__, PermissionError)
 
 
 def _held_against_builds(folder: str) -> "int | None":
@@ -975,23 +983,11 @@ class _Manifest:
         return self._modules[name]
 
 
-def _file_data(path: str) -> bytes:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.readall()
-    except (OSError, ValueError) as exc:
-        try:  # in a zip archive only the importer can read
-            data: bytes = globals()["__spec__"].loader.get_data(path)
-        except Exception:
-            _damaged(path, f"it cannot be read ({getattr(exc, 'strerror', exc)})", exc)
-        return data
-
-
 def _index_data(path: str) -> "Any":
     """Return a manifest's bytes, as an mmap where they are many: of those few will be looked at."""
     try:
         # As for code, the system has to keep what is mapped; Windows would let nobody replace it.
-        if sys.platform != "win32" and os.path.getsize(path) > _MAPPED:
+        if sys.platform != "win32" and _MAPPED < _plain_size(path) <= _LARGEST:
             import mmap
 
             with open(path, "rb") as file:
@@ -999,6 +995,81 @@ def _index_data(path: str) -> "Any":
     except (OSError, ValueError):
         pass  # and read below, where the reason is told
     return _file_data(path)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _file_data(path: str, size: "int | None" = None) -> bytes:
+    """Return a file's bytes, which are *size* by the manifest."""
+    try:
+        found = _plain_size(path)
+        if size is None and found > _LARGEST:
+            _damaged(path, f"it has {found} bytes, more than there can be")
+        if size not in (None, found):
+            _damaged(path, f"it has {found} bytes, the manifest says {size}")
+        return _read(path, found)
+    except (FileNotFoundError, NotADirectoryError) as exc:
+        return _archived(path, exc)
+    except (OSError, ValueError) as exc:
+        _unreadable(path, exc)
+
+
+def _plain_size(path: str) -> int:
+    """Return the size of a file that may be opened: a pipe might wait for ever, a device might not end."""
+    from stat import S_ISREG
+
+    found = os.stat(path)
+    if not S_ISREG(found.st_mode):
+        raise ValueError("not a plain file")
+    return found.st_size
+
+
+def _read(path: str, size: int) -> bytes:
+    """Return a plain file's bytes, one more than *size* where it has grown."""
+    if not size:  # such files of /proc may wait for ever
+        return b""
+    with open(path, "rb") as file:
+        return file.read(size + 1)
+
+
+def _archived(path: str, missing: OSError) -> bytes:
+    """Return the bytes of what is no file: in a zip archive only the importer can read."""
+    try:
+        data: bytes = globals()["__spec__"].loader.get_data(path)
+    except Exception as exc:
+        _unreadable(path, exc if _remedy(exc) else missing)
+    return data
+
+
+def _unreadable(path: str, exc: Exception) -> "NoReturn":
+    reason, remedy = getattr(exc, "strerror", exc), _remedy(exc)
+    if remedy is None:
+        _damaged(path, f"it cannot be read ({reason})", exc)
+    raise CubinError(_say(f"{path} cannot be read: {reason}; {remedy}")) from exc
+
+
+def _remedy(exc: Exception) -> "str | None":
+    """Say what to do where the system could not read a file; None where the file itself is to blame."""
+    import errno
+
+    number = getattr(exc, "errno", None)
+    if not number or number in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
+        return None
+    return _remedies().get(number, "that is the system's fault, and says nothing about the package")
+
+
+def _remedies() -> "dict[int, str]":
+    import errno
+
+    return {
+        errno.EMFILE: "close files, or raise the limit of open files (ulimit -n)",
+        errno.ENFILE: "all processes together have too many files open",
+        errno.EACCES: "let this user read it",
+        errno.EPERM: "let this user read it",
+        errno.EIO: "look after the disk",
+        errno.ENOMEM: "there is no memory left",
+    }
 
 
 # --- small things -------------------------------------------------------------------------------
