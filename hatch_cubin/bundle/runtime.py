@@ -430,7 +430,7 @@ def _choose(
         entries = [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
         chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
         if chosen is None:
-            _nothing_fits(kernel_name or found.name, entries, (major, minor), driver)
+            _nothing_fits(found, kernel_name, entries, (major, minor), driver)
         arch, rule = chosen
         return found.chosen.setdefault(asked, Entry(found, found.fields[arch], rule))
     return found.chosen[asked]
@@ -454,16 +454,33 @@ def _check_driver(driver: "Any") -> None:
 
 
 def _nothing_fits(
-    name: str, entries: "Sequence[Entry]", cc: "tuple[int, int]", driver: "int | None"
+    found: "_Module",
+    kernel_name: "str | None",
+    entries: "Sequence[Entry]",
+    cc: "tuple[int, int]",
+    driver: "int | None",
 ) -> "NoReturn":
     shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
-    having = "" if driver is None else f" with driver {_version(driver)}"
+    device = f"compute capability {cc[0]}.{cc[1]}"
+    if driver is not None:
+        device += f" with driver {_version(driver)}"
+    what = f"nothing shipped for {kernel_name or found.name!r} runs on {device}: shipped {shipped}"
+    raise CubinNotFoundError(_say(f"{what}; {_what_would_fit(found, entries, cc)}"))
+
+
+def _what_would_fit(found: "_Module", entries: "Sequence[Entry]", cc: "tuple[int, int]") -> str:
+    """Say what would serve a device that none of these *entries* of a module does."""
+    number = cc[0] * 10 + cc[1]
+    if select(number, None, [(each.arch, 0) for each in entries]):
+        return "a newer driver would serve it, or a build with an older toolkit"
+    archs = [each.arch for each in entries]
+    without = [each.arch for each in found.entries if each.arch not in archs]
+    if fitting := select(number, None, [(arch, 0) for arch in without]):
+        return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
     older = ' and toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
-    fix = f'archs = ["sm_{cc[0]}{cc[1]}"]{older} in the build configuration would serve it'
-    if driver is not None and select(cc[0] * 10 + cc[1], None, [(each.arch, 0) for each in entries]):
-        fix = "a newer driver would serve it, or a build with an older toolkit"
-    what = f"nothing shipped for {name!r} runs on compute capability {cc[0]}.{cc[1]}{having}"
-    raise CubinNotFoundError(_say(f"{what}: shipped {shipped}; {fix}"))
+    doubt = f", if {found.source} has such a kernel for it, as it has not for {', '.join(without)}"
+    fix = f'archs = ["sm_{number}"]{older} in the build configuration would serve it'
+    return fix + (doubt if without else "")
 
 
 def _version(driver: int) -> str:
