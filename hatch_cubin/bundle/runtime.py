@@ -49,6 +49,7 @@ _MODULES = b'\n},"modules":{\n'
 _MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
 _LARGEST = 1 << 28  # no manifest has as many bytes: 70 000 files are described in a tenth of it
 _PATIENCE = 2.0  # seconds, with builds that replace what is being read
+_ANSWERED = 5.0  # seconds after which a driver that said nothing is taken for one that hangs
 _CHECKED = 76  # the length of '{"check":"…",'
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -212,9 +213,9 @@ def archs() -> "tuple[str, ...]":
 
 
 def is_available() -> bool:
-    """Say whether a driver and a device exist; starts no CUDA in this process and never raises."""
+    """Say whether a driver and a device exist; starts no CUDA in this process, never raises, never hangs."""
     try:
-        return _driver_library() is not None and _count_devices() > 0
+        return _driver_library() is not None and _in_time(lambda: _count_devices() > 0)
     except Exception:
         return False
 
@@ -503,6 +504,7 @@ def _verified(entry: Entry) -> bytes:
 _NEEDED = "cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported"
 _lock: "list[Any]" = []
 _used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
+_hanging: "list[Any]" = []  # the thread that waits for a driver which does not answer
 
 
 def _load(
@@ -614,9 +616,17 @@ def _driver_library() -> "Any":
     import ctypes
 
     try:
-        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
+        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError as exc:
+        if any(os.strerror(number) in str(exc) for number in _remedies()):
+            raise CubinUnavailableError(_say(f"the CUDA driver cannot be loaded: {exc}")) from exc
         return None
+    return _with_calls(library, "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName")
+
+
+def _with_calls(library: "Any", *names: str) -> "Any":
+    """Return a library that has these calls; None for a stub, which is there to link against."""
+    return library if all(hasattr(library, name) for name in names) else None
 
 
 def _count_devices() -> int:
@@ -629,7 +639,10 @@ def _count_devices() -> int:
 
     try:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
-    except OSError:  # a Tegra or WSL system may have none
+    except OSError:
+        library = None
+    library = _with_calls(library, "nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlShutdown")
+    if library is None:  # a Tegra or WSL system may have none
         return sum(map(os.path.exists, ("/dev/nvidia0", "/dev/nvhost-gpu", "/dev/dxg")))
     count = ctypes.c_uint()
     if library.nvmlInit_v2():
@@ -640,6 +653,44 @@ def _count_devices() -> int:
         return count.value if first is None or not first.isdecimal() or int(first) < count.value else 0
     finally:
         library.nvmlShutdown()
+
+
+def _in_time(question: "Callable[[], bool]") -> bool:
+    """Return the answer to a question about devices, False where the driver hangs.
+
+    A thread asks, in 0.1 ms: another process would take 10, and a fork would run every library's handlers.
+    One that hangs is left behind as a daemon, which keeps nobody from ending; no other is asked meanwhile.
+    """
+    import threading
+
+    if any(thread.is_alive() for thread in _hanging):
+        return False
+    answers: "list[bool]" = []
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except Exception:
+            answers.append(False)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_ANSWERED)
+    if thread.is_alive():
+        _hanging[:] = [thread]
+    else:
+        _wait_for_the_end(thread)
+    return any(answers)
+
+
+def _wait_for_the_end(thread: "Any") -> None:
+    """Wait until the system, too, has ended a thread: until then Python 3.12 warns of a fork."""
+    import time
+
+    for _ in range(1000):
+        if not os.path.exists(f"/proc/self/task/{thread.native_id}"):
+            break
+        time.sleep(0)
 
 
 # --- the bundle as cuda.core's cache ------------------------------------------------------------
