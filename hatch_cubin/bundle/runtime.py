@@ -709,13 +709,30 @@ def _cache_class(base: "Any") -> "Any":
             self._units = _read_keys(self._manifest.folder)
 
         def __getitem__(self, key: "bytes | str") -> bytes:
+            found = self._shipped(key)
+            if found is None and self._then is not None:
+                found = self._then[key]
+            if found is None:
+                raise KeyError(key)
+            return found
+
+        def get(self, key: "bytes | str", default: "Any" = None) -> "Any":
+            found = self._shipped(key)
+            if found is None and self._then is not None:
+                return self._then.get(key, default)
+            return default if found is None else found
+
+        def _shipped(self, key: "bytes | str") -> "bytes | None":
             for unit in map(self._units.get, _spellings(key)):
                 if unit is not None:
                     return _verified(self._fresh.get(unit[0]) or _entry(self._manifest, *unit))
-            if self._then is not None:
-                found: bytes = self._then[key]
-                return found
-            raise KeyError(key)
+            return None
+
+        def __contains__(self, key: "bytes | str") -> bool:
+            shipped = any(each in self._units for each in _spellings(key))
+            return shipped or (self._then is not None and self._then.get(key) is not None)
+
+        __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
             if not isinstance(value, ObjectCode):  # that is Program.compile storing what it compiled
@@ -728,9 +745,10 @@ def _cache_class(base: "Any") -> "Any":
             return len(self._units)
 
         def _refuse(self, *_given: "Any") -> "NoReturn":
-            raise TypeError(
-                "the kernels of an installed wheel are read-only: give a writable cache as cache(then=…)"
-            )
+            where = "give a writable cache as cache(then=…)"
+            if self._then is not None:
+                where = "write to the cache that was given as then"
+            raise TypeError(f"the kernels of an installed wheel are read-only: {where}")
 
         __delitem__ = clear = update = _refuse
 
