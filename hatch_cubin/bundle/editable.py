@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import json
 import os
+import stat
 import subprocess
 import sys
 import warnings
@@ -15,7 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 def look(say: Callable[[str], str], error: type[Exception], warning: type[Warning]) -> None:
     """Warn where sources changed, or build again with HATCH_CUBIN_REBUILD=1."""
     here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, "editable.json"), encoding="utf-8") as file:
+    notes = os.path.join(here, "editable.json")
+    if not os.path.isfile(notes):
+        raise error(say(f"{notes} is missing, or no plain file: install the package again"))
+    with open(notes, encoding="utf-8") as file:
         built = json.load(file)
     root = os.path.normpath(os.path.join(here, built["root"]))
     edited = [name for name, before in built["files"].items() if _differs(os.path.join(root, name), before)]
@@ -44,6 +48,10 @@ def _differs(path: str, before: Sequence[int | str]) -> bool:
         status = os.stat(path)
         if (status.st_size, status.st_mtime_ns) == (size, time):
             return False
+        if status.st_size != size or not stat.S_ISREG(
+            status.st_mode
+        ):  # a pipe would never be read to its end
+            return True
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest() != digest
     except OSError:

@@ -249,7 +249,7 @@ def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
     stale = [
         path
         for path in folder.iterdir()
-        if path.name not in files and path.is_file() and not _is_in_work(path)
+        if path.name not in files and not path.is_dir() and not _is_in_work(path)
     ]
     for path in stale:
         path.unlink(missing_ok=True)
@@ -265,9 +265,10 @@ def _is_in_work(path: Path) -> bool:
 
 
 def _holds(path: Path, data: bytes) -> bool:
+    """Say whether that is a plain file of these bytes; any other, such as a pipe, is not even opened."""
     try:
-        return path.read_bytes() == data
-    except (FileNotFoundError, IsADirectoryError):
+        return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:  # another build's clean-up
         return False
 
 

@@ -47,7 +47,9 @@ FORMAT = 1
 
 _MODULES = b'\n},"modules":{\n'
 _MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
+_LARGEST = 1 << 28  # no manifest has as many bytes: 70 000 files are described in a tenth of it
 _PATIENCE = 2.0  # seconds, with builds that replace what is being read
+_ANSWERED = 5.0  # seconds after which a driver that said nothing is taken for one that hangs
 _CHECKED = 76  # the length of '{"check":"…",'
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -211,9 +213,9 @@ def archs() -> "tuple[str, ...]":
 
 
 def is_available() -> bool:
-    """Say whether a driver and a device exist; starts no CUDA in this process and never raises."""
+    """Say whether a driver and a device exist; starts no CUDA in this process, never raises, never hangs."""
     try:
-        return _driver_library() is not None and _count_devices() > 0
+        return _driver_library() is not None and _in_time(lambda: _count_devices() > 0)
     except Exception:
         return False
 
@@ -429,7 +431,7 @@ def _choose(
         entries = [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
         chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
         if chosen is None:
-            _nothing_fits(kernel_name or found.name, entries, (major, minor), driver)
+            _nothing_fits(found, kernel_name, entries, (major, minor), driver)
         arch, rule = chosen
         return found.chosen.setdefault(asked, Entry(found, found.fields[arch], rule))
     return found.chosen[asked]
@@ -453,16 +455,33 @@ def _check_driver(driver: "Any") -> None:
 
 
 def _nothing_fits(
-    name: str, entries: "Sequence[Entry]", cc: "tuple[int, int]", driver: "int | None"
+    found: "_Module",
+    kernel_name: "str | None",
+    entries: "Sequence[Entry]",
+    cc: "tuple[int, int]",
+    driver: "int | None",
 ) -> "NoReturn":
     shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
-    having = "" if driver is None else f" with driver {_version(driver)}"
+    device = f"compute capability {cc[0]}.{cc[1]}"
+    if driver is not None:
+        device += f" with driver {_version(driver)}"
+    what = f"nothing shipped for {kernel_name or found.name!r} runs on {device}: shipped {shipped}"
+    raise CubinNotFoundError(_say(f"{what}; {_what_would_fit(found, entries, cc)}"))
+
+
+def _what_would_fit(found: "_Module", entries: "Sequence[Entry]", cc: "tuple[int, int]") -> str:
+    """Say what would serve a device that none of these *entries* of a module does."""
+    number = cc[0] * 10 + cc[1]
+    if select(number, None, [(each.arch, 0) for each in entries]):
+        return "a newer driver would serve it, or a build with an older toolkit"
+    archs = [each.arch for each in entries]
+    without = [each.arch for each in found.entries if each.arch not in archs]
+    if fitting := select(number, None, [(arch, 0) for arch in without]):
+        return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
     older = ' and toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
-    fix = f'archs = ["sm_{cc[0]}{cc[1]}"]{older} in the build configuration would serve it'
-    if driver is not None and select(cc[0] * 10 + cc[1], None, [(each.arch, 0) for each in entries]):
-        fix = "a newer driver would serve it, or a build with an older toolkit"
-    what = f"nothing shipped for {name!r} runs on compute capability {cc[0]}.{cc[1]}{having}"
-    raise CubinNotFoundError(_say(f"{what}: shipped {shipped}; {fix}"))
+    doubt = f", if {found.source} has such a kernel for it, as it has not for {', '.join(without)}"
+    fix = f'archs = ["sm_{number}"]{older} in the build configuration would serve it'
+    return fix + (doubt if without else "")
 
 
 def _version(driver: int) -> str:
@@ -472,7 +491,7 @@ def _version(driver: int) -> str:
 def _verified(entry: Entry) -> bytes:
     if entry._data is not None:  # noqa: SLF001
         return entry._data  # noqa: SLF001
-    data: bytes = _file_data(entry.path)
+    data = _file_data(entry.path, entry.size)
     digest = _sha256(data)
     if digest != entry.sha256 or len(data) != entry.size:
         _damaged(entry.path, f"its digest is {digest}, the manifest says {entry.sha256}")
@@ -485,6 +504,7 @@ def _verified(entry: Entry) -> bytes:
 _NEEDED = "cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported"
 _lock: "list[Any]" = []
 _used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
+_hanging: "list[Any]" = []  # the thread that waits for a driver which does not answer
 
 
 def _load(
@@ -596,9 +616,17 @@ def _driver_library() -> "Any":
     import ctypes
 
     try:
-        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
+        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError as exc:
+        if any(os.strerror(number) in str(exc) for number in _remedies()):
+            raise CubinUnavailableError(_say(f"the CUDA driver cannot be loaded: {exc}")) from exc
         return None
+    return _with_calls(library, "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName")
+
+
+def _with_calls(library: "Any", *names: str) -> "Any":
+    """Return a library that has these calls; None for a stub, which is there to link against."""
+    return library if all(hasattr(library, name) for name in names) else None
 
 
 def _count_devices() -> int:
@@ -611,7 +639,10 @@ def _count_devices() -> int:
 
     try:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
-    except OSError:  # a Tegra or WSL system may have none
+    except OSError:
+        library = None
+    library = _with_calls(library, "nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlShutdown")
+    if library is None:  # a Tegra or WSL system may have none
         return sum(map(os.path.exists, ("/dev/nvidia0", "/dev/nvhost-gpu", "/dev/dxg")))
     count = ctypes.c_uint()
     if library.nvmlInit_v2():
@@ -622,6 +653,44 @@ def _count_devices() -> int:
         return count.value if first is None or not first.isdecimal() or int(first) < count.value else 0
     finally:
         library.nvmlShutdown()
+
+
+def _in_time(question: "Callable[[], bool]") -> bool:
+    """Return the answer to a question about devices, False where the driver hangs.
+
+    A thread asks, in 0.1 ms: another process would take 10, and a fork would run every library's handlers.
+    One that hangs is left behind as a daemon, which keeps nobody from ending; no other is asked meanwhile.
+    """
+    import threading
+
+    if any(thread.is_alive() for thread in _hanging):
+        return False
+    answers: "list[bool]" = []
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except Exception:
+            answers.append(False)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_ANSWERED)
+    if thread.is_alive():
+        _hanging[:] = [thread]
+    else:
+        _wait_for_the_end(thread)
+    return any(answers)
+
+
+def _wait_for_the_end(thread: "Any") -> None:
+    """Wait until the system, too, has ended a thread: until then Python 3.12 warns of a fork."""
+    import time
+
+    for _ in range(1000):
+        if not os.path.exists(f"/proc/self/task/{thread.native_id}"):
+            break
+        time.sleep(0)
 
 
 # --- the bundle as cuda.core's cache ------------------------------------------------------------
@@ -640,13 +709,30 @@ def _cache_class(base: "Any") -> "Any":
             self._units = _read_keys(self._manifest.folder)
 
         def __getitem__(self, key: "bytes | str") -> bytes:
+            found = self._shipped(key)
+            if found is None and self._then is not None:
+                found = self._then[key]
+            if found is None:
+                raise KeyError(key)
+            return found
+
+        def get(self, key: "bytes | str", default: "Any" = None) -> "Any":
+            found = self._shipped(key)
+            if found is None and self._then is not None:
+                return self._then.get(key, default)
+            return default if found is None else found
+
+        def _shipped(self, key: "bytes | str") -> "bytes | None":
             for unit in map(self._units.get, _spellings(key)):
                 if unit is not None:
                     return _verified(self._fresh.get(unit[0]) or _entry(self._manifest, *unit))
-            if self._then is not None:
-                found: bytes = self._then[key]
-                return found
-            raise KeyError(key)
+            return None
+
+        def __contains__(self, key: "bytes | str") -> bool:
+            shipped = any(each in self._units for each in _spellings(key))
+            return shipped or (self._then is not None and self._then.get(key) is not None)
+
+        __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
             if not isinstance(value, ObjectCode):  # that is Program.compile storing what it compiled
@@ -659,9 +745,10 @@ def _cache_class(base: "Any") -> "Any":
             return len(self._units)
 
         def _refuse(self, *_given: "Any") -> "NoReturn":
-            raise TypeError(
-                "the kernels of an installed wheel are read-only: give a writable cache as cache(then=…)"
-            )
+            where = "give a writable cache as cache(then=…)"
+            if self._then is not None:
+                where = "write to the cache that was given as then"
+            raise TypeError(f"the kernels of an installed wheel are read-only: {where}")
 
         __delitem__ = clear = update = _refuse
 
@@ -762,8 +849,10 @@ def _manifest() -> "_Manifest":
 def _code(name: str, given: "Any") -> bytes:
     data = getattr(given, "code", given)
     if data is not given and isinstance(data, str):  # an ObjectCode made of a file
-        with open(data, "rb") as file:
-            return file.read()
+        try:
+            return _read(data, _plain_size(data))
+        except ValueError as exc:
+            raise ValueError(_say(f"the code that stands in for {name!r} is in {data}: {exc}")) from exc
     try:
         return bytes(memoryview(data))
     except TypeError:
@@ -786,9 +875,9 @@ def _settled(call: "Callable[[], Any]") -> "Any":
     """Call again where an editable build may just be replacing the files, and keep it from that meanwhile."""
     try:
         return call()
-    except CubinDamagedError:
+    except CubinError as exc:
         layer = _layer()
-        if not _is_editable(layer.folder):
+        if not (_may_pass(exc) and _is_editable(layer.folder)):
             raise
     import time
 
@@ -798,13 +887,18 @@ def _settled(call: "Callable[[], Any]") -> "Any":
         try:
             layer.manifests.clear()
             return call()
-        except CubinDamagedError:
-            if held is not None or time.monotonic() > deadline:
+        except CubinError as exc:
+            if not _may_pass(exc) or held is not None or time.monotonic() > deadline:
                 raise
         finally:
             if held is not None:
                 os.close(held)
         time.sleep(0.005)
+
+
+def _may_pass(error: CubinError) -> bool:
+    """Say whether files look like this while they are replaced: on Windows they are nobody's meanwhile."""
+    return isinstance(error, CubinDamagedError) or isinstance(error.__cause__, PermissionError)
 
 
 def _held_against_builds(folder: str) -> "int | None":
@@ -975,23 +1069,11 @@ class _Manifest:
         return self._modules[name]
 
 
-def _file_data(path: str) -> bytes:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.readall()
-    except (OSError, ValueError) as exc:
-        try:  # in a zip archive only the importer can read
-            data: bytes = globals()["__spec__"].loader.get_data(path)
-        except Exception:
-            _damaged(path, f"it cannot be read ({getattr(exc, 'strerror', exc)})", exc)
-        return data
-
-
 def _index_data(path: str) -> "Any":
     """Return a manifest's bytes, as an mmap where they are many: of those few will be looked at."""
     try:
         # As for code, the system has to keep what is mapped; Windows would let nobody replace it.
-        if sys.platform != "win32" and os.path.getsize(path) > _MAPPED:
+        if sys.platform != "win32" and _MAPPED < _plain_size(path) <= _LARGEST:
             import mmap
 
             with open(path, "rb") as file:
@@ -999,6 +1081,81 @@ def _index_data(path: str) -> "Any":
     except (OSError, ValueError):
         pass  # and read below, where the reason is told
     return _file_data(path)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _file_data(path: str, size: "int | None" = None) -> bytes:
+    """Return a file's bytes, which are *size* by the manifest."""
+    try:
+        found = _plain_size(path)
+        if size is None and found > _LARGEST:
+            _damaged(path, f"it has {found} bytes, more than there can be")
+        if size not in (None, found):
+            _damaged(path, f"it has {found} bytes, the manifest says {size}")
+        return _read(path, found)
+    except (FileNotFoundError, NotADirectoryError) as exc:
+        return _archived(path, exc)
+    except (OSError, ValueError) as exc:
+        _unreadable(path, exc)
+
+
+def _plain_size(path: str) -> int:
+    """Return the size of a file that may be opened: a pipe might wait for ever, a device might not end."""
+    from stat import S_ISREG
+
+    found = os.stat(path)
+    if not S_ISREG(found.st_mode):
+        raise ValueError("not a plain file")
+    return found.st_size
+
+
+def _read(path: str, size: int) -> bytes:
+    """Return a plain file's bytes, one more than *size* where it has grown."""
+    if not size:  # such files of /proc may wait for ever
+        return b""
+    with open(path, "rb") as file:
+        return file.read(size + 1)
+
+
+def _archived(path: str, missing: OSError) -> bytes:
+    """Return the bytes of what is no file: in a zip archive only the importer can read."""
+    try:
+        data: bytes = globals()["__spec__"].loader.get_data(path)
+    except Exception as exc:
+        _unreadable(path, exc if _remedy(exc) else missing)
+    return data
+
+
+def _unreadable(path: str, exc: Exception) -> "NoReturn":
+    reason, remedy = getattr(exc, "strerror", exc), _remedy(exc)
+    if remedy is None:
+        _damaged(path, f"it cannot be read ({reason})", exc)
+    raise CubinError(_say(f"{path} cannot be read: {reason}; {remedy}")) from exc
+
+
+def _remedy(exc: Exception) -> "str | None":
+    """Say what to do where the system could not read a file; None where the file itself is to blame."""
+    import errno
+
+    number = getattr(exc, "errno", None)
+    if not number or number in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
+        return None
+    return _remedies().get(number, "that is the system's fault, and says nothing about the package")
+
+
+def _remedies() -> "dict[int, str]":
+    import errno
+
+    return {
+        errno.EMFILE: "close files, or raise the limit of open files (ulimit -n)",
+        errno.ENFILE: "all processes together have too many files open",
+        errno.EACCES: "let this user read it",
+        errno.EPERM: "let this user read it",
+        errno.EIO: "look after the disk",
+        errno.ENOMEM: "there is no memory left",
+    }
 
 
 # --- small things -------------------------------------------------------------------------------

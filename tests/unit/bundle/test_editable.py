@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import types
 import warnings
@@ -60,6 +61,34 @@ def test_an_edit_is_warned_of(root: Path, path: str, text: str | None) -> None:
     assert look() == [
         f"pkg: the kernels are older than {path}: install the package again, or set HATCH_CUBIN_REBUILD=1"
     ]
+
+
+@pytest.mark.linux
+def test_what_became_a_pipe_is_an_edit_and_not_waited_for(root: Path) -> None:
+    (root / "src/k.cu").write_bytes(b"")  # of a pipe's size
+    notes(root)
+    (root / "src/k.cu").unlink()
+    os.mkfifo(root / "src/k.cu")
+    assert look() == [
+        "pkg: the kernels are older than src/k.cu: install the package again, or set HATCH_CUBIN_REBUILD=1"
+    ]
+
+
+def test_of_another_size_it_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editable, "hashlib", None)
+    os.truncate(root / "src/k.cu", 1 << 32)
+    assert len(look()) == 1
+
+
+@pytest.mark.parametrize("instead", ["nothing", "pipe"])
+def test_notes_that_are_gone_are_told(root: Path, instead: str) -> None:
+    path = root / "src/pkg/_cubins/editable.json"
+    path.unlink()
+    if instead == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(BuildError) as caught:
+        look()
+    assert str(caught.value) == f"pkg: {path} is missing, or no plain file: install the package again"
 
 
 @pytest.mark.parametrize("switch", ["1", "TRUE"])

@@ -205,6 +205,29 @@ def test_files_are_replaced_once_all_are_written_the_manifest_last(
     assert seen == [("a", 3), ("z", 2), ("manifest.json", 1)]
 
 
+@pytest.mark.linux
+def test_a_pipe_is_replaced_and_not_waited_for(tmp_path: Path) -> None:
+    for name in ("manifest.json", "stale"):
+        os.mkfifo(tmp_path / name)
+    layout.write({"manifest.json": b"1"}, tmp_path)
+    assert {path.name: path.is_file() for path in tmp_path.iterdir()} == {"manifest.json": True}
+
+
+def test_what_another_build_removes_while_it_is_read_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout.write({"a": b"1"}, tmp_path)
+
+    def vanish(path: Path) -> bytes:
+        path.unlink()
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", vanish)
+        layout.write({"a": b"1"}, tmp_path)
+    assert (tmp_path / "a").read_bytes() == b"1"
+
+
 def test_a_failure_leaves_no_temporary_file_and_names_the_place(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(BundleError, match="cannot write the bundle: Is a directory"):

@@ -96,15 +96,26 @@ WRITES = {
 }
 
 
+READ_ONLY = "the kernels of an installed wheel are read-only"
+
+
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("behind", ["alone", "with then"])
-def test_writing_is_refused(cubins: Any, write: Any, behind: str) -> None:
+def test_writing_is_refused(cubins: Any, write: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        write(cubins.cache())
+    assert str(caught.value) == f"{READ_ONLY}: give a writable cache as cache(then=…)"
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_with_a_cache_behind_a_write_is_sent_there(cubins: Any, write: Any) -> None:
     from cuda.core.utils import InMemoryProgramCache
 
     then = InMemoryProgramCache()
-    with pytest.raises(TypeError, match=r"read-only: give a writable cache as cache\(then=…\)"):
-        write(cubins.cache(then=then if behind == "with then" else None))
-    assert len(then) == 0
+    then[b"there"] = b"before"
+    with pytest.raises(TypeError) as caught:
+        write(cubins.cache(then=then))
+    assert str(caught.value) == f"{READ_ONLY}: write to the cache that was given as then"
+    assert (len(then), then[b"there"]) == (1, b"before")
 
 
 def test_what_program_compile_stores_is_dropped(cubins: Any) -> None:

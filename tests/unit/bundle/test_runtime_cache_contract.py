@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def test_another_type_of_key_is_refused_by_every_access(cubins: Any, key: Any) -
         lambda: cache[key],
         lambda: cache.get(key),
         lambda: cache.get(key, b"default"),
+        lambda: key in cache,
         lambda: cache.__setitem__(key, ObjectCode.from_cubin(b"code")),
     )
     for access in accesses:
@@ -56,12 +58,29 @@ def test_another_type_of_key_is_refused_by_every_access(cubins: Any, key: Any) -
             access()
 
 
-def test_it_is_asked_with_get_and_not_with_in_or_a_loop(cubins: Any) -> None:
+@pytest.mark.parametrize("key", [KEY, KEY.hex(), bytearray(KEY)])
+def test_in_says_what_the_wheel_has_without_reading_it(cubins: Any, tmp_path: Path, key: Any) -> None:
     cache = cubins.cache()
-    with pytest.raises(TypeError):
-        KEY in cache  # noqa: B015
-    with pytest.raises(TypeError):
-        list(cache)
+    (tmp_path / "k.sm_90.cubin").unlink()
+    assert key in cache
+    assert b"missing" not in cache
+
+
+def test_in_asks_the_cache_behind_after_the_wheel(cubins: Any) -> None:
+    then = behind()
+    then[b"theirs"] = b"compiled"
+    cache = cubins.cache(then=then)
+    assert (KEY in cache, then.asked) == (True, 0)
+    assert (b"theirs" in cache, b"missing" in cache, then.asked) == (True, False, 2)
+
+
+@pytest.mark.parametrize(("loop", "what"), [(list, "iterable"), (reversed, "reversible")])
+def test_it_has_no_loop_over_its_keys(cubins: Any, loop: Any, what: str) -> None:
+    """As cuda.core's have none, of which the one behind may be."""
+    cache = cubins.cache()
+    assert not isinstance(cache, Iterable)
+    with pytest.raises(TypeError, match=f"^'BundleCache' object is not {what}$"):
+        loop(cache)
 
 
 def test_caches_of_one_bundle_do_not_know_of_each_other(cubins: Any) -> None:
@@ -95,6 +114,73 @@ def test_code_of_a_file_goes_behind_as_bytes(cubins: Any, tmp_path: Path) -> Non
         cubins.cache(then=then)["new"] = ObjectCode.from_cubin(str(file))
         file.unlink()
         assert (cubins.cache(then=then)[b"new"], len(then)) == (b"compiled", 1)
+
+
+@pytest.mark.parametrize("kind", ["in memory", "in files"])
+def test_what_is_stored_behind_is_there_under_each_spelling_until_it_is_replaced(
+    cubins: Any, tmp_path: Path, kind: str
+) -> None:
+    from cuda.core import ObjectCode
+    from cuda.core.utils import FileStreamProgramCache, InMemoryProgramCache
+
+    then = InMemoryProgramCache() if kind == "in memory" else FileStreamProgramCache(tmp_path / "cache")
+    cache, long = cubins.cache(then=then), "y" * 4096
+    for code in (b"first", b"second"):
+        for key in ("new", long):
+            cache[key] = ObjectCode.from_cubin(code)
+        assert [cache["new"], cache[b"new"], cache.get(long)] == [code] * 3
+    assert (len(then), len(cache)) == (2, 2)  # what is behind is not counted
+    del then["new"]
+    assert (cache.get(b"new"), cache.get(long.encode())) == (None, b"second")
+    again = then if kind == "in memory" else FileStreamProgramCache(tmp_path / "cache")
+    assert cubins.cache(then=again)[long] == b"second"
+
+
+def test_code_of_a_file_that_is_gone_is_the_error_of_the_cache_behind(cubins: Any, tmp_path: Path) -> None:
+    from cuda.core import ObjectCode
+    from cuda.core.utils import InMemoryProgramCache
+
+    gone = str(tmp_path / "gone.cubin")
+    with pytest.raises(FileNotFoundError, match="path-backed ObjectCode") as caught:
+        cubins.cache(then=InMemoryProgramCache())["new"] = ObjectCode.from_cubin(gone)
+    assert gone in str(caught.value)
+
+
+def test_the_cache_behind_is_asked_the_way_it_was_asked_for(cubins: Any) -> None:
+    """A cache may do in get() what it does not do in [], as one that counts hits, or asks a server."""
+    then = behind()
+    then.get = lambda key, default=None: (key, default)
+    cache = cubins.cache(then=then)
+    assert cache.get(b"new") == (b"new", None)
+    assert cache.get("new", default=b"other") == ("new", b"other")
+    with pytest.raises(KeyError) as caught:
+        cache[b"new"]
+    assert (caught.value.args, then.asked) == ((b"new",), 1)
+
+
+def test_a_failure_to_read_behind_comes_out(cubins: Any) -> None:
+    def fail(_key: object, _default: object = None) -> None:
+        raise RuntimeError("no network")
+
+    then = behind()
+    then.get = fail
+    for ask in (lambda cache: cache.get(b"new"), lambda cache: b"new" in cache):
+        with pytest.raises(RuntimeError, match="no network"):
+            ask(cubins.cache(then=then))
+    assert cubins.cache(then=then).get(KEY) == CUBIN
+
+
+def test_a_wheels_cache_may_stand_behind_another_wheels(cubins: Any, tmp_path: Path) -> None:
+    from cuda.core import ObjectCode
+    from cuda.core.utils import InMemoryProgramCache
+
+    last, theirs = InMemoryProgramCache(), load_bundle(tmp_path / "theirs", bundle(made("their")))
+    cache = cubins.cache(then=theirs.cache(then=last))
+    cache[b"new"] = ObjectCode.from_cubin(b"compiled")
+    their_key = sha256(b"their for sm_90")
+    assert [cache[KEY], cache[their_key], cache[b"new"]] == [CUBIN, b"their for sm_90", b"compiled"]
+    assert [key in cache for key in (KEY, their_key, b"new", b"gone")] == [True, True, True, False]
+    assert len(last) == 1
 
 
 def test_eight_threads_read_what_one_reads(cubins: Any) -> None:
@@ -159,6 +245,18 @@ def test_a_hit_is_object_code_of_the_kind_that_was_asked_for(built: Any, express
     file = Path(built._HERE) / "saxpy.sm_90.cubin"
     assert (code.code_type, bytes(code.code)) == ("cubin", file.read_bytes())
     assert (then.asked, then.stored) == (0, 0)
+
+
+@pytest.mark.nvrtc
+def test_cuda_core_counts_the_records_of_a_builds_cache(built: Any) -> None:
+    from cuda.core.utils import FileStreamProgramCache
+
+    units = json.loads((Path(built._HERE) / "keys.json").read_bytes())["units"]["saxpy"]
+    with FileStreamProgramCache(Path(built._HERE).parent / "cache") as cache:
+        assert (len(units), len(cache)) == (1, 2)
+        key = bytes.fromhex(units["sm_90"]["key"])
+        assert cache[key] == built.read("saxpy", cc=(9, 0))
+        assert cache[key + b".record"]
 
 
 @pytest.mark.nvrtc

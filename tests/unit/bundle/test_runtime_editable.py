@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import threading
 from pathlib import Path
@@ -65,6 +66,37 @@ def test_real_damage_is_told_later_where_nothing_can_be_locked(
     with pytest.raises(cubins.CubinDamagedError):
         cubins.read("a", cc=(9, 0))
     assert set(pauses) == {0.005}
+
+
+def test_what_nobody_may_read_while_it_is_replaced_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is on Windows, for a moment."""
+    cubins, opened = load(tmp_path), list[str]()
+    cubins.names()
+
+    def deny_first(path: str, mode: str) -> Any:
+        opened.append(path)
+        if len(opened) == 1:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return open(path, mode)
+
+    monkeypatch.setattr(cubins, "open", deny_first, raising=False)
+    assert cubins.read("a", cc=(9, 0)) == b"a1"
+
+
+def test_other_faults_of_the_system_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubins, opened = load(tmp_path), list[str]()
+    cubins.names()
+
+    def fail(path: str, _mode: str) -> None:
+        opened.append(path)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(cubins, "open", fail, raising=False)
+    with pytest.raises(cubins.CubinError, match="cannot be read: Too many open files"):
+        cubins.read("a", cc=(9, 0))
+    assert len(opened) == 1
 
 
 def test_a_reader_waits_for_the_build_that_is_at_work(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hatch_cubin.bundle import runtime
+from hatch_cubin.bundle.manifest import module_line, write_manifest
 from tests.helpers import bundle, load_bundle, made, sha256
 
 CAPABILITIES = (53, 60, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121, 130)
@@ -128,10 +129,62 @@ def test_a_kernel_is_looked_for_only_in_archs_that_have_it(tmp_path: Path) -> No
     cubins = load_bundle(tmp_path, files)
     assert cubins.find("wgmma", cc=(9, 0)).arch == "sm_90"
     assert cubins.find("k", cc=(8, 0)).arch == "sm_80"
-    with pytest.raises(
-        cubins.CubinNotFoundError, match=r"'wgmma' runs on .* 8\.0: shipped sm_90 \(driver 13\.0\); "
-    ):
-        cubins.find("wgmma", cc=(8, 0))
+
+
+ONLY_ON_90 = (made("k", "sm_90", {"k": "k", "wgmma": "wgmma"}), made("k", "sm_80"), made("k", "compute_100"))
+
+
+LACKS_IT = "is shipped as well, and demo/k.cu has no such kernel for it"
+
+
+@pytest.mark.parametrize(
+    ("cc", "driver", "fix"),
+    [
+        pytest.param((8, 0), None, f"sm_80 {LACKS_IT}", id="exact"),
+        pytest.param((8, 9), None, f"sm_80 {LACKS_IT}", id="lower minor"),
+        pytest.param((12, 0), None, f"compute_100 {LACKS_IT}", id="PTX"),
+        pytest.param((8, 0), 12000, f"sm_80 {LACKS_IT}", id="whatever the driver"),
+        pytest.param(
+            (9, 0),
+            12000,
+            "a newer driver would serve it, or a build with an older toolkit",
+            id="a driver too old for the arch that has it",
+        ),
+        pytest.param(
+            (7, 5),
+            None,
+            'archs = ["sm_75"] in the build configuration would serve it, '
+            "if demo/k.cu has such a kernel for it, as it has not for sm_80, compute_100",
+            id="an arch that is not shipped",
+        ),
+    ],
+)
+def test_a_kernel_that_an_arch_lacks_is_told_so(
+    tmp_path: Path, cc: tuple[int, int], driver: int | None, fix: str
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(*ONLY_ON_90))
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.find("wgmma", cc=cc, driver=driver)
+    assert f": shipped sm_90 (driver 13.0); {fix} (bundle of hatch-cubin " in str(caught.value)
+
+
+def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
+    lacking = {
+        "kernels": {"k": "k", "no": "no"},
+        "source": "k.cu",
+        "variant": {},
+        "options": {},
+        "entries": [],
+    }
+    line = module_line("k", lacking)
+    header = {"format": 1, "generator": {"name": "hatch-cubin", "version": "1"}, "toolchain": {}}
+    data = b"".join(write_manifest(header, {"k": ["k"], "no": ["k"]}, [line]))
+    cubins = load_bundle(tmp_path, {"manifest.json": data})
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.find("no", cc=(9, 0))
+    assert ': shipped nothing; archs = ["sm_90"] in the build configuration would serve it' in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize(("driver", "having"), [(None, ""), (12080, " with driver 12.8")])

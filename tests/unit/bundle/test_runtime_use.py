@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,18 @@ def test_what_cuda_core_has_in_a_file_is_read_at_once(cubins: Any, tmp_path: Pat
     with cubins.use({"k": core.ObjectCode.from_cubin(str(file))}):
         file.unlink()
         assert cubins.read("k", cc=(9, 0)) == b"\x7fELF in a file"
+
+
+@pytest.mark.linux
+def test_code_in_a_pipe_is_not_waited_for(cubins: Any, tmp_path: Path) -> None:
+    core = pytest.importorskip("cuda.core")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(
+        ValueError, match=f": the code that stands in for 'k' is in {pipe}: not a plain file "
+    ):
+        cubins.use({"k": core.ObjectCode.from_cubin(str(pipe))})
+    assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
 
 
 def test_a_cache_gives_what_stood_in_when_it_was_made(cubins: Any, elsewhere: Path) -> None:

@@ -1,0 +1,200 @@
+"""Whether a driver and a device are there: an answer in time, without CUDA being started."""
+
+from __future__ import annotations
+
+import os
+import threading
+import types
+from pathlib import Path
+
+import pytest
+
+from tests.drivers import ask, calls, make_half_a_driver
+from tests.helpers import bundle, load_bundle, made
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("environ", "available"),
+    [
+        pytest.param({}, "True", id="a device"),
+        pytest.param({"STUB_COUNT": "0"}, "False", id="no device"),
+        pytest.param({"STUB_NVML": "9"}, "False", id="NVML fails"),
+        pytest.param({"STUB_NVML_COUNT": "9"}, "False", id="NVML does not count"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": ""}, "False", id="none visible"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "-1"}, "False", id="hidden"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "0"}, "True", id="visible"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "1,0"}, "False", id="one that is not there"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-8a"}, "True", id="by its UUID"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "none"}, "False", id="no device's name"),
+    ],
+)
+def test_is_available_starts_no_cuda(
+    stub: Path, tmp_path: Path, environ: dict[str, str], available: str
+) -> None:
+    assert ask(tmp_path, "print(cubins.is_available())", stub, **environ) == available
+    assert "STUB_INIT" not in calls(tmp_path)
+    assert calls(tmp_path).count("STUB_NVML_SHUTDOWN") == ("STUB_NVML_COUNT" in calls(tmp_path))
+
+
+HANGING = """
+cubins._ANSWERED = 0.1
+os.mkfifo('pipe')
+print(cubins.is_available(), cubins.is_available(), flush=True)
+"""
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+@pytest.mark.parametrize("call", ["STUB_NVML", "STUB_COUNT", "STUB_NVML_COUNT", "STUB_NVML_SHUTDOWN"])
+def test_a_driver_that_hangs_is_none_and_keeps_nobody_from_forking_or_ending(
+    stub: Path, tmp_path: Path, call: str
+) -> None:
+    code = (
+        f"{HANGING}child = os.fork()\nif not child: print(cubins.is_available())\nelse: os.waitpid(child, 0)"
+    )
+    assert ask(tmp_path, code, stub, STUB_HANGS=call) == "False False\nFalse"
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_while_it_hangs_it_is_asked_no_more_and_once_it_answers_again(stub: Path, tmp_path: Path) -> None:
+    code = f"""{HANGING}
+(hanging,) = cubins._hanging
+os.close(os.open('pipe', os.O_WRONLY))
+hanging.join()
+del os.environ['STUB_HANGS']
+print(cubins.is_available())
+"""
+    assert ask(tmp_path, code, stub, STUB_HANGS="STUB_COUNT") == "False False\nTrue"
+    assert calls(tmp_path).count("STUB_NVML") == 2
+
+
+def test_one_question_at_a_time_waits_for_a_driver_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubins, answered, asked = load_bundle(tmp_path, bundle(made("k"))), threading.Event(), list[str]()
+
+    def question() -> bool:
+        asked.append("question")
+        return answered.wait()
+
+    with monkeypatch.context() as impatient:
+        impatient.setattr(cubins, "_ANSWERED", 0)
+        assert [cubins._in_time(question), cubins._in_time(question), len(asked)] == [False, False, 1]
+    (hanging,) = cubins._hanging
+    answered.set()
+    hanging.join()
+    assert [cubins._in_time(question), len(asked)] == [True, 2]
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_after_is_available_nobody_is_warned_of_a_fork(stub: Path, tmp_path: Path) -> None:
+    code = """
+import warnings
+warnings.simplefilter("error")
+for _ in range(30):
+    cubins.is_available()
+    child = os.fork()
+    if not child: os._exit(0)
+    os.waitpid(child, 0)
+"""
+    assert ask(tmp_path, code, stub) == ""
+
+
+def test_nobody_waits_for_ever_until_the_system_has_ended_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubins, asked = load_bundle(tmp_path, bundle(made("k"))), list[str]()
+
+    def exists(path: str) -> bool:
+        asked.append(path)
+        return True
+
+    monkeypatch.setattr(os.path, "exists", exists)
+    assert cubins._in_time(lambda: True) is True
+    assert (len(asked), len(set(asked))) == (1000, 1)
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+@pytest.mark.parametrize("names", [(), ("nvmlInit_v2", "nvmlShutdown")], ids=["empty", "that cannot count"])
+def test_an_nvml_to_link_against_is_none(tmp_path: Path, names: tuple[str, ...]) -> None:
+    code = "os.path.exists = '/dev/nvidia0'.__eq__\nprint(cubins._count_devices())"
+    assert ask(tmp_path, code, make_half_a_driver(tmp_path / "half", *names)) == "1"
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_after_is_available_a_forked_child_can_use_cuda(stub: Path, tmp_path: Path) -> None:
+    code = (
+        "cubins.is_available()\nchild = os.fork()\nif not child:\n"
+        "    print(cubins._driver_version(), flush=True)\n    os._exit(0)\nos.waitpid(child, 0)"
+    )
+    assert ask(tmp_path, code, stub) == "13000"
+
+
+@pytest.mark.parametrize("files", [(), ("/dev/dxg",), ("/dev/nvidia0",), ("/dev/nvhost-gpu",)])
+def test_without_nvml_the_device_files_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]
+) -> None:
+    import ctypes
+
+    def no_nvml(name: str) -> object:
+        if "ml" in name:
+            raise OSError(name)
+        return types.SimpleNamespace(
+            cuInit=None, cuDeviceGetCount=None, cuDriverGetVersion=None, cuGetErrorName=None
+        )
+
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", no_nvml)
+    monkeypatch.setattr(os.path, "exists", files.__contains__)
+    assert cubins.is_available() is bool(files)
+
+
+@pytest.mark.parametrize("broken", ["_driver_library", "_count_devices"])
+def test_is_available_never_raises(tmp_path: Path, broken: str) -> None:
+    def fail() -> None:
+        raise RuntimeError
+
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    cubins._driver_library = object
+    setattr(cubins, broken, fail)
+    assert cubins.is_available() is False
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+@pytest.mark.parametrize("name", ["STUB_NVML", "STUB_NVML_COUNT"])
+def test_an_nvml_that_fails_counts_nothing(
+    stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    import ctypes
+
+    real = ctypes.CDLL
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    monkeypatch.setattr(ctypes, "CDLL", lambda library: real(str(stub / library)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv(name, "9")
+    assert cubins._count_devices() == 0
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_devices_are_counted_through_nvml(
+    stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ctypes
+
+    real = ctypes.CDLL
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: real(str(stub / name)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert cubins.is_available()
+    assert cubins._driver_version() == 13000
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "  ")
+    assert not cubins.is_available()
