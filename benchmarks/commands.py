@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring import Cost, cost, environment
-from projects import ARCHS, tools
+from projects import ARCHS, CACHE, tools
 
 COMMAND = (sys.executable, "-m", "hatch_cubin")
 BUILD = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
@@ -41,7 +41,7 @@ def bake_cold(root: Path, jobs: int = CORES) -> Cost:
 def forget(root: Path) -> None:
     """Delete the project's cache, and what builds recall."""
     recall = Path(os.environ["XDG_CACHE_HOME"]) / "hatch-cubin/recall"
-    for folder in (root.with_name(f"{root.name}-cache"), recall):
+    for folder in (root / CACHE, recall):
         shutil.rmtree(folder, ignore_errors=True)
 
 

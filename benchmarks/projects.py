@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
+CACHE = ".cache"  # in the folder of a project
 VARIANTS = 24
 
 _SMALL = """\
@@ -62,8 +63,8 @@ archs = [{archs}]
 
 
 def write_project(root: Path, files: dict[str, str], archs: tuple[str, ...], more: str = "") -> Path:
-    """Write a project of *files* whose cache is beside it; return its folder."""
-    table = _TABLE.format(cache=f"../{root.name}-cache", archs=", ".join(f'"{arch}"' for arch in archs))
+    """Write a project of *files*, with a cache of its own; return its folder."""
+    table = _TABLE.format(cache=CACHE, archs=", ".join(f'"{arch}"' for arch in archs))
     for name, text in {"bench/__init__.py": "", "pyproject.toml": _PYPROJECT + table + more, **files}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

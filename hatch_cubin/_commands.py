@@ -3,6 +3,6 @@
 The path is written into those installs. So this module keeps its name, wherever the function moves.
 """
 
-from .doors.commands import rebuild
+from .doors.setuptools_commands import rebuild
 
 __all__ = ["rebuild"]

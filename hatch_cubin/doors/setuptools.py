@@ -17,9 +17,9 @@ def finalize(distribution: Distribution) -> None:
     except (OSError, ValueError):
         return
     if "hatch-cubin" in text:
-        from . import commands
+        from . import setuptools_commands
 
-        commands.join(distribution)
+        setuptools_commands.join(distribution)
 
 
 def packages_of(root: Path) -> dict[str, str]:

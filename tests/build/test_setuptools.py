@@ -208,7 +208,7 @@ def test_what_a_wheel_runs_on(
 ) -> None:
     from setuptools import Command, Distribution
 
-    from hatch_cubin.doors import commands
+    from hatch_cubin.doors import setuptools_commands
 
     class BdistWheel(Command):  # type: ignore[misc]
         user_options = ()
@@ -219,7 +219,7 @@ def test_what_a_wheel_runs_on(
         def get_tag(self) -> tuple[str, ...]:
             return tag
 
-    command = commands._extended(lambda _name: BdistWheel, "bdist_wheel")(Distribution())
+    command = setuptools_commands._extended(lambda _name: BdistWheel, "bdist_wheel")(Distribution())
     monkeypatch.setattr(sys, "platform", platform)
     assert command.get_tag() == expected
 

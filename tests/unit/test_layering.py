@@ -117,7 +117,12 @@ MODULES: dict[str, dict[str, str]] = {
         "verify": "installed notes releases survey",
         "rebuild": "bill installed notes verify",
     },
-    "doors": {"commands": "", "hatch": "", "setuptools": "commands", "open": "hatch setuptools"},
+    "doors": {
+        "hatch": "",
+        "setuptools_commands": "",
+        "setuptools": "setuptools_commands",
+        "open": "hatch setuptools",
+    },
     "cli": {
         "completion": "",
         "main": "completion",
@@ -142,7 +147,7 @@ THIRD_PARTIES: dict[str, str] = {
     "cache/entries": "cuda typing_extensions",
     "_locks": "typing_extensions",
     "cli/completion": "shtab",
-    "doors/commands": "setuptools",
+    "doors/setuptools_commands": "setuptools",
     "doors/hatch": "hatchling",
     "doors/setuptools": "setuptools",
     "table/toml": "tomli",
