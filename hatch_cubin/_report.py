@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .compiling.gaps import gaps
 from .compiling.results import Results
 from .sources.project import Project
 
@@ -16,6 +17,8 @@ def report(project: Project, results: Results, seconds: float) -> None:
     """Say what was cached and what was compiled, if all went well; write HATCH_CUBIN_REPORT in any case."""
     total, compiled = len(results.done), len(results.seconds)
     if not (results.failed or results.missing):
+        for note in gaps(results.done):
+            project.say(note)
         units = f"{total} unit{'s' * (total != 1)}"
         project.say(f"{units}: {total - compiled} cached, {compiled} compiled in {seconds:.1f} s")
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
