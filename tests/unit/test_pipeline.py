@@ -150,8 +150,10 @@ def test_an_error_on_some_archs_says_which_archs_work(tmp_path: Path, compiler: 
         "    #error needs sm_90\n"
         "     ^\n"
         f"  while compiling k for sm_80, sm_89 ({compiler})\n"
-        '  hint: it compiles with [[tool.hatch.build.hooks.cubin.source]] path = "demo/k.cu", '
-        'archs = ["sm_90", "compute_100"]'
+        "  hint: it compiles with these archs:\n"
+        "    [[tool.hatch.build.hooks.cubin.source]]\n"
+        '    path = "demo/k.cu"\n'
+        '    archs = ["sm_90", "compute_100"]'
     )
 
 
@@ -160,7 +162,10 @@ def test_an_instruction_of_one_gpu_says_which_arch_has_it(tmp_path: Path, compil
     assert failure(tmp_path, files, 'archs = ["sm_90"]') == (
         "demo/k.cu: Instruction 'wgmma.fence' not supported on .target 'sm_90' (in the generated PTX)\n"
         f"  while compiling k for sm_90 ({compiler})\n"
-        '  hint: if it is one of that GPU alone: archs = ["sm_90a"]'
+        "  hint: sm_90a has it, plain archs do not:\n"
+        "    [[tool.hatch.build.hooks.cubin.source]]\n"
+        '    path = "demo/k.cu"\n'
+        '    archs = ["sm_90a"]'
     )
 
 
@@ -187,9 +192,11 @@ def test_a_result_without_a_kernel_is_an_error(tmp_path: Path, compiler: str, so
     assert failure(tmp_path, {"k.cu": source}, f'archs = ["{arch}"]') == (
         "demo/k.cu: compiled to nothing: there is no kernel in it\n"
         f"  while compiling k for {arch} ({compiler})\n"
-        "  hint: a template is compiled only where 'instantiate' names it, "
-        "as in [[source]] path = 'demo/k.cu', instantiate = [\"…<float>\"]; "
-        "device functions alone are no kernel: 'exclude' leaves them out"
+        "  hint: device functions alone are no kernel, 'exclude' leaves them out; "
+        "a template is compiled only where 'instantiate' names it:\n"
+        "    [[tool.hatch.build.hooks.cubin.source]]\n"
+        '    path = "demo/k.cu"\n'
+        '    instantiate = ["…<float>"]'
     )
 
 

@@ -36,18 +36,17 @@ def ways_from(source: Source, project: Path, search: tuple[Root, ...]) -> Mappin
     """Return the shortest way to each header, by what diagnostics call it."""
     resolver, scans = Resolver(project, search), Scans()
     start = (resolver.project, source.path)
-    ways: dict[_File, tuple[Step, ...]] = {start: ()}
+    ways: dict[str, tuple[Step, ...]] = {source.path: ()}
     pending = deque([start])
     while pending:
         file = pending.popleft()
-        text = source.text if file == start else _text(file, project)
+        name, text = _named(file, project), source.text if file == start else _text(file, project)
         for include in scans.of_text(text).includes:
             for found in resolver.find(include, *file) if include.form in {"quote", "angle"} else ():
-                if found not in ways:
-                    where = Location(_named(file, project), _line_of(include, text))
-                    ways[found] = (*ways[file], Step(where, include.name))
+                if (header := _named(found, project)) not in ways:
+                    ways[header] = (*ways[name], Step(Location(name, _line_of(include, text)), include.name))
                     pending.append(found)
-    return {_named(file, project): way for file, way in ways.items()}
+    return ways
 
 
 def _named(file: _File, project: Path) -> str:

@@ -80,7 +80,7 @@ def test_all_shims_get_along_in_one_source(options: tuple[bytes, ...], order: in
 
 
 # The headers of C, and those that C++ makes of them: what libraries for both include inside extern "C".
-OF_C = [shim for shim in SHIMS if shim[0] != "_" and shim.endswith(".h") or f"{shim[1:]}.h" in SHIMS]
+OF_C = [shim for shim in SHIMS if (shim[0] != "_" and shim.endswith(".h")) or f"{shim[1:]}.h" in SHIMS]
 IN_C = """
 extern "C" {
 %s
