@@ -30,5 +30,5 @@ def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> 
     for names, archs in lacking.items():
         if names:
             shown = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
-            lack = f"lack{'s' * (len(archs) == 1)} {len(names)} of {len(every)} kernels"
-            yield f"{module.source.path}: {', '.join(archs)} {lack}: {shown}"
+            targets, count = ", ".join(archs), f"{len(names)} of its {len(every)}"
+            yield f"{module.source.path}: built for {targets} without {count} kernels: {shown}"

@@ -200,6 +200,32 @@ def test_a_result_without_a_kernel_is_an_error(tmp_path: Path, compiler: str, so
     )
 
 
+def test_a_main_function_taken_as_device_code_is_warned_of_and_again_of_hits(tmp_path: Path) -> None:
+    files = {"k.cu": SAXPY + "int main() { return 0; }\n"}
+    options = ONE + "options = { device-as-default-execution-space = true }"
+    warning = (
+        "demo/k.cu:5: main() is taken as device code, as 'device-as-default-execution-space' says, "
+        "and left out\n"
+        "  hint: keep kernels in a file of their own, or put the host's part between "
+        "#ifndef __CUDACC_RTC__ and #endif"
+    )
+    for verbose, expected in ((False, [warning]), (False, []), (True, [warning])):
+        said: list[str] = []
+        project = dataclasses.replace(project_of(tmp_path, files, options, said), verbose=verbose)
+        _pipeline.build(project)
+        assert said == expected
+
+
+def test_a_build_says_which_archs_lack_a_kernel_be_they_cached_or_not(tmp_path: Path) -> None:
+    later = 'extern "C" __global__ void later(int *x) { *x = 1; }\n'
+    files = {"k.cu": f"{SAXPY}#if __CUDA_ARCH__ >= 900\n{later}#endif\n"}
+    for _ in range(2):
+        said: list[str] = []
+        _pipeline.build(dataclasses.replace(project_of(tmp_path, files), say=said.append))
+        assert said[0] == "demo/k.cu: built for sm_80 without 1 of its 2 kernels: later"
+        assert len(said) == 2
+
+
 def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:
     def options(*args: Any) -> tuple[bytes, ...]:
         return (*compiler_options(*args), *more)

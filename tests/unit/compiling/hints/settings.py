@@ -38,8 +38,17 @@ def setting(
 ) -> Setting:
     """Return a compile of one source in a project with *files*, all of which it can read."""
     config = read_config(options)
-    tables = {"options": config.options, "include_dirs": config.include_dirs, "define": config.define}
-    module = Module("a", Source(path, text), (), **tables, instantiate=(), targets=(), tables=TABLES)
+    module = Module(
+        "a",
+        Source(path, text),
+        variant=(),
+        define=config.define,
+        options=config.options,
+        include_dirs=config.include_dirs,
+        instantiate=(),
+        targets=(),
+        tables=TABLES,
+    )
     write_tree(root, {path: text, **(files or {})})
     return Setting(root, config, module, search, tuple(files or ()), version)
 

@@ -98,7 +98,8 @@ def test_a_namespace_is_read_where_the_error_points(
     tmp_path: Path, code: str, header: str, text: str
 ) -> None:
     at = code.index("cooperative" if "cooperative" in code else "nvcuda")
-    told = names.undefined([error(text, "demo/a.cu", 1, f"  {code}", f"  {' ' * at}^")], setting(tmp_path))
+    shown = ("  argument types are: (int)", f"  {code}", f"  {' ' * at}^")
+    told = names.undefined([error(text, "demo/a.cu", 1, *shown)], setting(tmp_path))
     assert hinted(told) == f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
 
 

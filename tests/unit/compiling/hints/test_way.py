@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.compiling.hints import way
 from hatch_cubin.compiling.hints.way import Step, ways_from
 from hatch_cubin.errors import Location, Problem, SourceError
+from hatch_cubin.sources import disk
 from hatch_cubin.sources.includes import Root
 from hatch_cubin.sources.source import Source
 from tests.helpers import write_tree
@@ -44,7 +44,7 @@ def test_a_header_that_is_gone_leads_nowhere(tmp_path: Path, monkeypatch: pytest
     def gone(path: Path, root: Path) -> bytes:
         raise SourceError(Problem("gone"))
 
-    monkeypatch.setattr(way.disk, "read", gone)
+    monkeypatch.setattr(disk, "read", gone)
     source = Source("demo/a.cu", '#include "h.h" // once\n')
     assert ways_from(source, tmp_path, ()).keys() == {"demo/a.cu", "demo/h.h"}
 
