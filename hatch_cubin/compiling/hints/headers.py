@@ -15,9 +15,7 @@ from . import host
 from .setting import Setting
 
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
-_CURAND = (
-    r"curand(_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform))?\.h"
-)
+_CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
 _PACKAGES = {r"(cutlass|cute)/.+": "nvidia-cutlass", _CURAND: "nvidia-curand"}
 # Folders that the toolkit's headers stand in, as far as they tell them from a project's.
 _FOLDERS_OF_TOOLKIT = re.compile(

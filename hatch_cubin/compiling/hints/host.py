@@ -36,6 +36,7 @@ _LIBRARIES = {
     "NCCL's": "nccl.h nccl_net.h",
     "cuBLAS's": "cublas.h cublas_v2.h cublas_api.h cublasLt.h cublasXt.h",
     "cuSPARSE's": "cusparse.h cusparse_v2.h cusparseLt.h",
+    "cuRAND's": "curand.h",
     "cuDNN's": "cudnn.h cudnn_frontend.h",
     "cuFFT's": "cufft.h cufftXt.h cufftw.h",
     "cuSOLVER's": "cusolverDn.h cusolverSp.h cusolverRf.h cusolverMg.h cusolver_common.h",

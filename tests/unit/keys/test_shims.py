@@ -88,7 +88,7 @@ __device__ int32_t shared(size_t n);
 typedef struct { uint8_t bytes[CHAR_BIT]; ptrdiff_t at; clock_t when; float most; } record_t;
 }
 #include <type_traits>
-static_assert(std::is_same<std::uint8_t, uint8_t>::value && FLT_MAX > 1 && SIZE_MAX > 1, "");
+static_assert(std::is_same<std::uint8_t, uint8_t>::value && FLT_MAX > 1 && UINT_MAX > 1, "");
 extern "C" __global__ void k(record_t *to, const record_t *from) {
   memcpy(to, from, sizeof *to);
   to->most = std::fmax(INFINITY, fabs(-1.0));

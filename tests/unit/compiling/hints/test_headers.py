@@ -38,6 +38,7 @@ def trees(root: Path) -> tuple[Root, ...]:
     [
         ("torch/extension.h", f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"),
         ("tvm/ffi/tensor.h", f"that is TVM's, for host code, which NVRTC does not compile: {APART}"),
+        ("curand.h", f"that is cuRAND's, for host code, which NVRTC does not compile: {APART}"),
         ("helper_cuda.h", f"that is the CUDA samples', for host code, which NVRTC does not compile: {APART}"),
         ("vector", f"that is for host code, which NVRTC does not compile: {APART}"),
         ("cutlass/gemm/gemm.h", 'header-packages = ["nvidia-cutlass"]'),
