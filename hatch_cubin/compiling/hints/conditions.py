@@ -14,7 +14,7 @@ from ...table import lines
 from .host import APART
 from .setting import Setting
 
-_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b[ \t]*(.*?)[ \t]*$")
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|(?:el)?if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
@@ -90,7 +90,7 @@ def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
     guard = ""  # the macro of the last #ifndef, where nothing has followed it yet
     for number, line in enumerate(without_comments(text).splitlines(), start=1):
         match = _DIRECTIVE.fullmatch(line)
-        kind, operand = match.groups() if match else ("", "")
+        kind, operand = (match[1], match[2].strip()) if match else ("", "")
         if kind == "define":
             if operand.split()[:1] == [guard]:
                 around[-1] = None

@@ -32,7 +32,7 @@ def unresolved(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 def _declaration(name: str, setting: Setting) -> Location | None:
     """Return where a function is declared, or else called for the first time."""
     word = re.escape(re.sub(r"<.*", "", name).rpartition("::")[2])
-    declared = rf"^[^\n;{{}}()=]*[\w*&>][ \t*&]+{word}\s*\([^;{{}}]*\)[^;{{}}()]*;"
+    declared = rf"^[^\n;{{}}()=]{{,200}}[\w*&>][ \t*&]{{1,20}}{word}\s*\([^;{{}}]{{,2000}};"
     for pattern in (declared, rf"\b{word}\b"):
         for path in (setting.path, *setting.headers):
             text = without_comments(setting.text_of(path))
