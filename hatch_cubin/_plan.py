@@ -19,6 +19,7 @@ from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from .sources.source import Source, glob_regex
 from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
+from .table.lines import source_table
 from .table.options import OptionValue
 
 _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
@@ -215,7 +216,7 @@ def _refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
         Problem(
             f"{first.base!r} is already the name of {other.source.path}",
             Location(first.source.path),
-            f'{place.source_tables} path = "{first.source.path}", name = "…" gives it another',
+            f"these lines give it another:{source_table(place.source_tables, first.source.path, name='…')}",
         )
         for other, *rest in ([*same.values()] for same in by_name.values())
         for first in rest
@@ -282,7 +283,7 @@ def _cannot_serve(source: Source, what: str, tables: str) -> Problem:
     return Problem(
         what,
         Location(source.path, header.target_line),
-        f'{tables} path = "{source.path}", archs = ["{header.target}"]',
+        f"this can be built:{source_table(tables, source.path, archs=[header.target])}",
         (f"because of: {header.target_text}",),
     )
 

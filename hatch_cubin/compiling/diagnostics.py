@@ -15,6 +15,7 @@ _NVRTC = re.compile(
     r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?:[a-z-]+ )?error|warning)"
     r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
 )
+NO_KERNEL = "compiled to nothing: there is no kernel in it"
 _NAME_MAP = "__nv_name_map"  # the file that NVRTC writes name expressions into
 _PTXAS = re.compile(
     r"^ptxas (?:application ptx input|\S+), line (?P<line>\d+); "
@@ -30,7 +31,7 @@ _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<te
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
-    r"|Remark: The warnings can be suppressed",
+    r"|Remark: The warnings can be suppressed|ERROR \d+: complete",
     re.IGNORECASE,
 )
 
@@ -44,11 +45,20 @@ class Diagnostic:
     text: str
     context: tuple[str, ...] = ()
     hint: str | None = None
+    otherwise: str | None = None  # the hint where no arch of the source compiles
 
     @property
     def is_own(self) -> bool:
         """Whether it is about a file of the project; headers from elsewhere are called `<folder>/...`."""
         return self.where is None or not self.where.path.startswith("<")
+
+    def followed_by(self, count: int) -> Diagnostic:
+        """Return the same with the number of others that it stands for."""
+        more = (f"and {count} more error{'s' * (count > 1)} after it",) if count else ()
+        return replace(self, context=(*self.context, *more))
+
+
+Told = tuple[Diagnostic, "list[Diagnostic]"]  # what stands for some errors, and the errors that are left
 
 
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:

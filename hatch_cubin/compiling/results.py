@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 
-from .._arch import Arch
 from .._plan import Module, Unit
 from ..bundle import runtime
 from ..cache.entries import Cache, Compiled
 from ..cubin import elf, names
 from ..errors import CompileError, Location, MissError, Problem
-from ..keys import headers
-from ..keys.jobs import Job, changed_header, header_stamps
+from ..keys.jobs import Job, changed_header, files_of, header_stamps
 from ..sources.project import Project
 from ..sources.source import ptx_entries
 from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, preludes
-from .advice import about_target, advise
 from .diagnostics import Diagnostic
 from .paths import CompilePaths
 from .tasks import folders_for, make_scratch, make_tasks
@@ -31,10 +26,6 @@ from .turns import Turns
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
 _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
-_NO_KERNEL_HINT = (
-    "a template is compiled only where 'instantiate' names it, as in [[source]] path = {!r}, "
-    "instantiate = [\"…<float>\"]; device functions alone are no kernel: 'exclude' leaves them out"
-)
 
 
 @dataclass(slots=True)
@@ -172,11 +163,18 @@ class _Bake:
             # The result may be of another header than its key: once stored, it would be stale for ever.
             outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
         if isinstance(outcome, Compiled):
-            self._keep(job, replace(outcome, warnings=(*job.warnings, *_warnings(found))), answer.seconds)
+            warnings = (*job.warnings, *_of_host_code(job.unit.module), *_warnings(found))
+            self._keep(job, replace(outcome, warnings=warnings), answer.seconds)
         else:
-            folder_of = functools.partial(headers.folder_of, self._project.root)
-            advised = advise(outcome, folder_of, self._toolkit.version, self._project.config.toolkit)
-            self._results.failed.append((job.unit, advised))
+            self._results.failed.append((job.unit, self._advised(job, outcome)))
+
+    def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+        from .advice import advise
+        from .hints.setting import Setting  # nothing of it is needed where all goes well
+
+        version, own = self._toolkit.version, tuple(files_of([job]))
+        setting = Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
+        return advise(found, setting)
 
     def _keep(self, job: Job, compiled: Compiled, seconds: float) -> None:
         for warning in compiled.warnings:
@@ -187,6 +185,13 @@ class _Bake:
         self._cache.put(job.keys.key, compiled, job.inputs)
         self._results.done[job.unit] = compiled
         self._results.seconds[job.unit] = seconds
+
+
+def _of_host_code(module: Module) -> Iterator[str]:
+    from .hints.conditions import host_main  # nothing of it is needed where all is cached
+
+    if (warning := host_main(module)) is not None:
+        yield str(warning)
 
 
 def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
@@ -203,7 +208,7 @@ def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
         return errors or [_unreadable(result.log, source.path)]
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
-    wrong, hint = None, None
+    wrong = None
     if unit.arch.is_ptx and not source.is_ptx:
         kernels = ptx_entries(result.output.decode())
     else:
@@ -213,12 +218,11 @@ def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -
             return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
         kernels = cubin.kernels
         if not cubin.loadable:
-            wrong, hint = "the result is relocatable and cannot be loaded", None
+            wrong = "the result is relocatable and cannot be loaded"
     if not kernels and wrong is None:
-        wrong = "compiled to nothing: there is no kernel in it"
-        hint = None if source.is_ptx else _NO_KERNEL_HINT.format(source.path)
+        wrong = diagnostics.NO_KERNEL
     if wrong is not None:
-        return [Diagnostic("error", Location(source.path), wrong, hint=hint)]
+        return [Diagnostic("error", Location(source.path), wrong)]
     data = source.text.encode() if source.is_ptx and unit.arch.is_ptx else result.output
     return Compiled(data, names.spelled_names(kernels, symbols))
 
@@ -237,19 +241,8 @@ def _unreadable(log: str, path: str) -> Diagnostic:
 
 def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
     """Yield what failed: each diagnostic once, with a hint about the archs that worked."""
-    failing: dict[str, set[Arch]] = defaultdict(set)
-    working: dict[str, set[Arch]] = defaultdict(set)
-    for unit, _found in results.failed:
-        failing[unit.module.source.path].add(unit.arch)
-    for unit in results.done:
-        working[unit.module.source.path].add(unit.arch)
-    tables = {unit.module.source.path: unit.module.tables for unit, _found in results.failed}
-    pairs = [(each, unit) for unit, found in results.failed for each in found]
-    for problem, units in diagnostics.merge(pairs, toolkit.compiler_of):
-        path = units[0].module.source.path
-        good = [str(arch) for arch in sorted(working[path] - failing[path])]
-        if good and problem.hint is None:
-            archs = ", ".join(f'"{arch}"' for arch in good)
-            yield problem._replace(hint=f'it compiles with {tables[path]} path = "{path}", archs = [{archs}]')
-        else:
-            yield problem._replace(hint=problem.hint or about_target(problem.what))
+    from .hints.targets import Archs  # nothing of it is needed where all goes well
+
+    archs = Archs(results.failed, results.done, toolkit.supported)
+    pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
+    return (problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of))

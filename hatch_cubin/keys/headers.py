@@ -12,7 +12,6 @@ from .. import __version__, _home, _temporary
 from .._digest import digest
 from ..errors import ConfigError, Problem, ToolchainError
 from ..sources.search import Root
-from ..sources.source import walk
 from ..table.config import Config
 from ..toolkit.libraries import system_home
 from ..toolkit.toolkit import Toolkit
@@ -123,14 +122,6 @@ def _fits(runtime: Path, toolkit: Toolkit) -> bool:
     text = header.read_text("latin-1") if header.is_file() else ""
     match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
     return match is not None and (int(match[1]) // 1000, int(match[1]) % 1000 // 10) == toolkit.version
-
-
-def folder_of(root: Path, name: str) -> str | None:
-    """Return the folder of the project from which the header *name* would be found."""
-    for path in walk(root, "."):
-        if path == name or path.endswith(f"/{name}"):
-            return path.removesuffix(name).rstrip("/") or "."
-    return None
 
 
 def _bundled(toolkit: Toolkit) -> Path | None:

@@ -19,6 +19,7 @@ from . import disk
 BUNDLE = "_cubins"
 _SKIPPED_FOLDERS = frozenset({BUNDLE, "__pycache__", "node_modules"})
 _GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
+LFS_HINT = "it is a pointer of Git LFS: git lfs pull brings the file"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -197,6 +198,11 @@ def without_comments(text: str) -> str:
     return _PTX_COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
 
 
+def is_lfs_pointer(text: str) -> bool:
+    """Say whether a text is what Git LFS leaves in the place of a file that it has not fetched."""
+    return text.startswith("version https://git-lfs.github.com/spec/")
+
+
 def read_ptx_header(source: Source) -> PtxHeader:
     """Return the `.version` and `.target` of a PTX source; SourceError where one is missing."""
     text = without_comments(source.text)
@@ -204,9 +210,9 @@ def read_ptx_header(source: Source) -> PtxHeader:
     target = re.search(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", text, re.MULTILINE)
     if not version or not target:
         missing = ".version" if not version else ".target"
-        raise SourceError(
-            Problem(f"has no {missing} directive, so it is not a PTX module", Location(source.path))
-        )
+        what = f"has no {missing} directive, so it is not a PTX module"
+        hint = LFS_HINT if is_lfs_pointer(source.text) else None
+        raise SourceError(Problem(what, Location(source.path), hint))
     line = text.count("\n", 0, target.start(1)) + 1
     try:
         parse_arch(target[2])

@@ -159,8 +159,10 @@ def test_an_error_on_some_archs_says_which_archs_work(tmp_path: Path, compiler: 
         "    #error needs sm_90\n"
         "     ^\n"
         f"  while compiling k for sm_80, sm_89 ({compiler})\n"
-        '  hint: it compiles with [[tool.hatch.build.hooks.cubin.source]] path = "demo/k.cu", '
-        'archs = ["sm_90", "compute_100"]'
+        "  hint: it compiles with these archs:\n"
+        "    [[tool.hatch.build.hooks.cubin.source]]\n"
+        '    path = "demo/k.cu"\n'
+        '    archs = ["sm_90", "compute_100"]'
     )
 
 
@@ -169,7 +171,10 @@ def test_an_instruction_of_one_gpu_says_which_arch_has_it(tmp_path: Path, compil
     assert failure(tmp_path, files, 'archs = ["sm_90"]') == (
         "demo/k.cu: Instruction 'wgmma.fence' not supported on .target 'sm_90' (in the generated PTX)\n"
         f"  while compiling k for sm_90 ({compiler})\n"
-        '  hint: if it is one of that GPU alone: archs = ["sm_90a"]'
+        "  hint: sm_90a has it, plain archs do not:\n"
+        "    [[tool.hatch.build.hooks.cubin.source]]\n"
+        '    path = "demo/k.cu"\n'
+        '    archs = ["sm_90a"]'
     )
 
 
@@ -196,10 +201,38 @@ def test_a_result_without_a_kernel_is_an_error(tmp_path: Path, compiler: str, so
     assert failure(tmp_path, {"k.cu": source}, f'archs = ["{arch}"]') == (
         "demo/k.cu: compiled to nothing: there is no kernel in it\n"
         f"  while compiling k for {arch} ({compiler})\n"
-        "  hint: a template is compiled only where 'instantiate' names it, "
-        "as in [[source]] path = 'demo/k.cu', instantiate = [\"…<float>\"]; "
-        "device functions alone are no kernel: 'exclude' leaves them out"
+        "  hint: device functions alone are no kernel, 'exclude' leaves them out; "
+        "a template is compiled only where 'instantiate' names it:\n"
+        "    [[tool.hatch.build.hooks.cubin.source]]\n"
+        '    path = "demo/k.cu"\n'
+        '    instantiate = ["…<float>"]'
     )
+
+
+def test_a_main_function_taken_as_device_code_is_warned_of_and_again_of_hits(tmp_path: Path) -> None:
+    files = {"k.cu": SAXPY + "int main() { return 0; }\n"}
+    options = ONE + "options = { device-as-default-execution-space = true }"
+    warning = (
+        "demo/k.cu:5: main() is taken as device code, as 'device-as-default-execution-space' says, "
+        "and left out\n"
+        "  hint: keep kernels in a file of their own, or put the host's part between "
+        "#ifndef __CUDACC_RTC__ and #endif"
+    )
+    for verbose, expected in ((False, [warning]), (False, []), (True, [warning])):
+        said: list[str] = []
+        project = dataclasses.replace(project_of(tmp_path, files, options, said), verbose=verbose)
+        _pipeline.build(project)
+        assert said == expected
+
+
+def test_a_build_says_which_archs_lack_a_kernel_be_they_cached_or_not(tmp_path: Path) -> None:
+    later = 'extern "C" __global__ void later(int *x) { *x = 1; }\n'
+    files = {"k.cu": f"{SAXPY}#if __CUDA_ARCH__ >= 900\n{later}#endif\n"}
+    for _ in range(2):
+        said: list[str] = []
+        _pipeline.build(dataclasses.replace(project_of(tmp_path, files), say=said.append))
+        assert said[0] == "demo/k.cu: built for sm_80 without 1 of its 2 kernels: later"
+        assert len(said) == 2
 
 
 def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:

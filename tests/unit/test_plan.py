@@ -203,7 +203,7 @@ def test_two_sources_with_one_name_are_refused_with_the_way_out(first: str, seco
         Problem(
             f"{shown!r} is already the name of {first}",
             Location(second),
-            f'{RULE} path = "{second}", name = "…" gives it another',
+            f'these lines give it another:\n    {RULE}\n    path = "{second}"\n    name = "…"',
         )
     ]
 
@@ -337,7 +337,7 @@ def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids
         Problem(
             "cannot be assembled for sm_90",
             Location("demo/k.ptx", 3),
-            f'{RULE} path = "demo/k.ptx", archs = ["sm_90a"]',
+            f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = ["sm_90a"]',
             ("because of: .target sm_90a, debug",),
         )
     ]

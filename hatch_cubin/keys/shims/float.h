@@ -1,7 +1,9 @@
 #pragma once
 // Stands in for the host's <float.h>: libcu++ has the same for device code, without the limits before
 // CUDA 13.1.
+extern "C++" {  // where it is included inside extern "C" too
 #include <cuda/std/cfloat>
+}
 #ifndef FLT_MAX
 #define FLT_RADIX 2
 #define FLT_MANT_DIG 24

@@ -1,164 +1,99 @@
+"""What is told of a compile that failed: each cause once."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from hatch_cubin.compiling import advice
-from hatch_cubin.compiling.diagnostics import Diagnostic
-from hatch_cubin.errors import Location
-from hatch_cubin.keys.headers import folder_of
+from hatch_cubin.compiling.advice import advise
+from hatch_cubin.compiling.diagnostics import NO_KERNEL, Diagnostic
+from hatch_cubin.sources.search import Root
 from tests.helpers import write_tree
 
-APART = (
-    "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
-)
-AS_DEVICE = "options = { device-as-default-execution-space = true } takes such functions as device code"
-UNANNOTATED = (
-    "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
-)
+from .hints.settings import APART, error, setting, undefined
 
 
-def error(text: str, path: str = "demo/a.cu", line: int = 1, *context: str) -> Diagnostic:
-    return Diagnostic("error", Location(path, line), text, context)
+def test_other_errors_stay_as_they_are(tmp_path: Path) -> None:
+    found = [error('identifier "flaot" is undefined'), error('expected a ";"', line=2)]
+    assert advise(found, setting(tmp_path)) == found
+    assert advise([], setting(tmp_path)) == []
 
 
-def advise(
-    found: list[Diagnostic],
-    folder_of: Callable[[str], str | None],
-    version: tuple[int, int] = (13, 4),
-    wanted: str | None = None,
-) -> list[Diagnostic]:
-    return advice.advise(found, folder_of, version, wanted)
-
-
-def nowhere(_name: str) -> None:
-    return None
-
-
-def hints(found: list[Diagnostic]) -> list[str | None]:
-    return [each.hint for each in found]
-
-
-@pytest.mark.parametrize(
-    ("header", "hint"),
-    [
-        ("torch/extension.h", f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"),
-        ("vector", f"that is for host code, which NVRTC does not compile: {APART}"),
-        ("cutlass/gemm/gemm.h", 'header-packages = ["nvidia-cutlass"]'),
-        ("curand_kernel.h", 'header-packages = ["nvidia-curand"]'),
-        ("cub/block/block_reduce.cuh", 'toolkit = "13.4" brings the toolkit\'s headers with the compiler'),
-        ("tvm/ffi/tensor.h", f"that is TVM's, for host code, which NVRTC does not compile: {APART}"),
-        ("mine.cuh", "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"),
-    ],
-)
-def test_a_missing_header_says_what_would_bring_it(header: str, hint: str) -> None:
-    missing = error(f'cannot open source file "{header}"')
-    assert hints(advise([missing], nowhere)) == [hint]
-
-
-@pytest.mark.parametrize(
-    ("header", "version", "wanted", "hint"),
-    [
-        ("curand_kernel.h", (12, 9), None, 'header-packages = ["nvidia-curand-cu12"]'),
-        ("mma.h", (12, 9), None, 'toolkit = "12.9" brings the toolkit\'s headers with the compiler'),
+def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
+    found = [undefined("flaot", 3), undefined("BLOCK", 2), undefined("M_PI", 1)]
+    assert [(each.text, each.hint) for each in advise(found, setting(tmp_path))] == [
         (
-            "mma.h",
-            (12, 9),
-            "12.9",
-            'toolkit = "12.9" brings its headers where builds are isolated; elsewhere, install them',
+            'identifier "M_PI" is undefined',
+            'nvcc includes <cmath> by itself, NVRTC does not: options = { pre-include = ["cmath"] }',
         ),
-        ("mma.h", (13, 0), "system", "the toolkit in CUDA_HOME has no such header"),
-    ],
-)
-def test_a_missing_header_of_nvidias_is_of_the_toolkit_that_is_used(
-    header: str, version: tuple[int, int], wanted: str | None, hint: str
-) -> None:
-    missing = error(f'cannot open source file "{header}"')
-    assert hints(advise([missing], nowhere, version, wanted)) == [hint]
-
-
-def test_a_header_of_the_project_names_the_folder_to_search(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"csrc/include/deep/mine.cuh": "", "top.cuh": ""})
-    found = [error(f'cannot open source file "{name}"') for name in ("deep/mine.cuh", "top.cuh", "ine.cuh")]
-    assert hints(advise(found, lambda name: folder_of(tmp_path, name))) == [
-        'include-dirs = ["csrc/include"]',
-        'include-dirs = ["."]',
-        "no folder of 'include-dirs' has it, and no wheel of 'header-packages'",
+        (
+            'identifier "BLOCK" is undefined',
+            'if the build has to give it, with its value: define = { BLOCK = "…" }',
+        ),
+        ('identifier "flaot" is undefined', None),
     ]
 
 
-def test_what_follows_from_a_missing_header_is_left_out() -> None:
-    missing = error('cannot open source file "vector"')
-    assert [each.text for each in advise([error("x"), missing, error("y")], nowhere)] == [missing.text]
+def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path: Path) -> None:
+    text = "A function without execution space annotations (__host__/__device__/__global__) is a host one"
+    of_cub, own = error(text, "<cuda/cu13/include>/cub/a.cuh"), undefined("BLOCK", 3)
+    told, other = advise([of_cub, own, of_cub], setting(tmp_path))
+    assert (told.where, told.context) == (of_cub.where, ("and 1 more error after it",))
+    assert told.hint == (
+        "options = { device-as-default-execution-space = true } takes such functions as device code"
+    )
+    assert other.hint == 'if the build has to give it, with its value: define = { BLOCK = "…" }'
 
 
-def test_host_code_is_one_error_that_counts_the_others() -> None:
-    main = error(UNANNOTATED, "demo/a.cu", 7, "int main() {")
-    (found,) = advise([error("x"), main, error("y")], nowhere)
-    assert found.where == Location("demo/a.cu", 7)
-    assert found.context == ("int main() {", "and 2 more errors after it")
-    assert found.hint == f"NVRTC compiles device code only: {APART}; {AS_DEVICE}"
+def chain(root: Path, length: int) -> list[Diagnostic]:
+    """Return what is told of an error in a header of others that so many includes lead to."""
+    headers = {f"{number}.h": f"#include <{number + 1}.h>\n" for number in range(1, length)}
+    write_tree(root / "lib", {**headers, f"{length}.h": ""})
+    there = setting(root / "p", text="\n#include <1.h>\n", search=(Root(root / "lib", "lib", "lib 1"),))
+    return advise([error("bad", f"<lib>/{length}.h", 7, "  code")], there)
 
 
-def test_a_header_wheel_written_for_hosts_too_asks_for_the_option() -> None:
-    of_cute = error(UNANNOTATED, "<nvidia-cutlass/include>/cute/a.hpp")
-    (found,) = advise([of_cute, error("x", "<nvidia-cutlass/include>/cute/b.hpp")], nowhere)
-    assert found.hint == AS_DEVICE
-    assert found.context == ("and 1 more error after it",)
+def test_an_error_in_a_header_of_others_shows_the_way_from_the_source(tmp_path: Path) -> None:
+    (told,) = chain(tmp_path, 2)
+    assert told.context == ("  code", "included from <lib>/1.h:1", "included from demo/a.cu:2")
 
 
-def test_what_the_project_got_wrong_itself_is_told_beside_what_a_header_met_of_it() -> None:
-    of_cub = error(UNANNOTATED, "<cuda/cu13/include>/cub/a.cuh")
-    own = error('identifier "BLOCK" is undefined', "demo/a.cu", 3)
-    told, *others = advise([of_cub, error(UNANNOTATED, "demo/a.cu"), own, of_cub], nowhere)
-    assert (told.where, told.hint) == (of_cub.where, AS_DEVICE)
-    assert told.context == ("and 2 more errors after it",)
-    assert others == [own]
+def test_of_a_long_way_the_projects_end_is_shown(tmp_path: Path) -> None:
+    (told,) = chain(tmp_path, 7)
+    shown = [f"included from <lib>/{number}.h:1" for number in (4, 3, 2, 1)]
+    assert told.context == ("  code", "…", *shown, "included from demo/a.cu:2")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'namespace "std" has no member "vector"',
-        "A function explicitly marked as a __host__ function is not allowed",
-        'identifier "cudaMalloc" is undefined',
-    ],
-)
-def test_calls_of_the_host_are_named_as_host_code(text: str) -> None:
-    (found,) = advise([error(text)], nowhere)
-    assert found.hint == f"NVRTC compiles device code only: {APART}"
-    assert found.context == ()
+def test_a_header_that_no_text_leads_to_is_shown_without_a_way(tmp_path: Path) -> None:
+    found = error("bad", "<lib>/computed.h", 7)
+    assert advise([found], setting(tmp_path)) == [found]
 
 
-def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here() -> None:
-    (found,) = advise([error("expected a declaration"), error('identifier "uint8_t" is undefined')], nowhere)
-    assert found.text == 'identifier "uint8_t" is undefined'
-    assert found.context == ("and 1 more error after it",)
-    assert found.hint == (
-        'nvcc includes <cstdint> by itself, NVRTC does not: options = { pre-include = ["cstdint"] }'
+def test_a_missing_header_of_a_header_for_hosts_is_told_as_that_header(tmp_path: Path) -> None:
+    write_tree(tmp_path / "cccl", {"thrust/complex.h": "#include <sstream>\n"})
+    search = (Root(tmp_path / "cccl", "cuda/cccl", "wheels"),)
+    there = setting(tmp_path / "p", text="#include <thrust/complex.h>\n", search=search)
+    (told,) = advise([error('cannot open source file "sstream"', "<cuda/cccl>/thrust/complex.h")], there)
+    assert told.context == ("included from demo/a.cu:1",)
+    assert told.hint == (
+        "<thrust/complex.h> is for host code, which NVRTC does not compile: "
+        "<cuda/std/complex> has the same for device code"
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("'x' not supported on .target 'sm_90'", 'if it is one of that GPU alone: archs = ["sm_90a"]'),
-        ("'x' not supported on .target 'sm_90a'", None),
-        ("Feature 'x' requires .target sm_100 or higher", None),
-    ],
-)
-def test_an_instruction_of_one_gpu_names_the_arch_that_may_have_it(text: str, hint: str | None) -> None:
-    assert advice.about_target(text) == hint
+def test_without_a_kernel_the_hint_is_for_where_no_arch_has_one(tmp_path: Path) -> None:
+    (told,) = advise([error(NO_KERNEL)], setting(tmp_path, text="#ifdef A\n__global__ void k() {}\n#endif\n"))
+    assert told.hint is None
+    assert told.otherwise == (
+        "'#ifdef A' (demo/a.cu:1) keeps its kernels from the compiler: define = { A = true }"
+    )
 
 
-def test_other_errors_stay_as_they_are() -> None:
-    found = [error('identifier "flaot" is undefined'), error('expected a ";"', line=2)]
-    assert advise(found, nowhere) == found
+def test_a_missing_header_of_the_hosts_says_how_to_keep_it_apart(tmp_path: Path) -> None:
+    (told,) = advise([error('cannot open source file "vector"'), error("x")], setting(tmp_path))
+    assert told.hint == f"that is for host code, which NVRTC does not compile: {APART}"
 
 
-def test_an_instantiation_that_fails_is_one_error_in_the_users_words() -> None:
+def test_an_instantiation_that_fails_is_one_error_in_the_users_words(tmp_path: Path) -> None:
     def pragma(text: str, name: str) -> Diagnostic:
         return error(f"instantiate: {text}", "demo/a.cu", 1, f"  #pragma nv_mangled_name {name}", "     ^")
 
@@ -169,7 +104,7 @@ def test_an_instantiation_that_fails_is_one_error_in_the_users_words() -> None:
         error("other", "demo/a.cu", 1, "  int i"),
         pragma('expected a ">"', "scale<1"),
     ]
-    assert [(each.text, each.context) for each in advise(found, nowhere)] == [
+    assert [(each.text, each.context) for each in advise(found, setting(tmp_path))] == [
         ("instantiate: 'nope<1>': identifier \"nope\" is undefined", ()),
         ("other", ("  int i",)),
         ("instantiate: 'scale<1': expected a \">\"", ()),

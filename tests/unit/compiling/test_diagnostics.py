@@ -128,6 +128,11 @@ def error(path: str, line: int | None, text: str, *context: str) -> Diagnostic:
             [Diagnostic("warning", Location("demo/k.cu"), "registers are spilled")],
             id="assembler's warning",
         ),
+        pytest.param(
+            "error   : Undefined reference to 'foo' in 'demo/k.cu'\nERROR 9: complete\n",
+            [error("demo/k.cu", None, "Undefined reference to 'foo' in 'demo/k.cu'")],
+            id="linker",
+        ),
         pytest.param("", [], id="nothing"),
         pytest.param("something else\n", [], id="no diagnostic"),
         pytest.param("ptxas fatal   : Ptx assembly aborted due to errors", [], id="only a summary"),

@@ -79,6 +79,34 @@ def test_all_shims_get_along_in_one_source(options: tuple[bytes, ...], order: in
     assert complaints(log) == []
 
 
+# The headers of C, and those that C++ makes of them: what libraries for both include inside extern "C".
+OF_C = [shim for shim in SHIMS if (shim[0] != "_" and shim.endswith(".h")) or f"{shim[1:]}.h" in SHIMS]
+IN_C = """
+extern "C" {
+%s
+__device__ int32_t shared(size_t n);
+typedef struct { uint8_t bytes[CHAR_BIT]; ptrdiff_t at; clock_t when; float most; } record_t;
+}
+#include <type_traits>
+static_assert(std::is_same<std::uint8_t, uint8_t>::value && FLT_MAX > 1 && UINT_MAX > 1, "");
+extern "C" __global__ void k(record_t *to, const record_t *from) {
+  memcpy(to, from, sizeof *to);
+  to->most = std::fmax(INFINITY, fabs(-1.0));
+}
+"""
+
+
+@pytest.mark.parametrize("shim", OF_C)
+def test_a_header_of_c_can_be_included_inside_extern_c(options: tuple[bytes, ...], shim: str) -> None:
+    ptx, log = compiled(f'extern "C" {{\n#include <{shim}>\n}}' + KERNEL, options)
+    assert (bool(ptx), log) == (True, "")
+
+
+def test_what_was_included_inside_extern_c_means_what_it_means_outside(options: tuple[bytes, ...]) -> None:
+    ptx, log = compiled(IN_C % "\n".join(f"#include <{shim}>" for shim in OF_C), options)
+    assert (bool(ptx), log) == (True, "")
+
+
 def complaints(log: str) -> list[str]:
     """Return what the compiler says of the shims themselves."""
     return re.findall(r"^\S*shims/.*", log, re.MULTILINE)

@@ -253,8 +253,15 @@ def test_ptx_says_its_version_and_target_with_their_line() -> None:
             "k.ptx:3: sm_75a does not exist, the first of its kind is sm_90a",
         ),
         (f".version {'9' * 5000}.0\n", "k.ptx: has no .version directive, so it is not a PTX module"),
+        (
+            "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+            (
+                "k.ptx: has no .version directive, so it is not a PTX module\n"
+                "  hint: it is a pointer of Git LFS: git lfs pull brings the file"
+            ),
+        ),
     ],
-    ids=["empty", "no target", "odd target", "odd version", "short", "long", "suffix", "huge"],
+    ids=["empty", "no target", "odd target", "odd version", "short", "long", "suffix", "huge", "pointer"],
 )  # fmt: skip
 def test_a_text_without_a_header_is_no_ptx(text: str, message: str) -> None:
     with pytest.raises(SourceError) as caught:

@@ -1,0 +1,1 @@
+"""What to do about a compile that failed, by cause: each module knows one kind."""

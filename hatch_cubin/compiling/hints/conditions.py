@@ -1,0 +1,104 @@
+"""About text that conditions keep from the compiler, and about host code that none does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from ..._plan import Module
+from ...errors import Location, Problem
+from ...sources.source import without_comments
+from ...table import lines
+from .host import APART
+from .setting import Setting
+
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
+_ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
+_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_NOT_DEFINED = re.compile(r"(?:ifndef|(?:el)?if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
+_OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
+_MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|auto)\s+main\s*\(")
+_NO_KERNEL = (
+    "device functions alone are no kernel, 'exclude' leaves them out; a template is compiled only where "
+    "'instantiate' names it:"
+)
+
+
+class Condition(NamedTuple):
+    """A conditional around a piece of text, and the line of the branch's directive."""
+
+    kind: str
+    operand: str
+    line: int
+
+    def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
+        """Return the macros that it waits for, none where it holds; None where only a compiler can say."""
+        if self.kind == "else" or self.operand == "1":
+            return ()
+        if match := _NOT_DEFINED.fullmatch(f"{self.kind} {self.operand}"):
+            return None if match[1] in given else ()
+        matches = [_ONE_MACRO.fullmatch(part.strip()) for part in self.operand.split("&&")]
+        if not all(matches):
+            return None
+        return tuple(match[1] for match in matches if match and match[1] not in given)
+
+
+def about_no_kernel(setting: Setting) -> str | None:
+    """Return what to do about a source that compiles to nothing."""
+    module = setting.module
+    if module.source.is_ptx:
+        return None
+    unnamed = _NO_KERNEL + lines.source_table(module.tables, setting.path, instantiate=["…<float>"])
+    texts = map(setting.text_of, (setting.path, *setting.headers))
+    written = {name for text in texts for name in _DEFINED.findall(text)}
+    given = _OF_NVRTC | written | {name for name, value in module.macros if value != "0"}
+    for condition in _around_kernels(module.source.text):
+        kept = f"'#{condition.kind} {condition.operand}' ({Location(setting.path, condition.line)})"
+        lacking = condition.lacking(given)
+        if lacking is None:
+            return f"{kept} may keep its kernels from the compiler; {unnamed}"
+        if lacking:
+            line = setting.line("define", dict.fromkeys(lacking, True))
+            return f"{kept} keeps its kernels from the compiler: {line}"
+    return unnamed
+
+
+def _around_kernels(text: str) -> tuple[Condition, ...]:
+    """Return the conditions around the first kernel, if there are some around every one."""
+    found = [(line, around) for line, _number, around in _lines(text) if line.strip()]
+    kernels = [around for line, around in found if "__global__" in line]
+    every = kernels or [around for _line, around in found]
+    return every[0] if every and all(every) else ()
+
+
+def host_main(module: Module) -> Problem | None:
+    """Return a warning of a host's main function that is taken as device code, where nothing calls it."""
+    if module.source.is_ptx or not module.options.get("device_as_default_execution_space"):
+        return None
+    for line, number, around in _lines(module.source.text):
+        if _MAIN.match(line) and not any("__CUDACC_RTC__" in each.operand for each in around):
+            what = "main() is taken as device code, as 'device-as-default-execution-space' says, and left out"
+            return Problem(what, Location(module.source.path, number), APART)
+    return None
+
+
+def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
+    """Yield each line that is no condition, its number, and the conditions around it but include guards."""
+    around: list[Condition | None] = []
+    guard = ""  # the macro of the last #ifndef, where nothing has followed it yet
+    for number, line in enumerate(without_comments(text).splitlines(), start=1):
+        match = _DIRECTIVE.fullmatch(line)
+        kind, operand = (match[1], match[2].strip()) if match else ("", "")
+        if kind == "define":
+            if operand.split()[:1] == [guard]:
+                around[-1] = None
+        elif kind == "endif":
+            around[-1:] = []
+        elif kind:
+            around[len(around) - (kind in {"else", "elif"}) :] = [Condition(kind, operand, number)]
+        else:
+            yield line, number, tuple(each for each in around if each is not None)
+        if kind or line.strip():
+            guard = operand if kind == "ifndef" else ""

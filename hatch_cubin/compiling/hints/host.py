@@ -1,0 +1,130 @@
+"""About host code, which NVRTC does not compile: what of it a source has, and whose headers are for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..diagnostics import Diagnostic, Told
+from .setting import Setting
+from .way import Step
+
+APART = (
+    "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
+)
+_UNANNOTATED = re.compile(r"A function without execution space annotations")
+_CALLS = re.compile(
+    r"explicitly marked as a __host__ function|kernel launch could not be processed"
+    r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'
+    r'|thread|unordered_map|vector)"'
+    r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
+)
+
+# Whose headers these are: a folder, or the name of one.
+_LIBRARIES = {
+    "PyTorch's": "torch/ ATen/ c10/",
+    "pybind11's": "pybind11/",
+    "nanobind's": "nanobind/",
+    "Python's": "Python.h",
+    "NumPy's": "numpy/",
+    "TensorFlow's": "tensorflow/",
+    "TVM's": "tvm/",
+    "JAX's": "jax/ jaxlib/",
+    "XLA's": "xla/",
+    "MPI's": "mpi.h",
+    "NCCL's": "nccl.h nccl_net.h",
+    "cuBLAS's": "cublas.h cublas_v2.h cublas_api.h cublasLt.h cublasXt.h",
+    "cuSPARSE's": "cusparse.h cusparse_v2.h cusparseLt.h",
+    "cuRAND's": "curand.h",
+    "cuDNN's": "cudnn.h cudnn_frontend.h",
+    "cuFFT's": "cufft.h cufftXt.h cufftw.h",
+    "cuSOLVER's": "cusolverDn.h cusolverSp.h cusolverRf.h cusolverMg.h cusolver_common.h",
+    "NVTX's": "nvToolsExt.h nvtx3/",
+    "the CUDA profiler's": "cuda_profiler_api.h cudaProfiler.h",
+    "the CUDA samples'": """
+        helper_cuda.h helper_cuda_drvapi.h helper_cusolver.h helper_functions.h helper_gl.h helper_image.h
+        helper_multiprocess.h helper_string.h helper_timer.h
+    """,
+    "OpenCV's": "opencv/ opencv2/ opencv4/",
+    "OpenGL's": "GL/ GLES2/ GLES3/ GLFW/",
+    "Boost's": "boost/",
+    "fmt's": "fmt/",
+    "GoogleTest's": "gtest/ gmock/",
+}
+_OWNERS = {start: owner for owner, starts in _LIBRARIES.items() for start in starts.split()}
+_STANDARD = frozenset(
+    """
+    cctype cerrno clocale condition_variable csetjmp csignal ctype.h cuchar cwchar deque dirent.h errno.h
+    exception filesystem forward_list fstream future getopt.h iomanip ios iosfwd iostream istream list locale
+    map memory_resource mutex omp.h ostream pthread.h queue regex set shared_mutex signal.h sstream stack
+    stdexcept streambuf string strings.h sys/stat.h sys/time.h syncstream system_error thread
+    typeindex typeinfo unistd.h unordered_map unordered_set vector windows.h
+    """.split()
+)
+# Headers of CCCL that NVRTC takes in no release, and what to do instead.
+_OF_CCCL = (
+    (re.compile(r"thrust/complex\.h"), "<cuda/std/complex> has the same for device code"),
+    (re.compile(r"thrust/swap\.h"), "<cuda/std/utility> has the same for device code"),
+    (re.compile(r"thrust/.*"), f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
+    (re.compile(r"cub/cub\.cuh"), "include the parts for device code, as in <cub/block/block_reduce.cuh>"),
+    (re.compile(r"cub/device/.*"), f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+)
+
+
+def about_header(name: str) -> str | None:
+    """Return what to do where a header is for host code; None for any other."""
+    owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
+    if owner is None and name not in _STANDARD:
+        return None
+    whose = "" if owner is None else f" {owner},"
+    return f"that is{whose} for host code, which NVRTC does not compile: {APART}"
+
+
+def entered(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a header that is for host code, in place of what the compiler says of all that it includes."""
+    places = dict.fromkeys(each.where.path for each in found if each.where and not each.is_own)
+    entries = {path: _entry(setting.ways.get(path, ())) for path in places}
+    for name in entries.values():
+        hint = next((hint for pattern, hint in _OF_CCCL if pattern.fullmatch(name)), None)
+        if hint is not None:
+            like_it = [each for each in found if each.where and entries.get(each.where.path) == name]
+            others = [each for each in found if each not in like_it]
+            about = f"<{name}> is for host code, which NVRTC does not compile: {hint}"
+            return replace(like_it[0], hint=about).followed_by(len(like_it) - 1), others
+    return None
+
+
+def _entry(way: Sequence[Step]) -> str:
+    """Return the header of others that the project includes, on the way to one that it leads to."""
+    return next((step.name for step in reversed(way) if step.is_own), "")
+
+
+def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of functions that do not say where they run."""
+    option = setting.line("options", {"device-as-default-execution-space": True})
+    as_device = f"{option} takes such functions as device code"
+
+    def about(first: Diagnostic) -> str:
+        return f"NVRTC compiles device code only: {APART}; {as_device}" if first.is_own else as_device
+
+    return _as_one([each for each in found if _UNANNOTATED.search(each.text)], found, about)
+
+
+def calls(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+    """Tell of what only a host can do."""
+    like_it = [each for each in found if _CALLS.search(each.text)]
+    return _as_one(like_it, found, lambda _first: f"NVRTC compiles device code only: {APART}")
+
+
+def _as_one(
+    like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
+) -> Told | None:
+    """Tell of the first, of the project's own if there are any, in place of all that follows from it."""
+    if not like_it:
+        return None
+    first = next((each for each in like_it if each.is_own), like_it[0])
+    # A header of others may only have met what the project's own code got wrong.
+    met = not all(each.is_own for each in like_it)
+    others = [each for each in found if met and each.is_own and each not in like_it]
+    return replace(first, hint=about(first)).followed_by(len(found) - len(others) - 1), others

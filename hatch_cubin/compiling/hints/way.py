@@ -1,0 +1,70 @@
+"""How a source comes to read each header: the includes from the one to the other, with their lines."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import Location, SourceError
+from ...sources import disk
+from ...sources.includes import Resolver
+from ...sources.scan import Include, Scans
+from ...sources.search import Root
+from ...sources.source import Source
+
+_File = tuple[Root, str]
+
+
+class Step(NamedTuple):
+    """One include: the file and the line it stands in, and the name it has there."""
+
+    where: Location
+    name: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it stands in a file of the project."""
+        return not self.where.path.startswith("<")
+
+
+@functools.lru_cache(maxsize=4)  # of hundreds of headers, and asked for each arch that fails
+def ways_from(source: Source, project: Path, search: tuple[Root, ...]) -> Mapping[str, tuple[Step, ...]]:
+    """Return the shortest way to each header, by what diagnostics call it."""
+    resolver, scans = Resolver(project, search), Scans()
+    start = (resolver.project, source.path)
+    ways: dict[str, tuple[Step, ...]] = {source.path: ()}
+    pending = deque([start])
+    while pending:
+        file = pending.popleft()
+        name, text = _named(file, project), source.text if file == start else _text(file, project)
+        for include in scans.of_text(text).includes:
+            found_at = resolver.find(include, *file).places if include.form in {"quote", "angle"} else ()
+            for found in found_at:
+                if (header := _named(found, project)) not in ways:
+                    ways[header] = (*ways[name], Step(Location(name, _line_of(include, text)), include.name))
+                    pending.append(found)
+    return ways
+
+
+def _named(file: _File, project: Path) -> str:
+    root, relative = file
+    if root.tree:
+        return f"<{root.logical}>/{relative}"
+    return os.path.relpath(root.path / relative, project).replace(os.sep, "/")
+
+
+def _text(file: _File, project: Path) -> str:
+    try:
+        return disk.read(file[0].path / file[1], project).decode("utf-8", "replace")
+    except SourceError:  # gone by now: nothing leads on from there
+        return ""
+
+
+def _line_of(include: Include, text: str) -> int | None:
+    match = re.search(rf'^[ \t]*#[^\n]*["<]{re.escape(include.name)}[">]', text, re.MULTILINE)
+    return text.count("\n", 0, match.start()) + 1 if match else None

@@ -1,0 +1,33 @@
+"""Lines of the table as hints print them: what is shown can be pasted as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def setting(key: str, value: Any) -> str:
+    """Return a key of the table with its value."""
+    return f"{_key(key)} = {_value(value)}"
+
+
+def source_table(tables: str, path: str, **values: Any) -> str:
+    """Return the lines of a table for one source, below the words that they follow."""
+    lines = [tables, setting("path", path), *(setting(key, value) for key, value in values.items())]
+    return "".join(f"\n    {line}" for line in lines)
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(setting(key, each) for key, each in value.items())} }}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,58 @@
+"""Compiles that failed, and what the compiler said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hatch_cubin._plan import Module
+from hatch_cubin.compiling.diagnostics import Diagnostic
+from hatch_cubin.compiling.hints.setting import Setting
+from hatch_cubin.errors import Location
+from hatch_cubin.sources.search import Root
+from hatch_cubin.sources.source import Source
+from tests.helpers import read_config, write_tree
+
+TABLES = "[[tool.hatch.build.hooks.cubin.source]]"
+APART = (
+    "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
+)
+
+
+def error(text: str, path: str = "demo/a.cu", line: int | None = 1, *context: str) -> Diagnostic:
+    return Diagnostic("error", Location(path, line), text, context)
+
+
+def undefined(name: str, line: int = 1, path: str = "demo/a.cu") -> Diagnostic:
+    return error(f'identifier "{name}" is undefined', path, line)
+
+
+def setting(
+    root: Path,
+    options: str = "",
+    *,
+    path: str = "demo/a.cu",
+    text: str = "",
+    version: tuple[int, int] = (13, 4),
+    search: tuple[Root, ...] = (),
+    files: dict[str, str] | None = None,
+) -> Setting:
+    """Return a compile of one source in a project with *files*, all of which it can read."""
+    config = read_config(options)
+    module = Module(
+        "a",
+        Source(path, text),
+        variant=(),
+        define=config.define,
+        options=config.options,
+        include_dirs=config.include_dirs,
+        instantiate=(),
+        targets=(),
+        tables=TABLES,
+    )
+    write_tree(root, {path: text, **(files or {})})
+    return Setting(root, config, module, search, tuple(files or ()), version)
+
+
+def table(*lines: str) -> str:
+    """Return the lines of a source's table as hints have them."""
+    return "".join(f"\n    {line}" for line in (TABLES, 'path = "demo/a.cu"', *lines))

@@ -1,0 +1,137 @@
+"""Text that conditions keep from the compiler, and host code that none does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin._plan import Module
+from hatch_cubin.compiling.hints import conditions
+from hatch_cubin.errors import Location, Problem
+from hatch_cubin.sources.source import Source
+from tests.helpers import SAXPY
+
+from .settings import APART, setting, table
+
+UNNAMED = (
+    "device functions alone are no kernel, 'exclude' leaves them out; a template is compiled only where "
+    "'instantiate' names it:" + table('instantiate = ["…<float>"]')
+)
+TEMPLATE = "template <class T>\n__global__ void k(T *x) {}\n"
+
+
+def hint(root: Path, text: str, options: str = "", **files: str) -> str | None:
+    return conditions.about_no_kernel(setting(root, options, text=text, files=files))
+
+
+@pytest.mark.parametrize(
+    ("condition", "line"),
+    [
+        ("#ifdef USE_CUDA", "define = { USE_CUDA = true }"),
+        ("#if USE_CUDA", "define = { USE_CUDA = true }"),
+        ("  #  if   defined( USE_CUDA )", "define = { USE_CUDA = true }"),
+        ("#if defined USE_CUDA", "define = { USE_CUDA = true }"),
+        ("#if defined(A) && B && defined(__CUDACC__)", "define = { A = true, B = true }"),
+    ],
+)
+def test_kernels_behind_macros_say_which_macros_those_are(tmp_path: Path, condition: str, line: str) -> None:
+    shown = "#" + " ".join(condition.strip(" #").split(None, 1))
+    assert hint(tmp_path, f"// a comment\n{condition}\n{SAXPY}#endif\n") == (
+        f"'{shown}' (demo/a.cu:2) keeps its kernels from the compiler: {line}"
+    )
+
+
+def test_the_line_keeps_what_the_table_defines(tmp_path: Path) -> None:
+    text = f"#ifdef A\n#ifdef B\n{SAXPY}#endif\n#endif\n"
+    assert hint(tmp_path, text, "define = { A = 1 }") == (
+        "'#ifdef B' (demo/a.cu:2) keeps its kernels from the compiler: define = { A = \"1\", B = true }"
+    )
+
+
+@pytest.mark.parametrize("text", ['#include "kernels.cuh"\n', "KERNEL(saxpy)\n"])
+def test_a_file_with_no_kernel_of_its_own_is_behind_what_all_of_it_is(tmp_path: Path, text: str) -> None:
+    assert hint(tmp_path, f"#ifdef USE_CUDA\n{text}#endif\n") == (
+        "'#ifdef USE_CUDA' (demo/a.cu:1) keeps its kernels from the compiler: define = { USE_CUDA = true }"
+    )
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["#if __CUDA_ARCH__ >= 900", "#if 0", "#ifndef __CUDACC_RTC__", "#if !defined(__CUDACC__)", "#if !A"],
+)
+def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, condition: str) -> None:
+    assert hint(tmp_path, f"{condition}\n{TEMPLATE}#endif\n") == (
+        f"'{condition}' (demo/a.cu:1) may keep its kernels from the compiler; {UNNAMED}"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "// nothing\n",
+        TEMPLATE,
+        f"#ifndef A_CU\n#define A_CU\n{TEMPLATE}#endif\n",
+        f"#ifdef __CUDACC__\n{TEMPLATE}#endif\n",
+        f"#if 1\n{TEMPLATE}#endif\n",
+        f"#ifdef __HIPCC__\n#include <hip.h>\n#else\n{TEMPLATE}#endif\n",
+        f"#ifdef USE_HIP\nx\n#endif\n{TEMPLATE}",
+        f"#ifndef NO_KERNELS\n{TEMPLATE}#endif\n",
+        f"#define ON 1\n#if ON\n{TEMPLATE}#endif\n",
+        f'#include "config.h"\n#ifdef CONFIGURED\n{TEMPLATE}#endif\n',
+        f"#endif\n{TEMPLATE}",
+    ],
+)
+def test_conditions_that_hold_keep_nothing_from_the_compiler(tmp_path: Path, text: str) -> None:
+    assert hint(tmp_path, text, **{"demo/config.h": "#define CONFIGURED\n"}) == UNNAMED
+
+
+def test_ptx_has_neither_templates_nor_conditions(tmp_path: Path) -> None:
+    assert conditions.about_no_kernel(setting(tmp_path, path="demo/k.ptx")) is None
+
+
+# A main function
+
+
+def module(text: str, path: str = "demo/a.cu", **options: bool) -> Module:
+    return Module("a", Source(path, text), (), (), options, (), (), ())
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "int main() {}",
+        "  int main(int argc, char **argv)",
+        "void main()",
+        "auto main() -> int {}",
+        'extern "C" int main (void) {}',
+    ],
+)
+def test_a_main_function_taken_as_device_code_is_warned_of(main: str) -> None:
+    text = f"/* int main() */\n{SAXPY}{main}\n"
+    assert conditions.host_main(module(text, device_as_default_execution_space=True)) == Problem(
+        "main() is taken as device code, as 'device-as-default-execution-space' says, and left out",
+        Location("demo/a.cu", 6),
+        APART,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SAXPY,
+        "int domain(int x);\nint x = main(3);\n",
+        "#ifndef __CUDACC_RTC__\nint main() {}\n#endif\n",
+        "#if !defined(__CUDACC_RTC__)\nint main() {}\n#endif\n",
+    ],
+)
+def test_where_no_main_function_is_compiled_nothing_is_said(text: str) -> None:
+    assert conditions.host_main(module(text, device_as_default_execution_space=True)) is None
+
+
+def test_without_the_option_the_compiler_itself_refuses_it() -> None:
+    assert conditions.host_main(module("int main() {}\n")) is None
+    assert conditions.host_main(module("int main() {}\n", device_as_default_execution_space=False)) is None
+    ptx = module("int main() {}\n", "demo/k.ptx", device_as_default_execution_space=True)
+    assert conditions.host_main(ptx) is None

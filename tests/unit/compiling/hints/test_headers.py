@@ -1,0 +1,168 @@
+"""Headers that were not found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.compiling.hints import headers
+from hatch_cubin.compiling.hints.setting import Setting
+from hatch_cubin.sources.search import Root
+from tests.helpers import write_tree
+
+from .settings import APART, error, setting
+
+NOBODY = "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"
+BRINGS = 'toolkit = "13.4" brings the toolkit\'s headers with the compiler'
+HAS_NONE = "CUDA 13.4 has no such header: where a newer one has it, 'toolkit' names that"
+
+
+def hint(name: str, there: Setting, includer: str = "demo/a.cu") -> str | None:
+    told = headers.missing([error(f'cannot open source file "{name}"', includer)], there)
+    assert told is not None
+    return told[0].hint
+
+
+def trees(root: Path) -> tuple[Root, ...]:
+    """Return the folders of a toolkit that is here in full: NVRTC's own headers and those of the wheels."""
+    write_tree(root, {"nvrtc/cccl/cub/a.cuh": "", "nvrtc/cccl/cuda/std/a": "", "wheels/crt/a.h": ""})
+    return (
+        Root(root / "nvrtc/cccl", "nvrtc/cccl", "NVRTC"),
+        Root(root / "wheels", "cuda/cu13/include", "wheels"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("torch/extension.h", f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"),
+        ("tvm/ffi/tensor.h", f"that is TVM's, for host code, which NVRTC does not compile: {APART}"),
+        ("curand.h", f"that is cuRAND's, for host code, which NVRTC does not compile: {APART}"),
+        ("helper_cuda.h", f"that is the CUDA samples', for host code, which NVRTC does not compile: {APART}"),
+        ("vector", f"that is for host code, which NVRTC does not compile: {APART}"),
+        ("cutlass/gemm/gemm.h", 'header-packages = ["nvidia-cutlass"]'),
+        ("curand_kernel.h", 'header-packages = ["nvidia-curand"]'),
+        ("cub/block/block_reduce.cuh", BRINGS),
+        ("cuda/std/algorithm", BRINGS),
+        ("cuda/barrier", BRINGS),
+        ("cuda_fp16.h", BRINGS),
+        ("mma.h", BRINGS),
+        ("vector_types.h", BRINGS),
+    ],
+)
+def test_a_header_of_others_says_whose_it_is_or_what_brings_it(
+    tmp_path: Path, name: str, expected: str
+) -> None:
+    assert hint(name, setting(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    """
+    mine.cuh cuda_helper.h cuda_utils/x.h cuda/helper.h cuda_fp18.h cub_tools.h thrust_utils/a.h mma_tools.h
+    vector_add.h device_helpers.h cooperative_groups_ext.h curand_utils.h cutlass_ext.h nccl_utils.h jaxx.h
+    cublas_wrap.h helper_math.h mpi_tools.h torchlike/a.h
+    """.split(),  # noqa: SIM905 - a list of words is read as words
+)
+def test_a_header_that_is_only_called_like_those_of_others_is_nobodys(tmp_path: Path, name: str) -> None:
+    there = setting(tmp_path / "project", search=trees(tmp_path))
+    assert hint(name, there) == NOBODY
+
+
+@pytest.mark.parametrize(
+    "name", ["cuda/std/algorithms", "cub/block/none.cuh", "cuda_tile.h", "crt/none.h", "mma.h"]
+)
+def test_a_toolkit_that_is_here_is_not_asked_for(tmp_path: Path, name: str) -> None:
+    assert hint(name, setting(tmp_path / "project", search=trees(tmp_path))) == HAS_NONE
+
+
+def test_where_only_the_compilers_own_headers_are_here_the_toolkit_brings_the_others(tmp_path: Path) -> None:
+    there = setting(tmp_path / "project", search=trees(tmp_path)[:1])
+    assert [hint(name, there) for name in ("cub/none.cuh", "cuda_runtime_api.h", "crt/host_config.h")] == [
+        HAS_NONE,
+        BRINGS,
+        BRINGS,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "options", "expected"),
+    [
+        ("curand_kernel.h", (12, 9), "", 'header-packages = ["nvidia-curand-cu12"]'),
+        ("cutlass/a.h", (12, 9), "", 'header-packages = ["nvidia-cutlass"]'),
+        ("mma.h", (12, 9), "", 'toolkit = "12.9" brings the toolkit\'s headers with the compiler'),
+        (
+            "mma.h",
+            (12, 9),
+            'toolkit = "12.9"',
+            'toolkit = "12.9" brings its headers where builds are isolated; elsewhere, install them',
+        ),
+        ("mma.h", (13, 0), 'toolkit = "system"', "the toolkit in CUDA_HOME has no such header"),
+    ],
+)
+def test_a_header_of_nvidias_is_of_the_toolkit_that_is_used(
+    tmp_path: Path, name: str, version: tuple[int, int], options: str, expected: str
+) -> None:
+    assert hint(name, setting(tmp_path, options, version=version)) == expected
+
+
+def test_a_wheel_that_is_asked_for_already_is_told_to_lack_it(tmp_path: Path) -> None:
+    there = setting(tmp_path, 'header-packages = ["nvidia-cutlass==4.*", "nvidia-curand-cu12"]')
+    assert [hint(name, there) for name in ("cutlass/none.h", "curand_kernel.h")] == [
+        "the nvidia-cutlass of 'header-packages' has no such header; another version may",
+        'header-packages = ["nvidia-cutlass==4.*", "nvidia-curand-cu12", "nvidia-curand"]',
+    ]
+
+
+def test_a_header_of_the_project_names_the_folder_to_search(tmp_path: Path) -> None:
+    there = setting(tmp_path, files={"csrc/include/deep/mine.cuh": "", "top.cuh": ""})
+    assert [hint(name, there) for name in ("deep/mine.cuh", "top.cuh", "ine.cuh")] == [
+        'include-dirs = ["csrc/include"]',
+        'include-dirs = ["."]',
+        NOBODY,
+    ]
+
+
+def test_folders_that_are_searched_already_stay_in_the_line(tmp_path: Path) -> None:
+    there = setting(tmp_path, 'include-dirs = ["a", "b"]', files={"inc/x.h": ""})
+    assert hint("x.h", there) == 'include-dirs = ["a", "b", "inc"]'
+
+
+@pytest.mark.parametrize(
+    ("includer", "folder"),
+    [
+        ("src/backend/cuda/kernel/x.cuh", "src/backend/cuda"),
+        ("src/backend/cpu/x.cuh", "src/backend/cpu"),
+        ("src/backend/opencl/kernel/deep/x.cuh", "src/backend/opencl"),
+        ("<nvrtc>/cub/a.cuh", "src/backend/cpu"),  # as near to demo/a.cu as the others
+    ],
+)
+def test_of_several_folders_the_nearest_is_named(tmp_path: Path, includer: str, folder: str) -> None:
+    backends = {f"src/backend/{name}/kernel/copy.hpp": "" for name in ("cpu", "cuda", "opencl")}
+    assert hint("kernel/copy.hpp", setting(tmp_path, files=backends), includer) == (
+        f'include-dirs = ["{folder}"]'
+    )
+
+
+def test_a_header_that_includes_its_namesake_is_not_its_own_answer(tmp_path: Path) -> None:
+    there = setting(tmp_path, files={"demo/math.hpp": "", "far/away/math.hpp": ""})
+    assert hint("math.hpp", there, "demo/math.hpp") == 'include-dirs = ["far/away"]'
+
+
+def test_of_folders_as_near_one_is_named_whose_header_is_for_devices(tmp_path: Path) -> None:
+    files = {"demo/cpu/util.h": "#include <vector>\n", "demo/gpu/util.h": "#include <type_traits>\n"}
+    assert hint("util.h", setting(tmp_path, files=files)) == 'include-dirs = ["demo/gpu"]'
+
+
+def test_another_wording_of_the_compilers_is_understood(tmp_path: Path) -> None:
+    told = headers.missing([error('could not open source file "vector" (no directories)')], setting(tmp_path))
+    assert told is not None
+
+
+def test_what_follows_from_a_missing_header_is_left_out(tmp_path: Path) -> None:
+    missing = error('cannot open source file "vector"')
+    told = headers.missing([error("x"), missing, error("y")], setting(tmp_path))
+    assert told is not None
+    assert (told[0].text, told[1]) == (missing.text, [])
+    assert headers.missing([error("x")], setting(tmp_path)) is None

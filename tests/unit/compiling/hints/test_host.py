@@ -1,0 +1,108 @@
+"""Host code, and headers for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.compiling.hints import host
+from hatch_cubin.errors import Location
+from hatch_cubin.sources.search import Root
+from tests.helpers import write_tree
+
+from .settings import APART, error, setting
+
+AS_DEVICE = "options = { device-as-default-execution-space = true } takes such functions as device code"
+UNANNOTATED = (
+    "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
+)
+FOR_HOSTS = "is for host code, which NVRTC does not compile:"
+
+
+def test_host_code_is_one_error_that_counts_the_others(tmp_path: Path) -> None:
+    main = error(UNANNOTATED, "demo/a.cu", 7, "int main() {")
+    told = host.unannotated([error("x"), main, error("y")], setting(tmp_path))
+    assert told is not None
+    assert told[0].where == Location("demo/a.cu", 7)
+    assert told[0].context == ("int main() {", "and 2 more errors after it")
+    assert told[0].hint == f"NVRTC compiles device code only: {APART}; {AS_DEVICE}"
+    assert told[1] == []
+
+
+def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path) -> None:
+    of_cute = error(UNANNOTATED, "<nvidia-cutlass/include>/cute/a.hpp")
+    found = [of_cute, error("x", "<nvidia-cutlass/include>/cute/b.hpp")]
+    told = host.unannotated(found, setting(tmp_path, 'options = { std = "c++20" }'))
+    assert told is not None
+    assert told[0].context == ("and 1 more error after it",)
+    assert told[0].hint == (
+        'options = { std = "c++20", device-as-default-execution-space = true } '
+        "takes such functions as device code"
+    )
+
+
+def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays(tmp_path: Path) -> None:
+    of_cub, main = error(UNANNOTATED, "<cuda/cu13/include>/cub/a.cuh"), error(UNANNOTATED, "demo/a.cu", 9)
+    own = error('expected a ";"', "demo/a.cu", 3)
+    told = host.unannotated([of_cub, main, own, of_cub], setting(tmp_path))
+    assert told is not None
+    assert (told[0].where, told[0].context) == (main.where, ("and 2 more errors after it",))
+    assert told[1] == [own]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'namespace "std" has no member "vector"',
+        "A function explicitly marked as a __host__ function is not allowed",
+        'identifier "cudaMalloc" is undefined',
+        "device-side kernel launch could not be processed as the required runtime APIs are not declared",
+    ],
+)
+def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:
+    told = host.calls([error(text)], setting(tmp_path))
+    assert told is not None
+    assert (told[0].hint, told[0].context) == (f"NVRTC compiles device code only: {APART}", ())
+
+
+def test_other_errors_are_no_host_code(tmp_path: Path) -> None:
+    found = [error('expected a ";"'), error("x", "<nvrtc/cccl>/cub/a.cuh")]
+    there = setting(tmp_path)
+    assert [cause(found, there) for cause in (host.entered, host.unannotated, host.calls)] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("thrust/complex.h", "<cuda/std/complex> has the same for device code"),
+        ("thrust/swap.h", "<cuda/std/utility> has the same for device code"),
+        ("thrust/sort.h", f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
+        ("cub/cub.cuh", "include the parts for device code, as in <cub/block/block_reduce.cuh>"),
+        ("cub/device/a.cuh", f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+    ],
+)
+def test_errors_below_a_header_for_hosts_are_one_about_that_header(
+    tmp_path: Path, name: str, instead: str
+) -> None:
+    write_tree(tmp_path / "cccl", {name: '#include "../inner.h"\n', "inner.h": "", "thrust/inner.h": ""})
+    found = [
+        error("own", line=5),
+        error("first", "<nvrtc/cccl>/inner.h"),
+        error("second", f"<nvrtc/cccl>/{name}"),
+        error("elsewhere", "<nvrtc/cccl>/thrust/inner.h"),
+    ]
+    if name.startswith("cub/device"):
+        write_tree(tmp_path / "cccl", {"cub/inner.h": ""})
+        found[1] = error("first", "<nvrtc/cccl>/cub/inner.h")
+    there = setting(
+        tmp_path / "project",
+        text='#include "h.h"\n',
+        files={"demo/h.h": f"#include <{name}>\n"},
+        search=(Root(tmp_path / "cccl", "nvrtc/cccl", "NVRTC"),),
+    )
+    told = host.entered(found, there)
+    assert told is not None
+    assert (told[0].text, told[0].context) == ("first", ("and 1 more error after it",))
+    assert told[0].hint == f"<{name}> {FOR_HOSTS} {instead}"
+    assert [each.text for each in told[1]] == ["own", "elsewhere"]

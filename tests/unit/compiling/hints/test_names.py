@@ -1,0 +1,169 @@
+"""Names that nothing defines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.compiling.diagnostics import Told
+from hatch_cubin.compiling.hints import names
+from tests.helpers import read_config
+
+from .settings import error, setting, undefined
+
+
+def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tmp_path: Path) -> None:
+    told = names.undefined([error("expected a declaration"), undefined("uint8_t", 2)], setting(tmp_path))
+    assert told is not None
+    assert (told[0].text, told[0].context) == (
+        'identifier "uint8_t" is undefined',
+        ("and 1 more error after it",),
+    )
+    assert told[0].hint == (
+        'nvcc includes <cstdint> by itself, NVRTC does not: options = { pre-include = ["cstdint"] }'
+    )
+    assert told[1] == []
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("cstdint", "int64_t uintptr_t uint_fast8_t UINT32_MAX INT64_MIN"),
+        ("cmath", "INFINITY NAN HUGE_VAL HUGE_VALF M_PI M_PI_2 M_2_PI M_1_PI M_SQRT2 M_E M_LN10"),
+        ("climits", "INT_MAX UINT_MAX CHAR_BIT LLONG_MIN ULLONG_MAX SCHAR_MIN"),
+        ("sys/types.h", "uint ushort ulong"),
+    ],
+)
+def test_what_nvcc_has_by_itself_is_named_with_its_header(tmp_path: Path, header: str, words: str) -> None:
+    assert {hint_of(word, tmp_path) for word in words.split()} == {
+        f'nvcc includes <{header}> by itself, NVRTC does not: options = {{ pre-include = ["{header}"] }}'
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("cfloat", "FLT_MAX DBL_EPSILON FLT_TRUE_MIN DBL_MAX_10_EXP"),
+        ("cuda_fp16.h", "half half2 __half __half2 __float2half __float2half_rn __half2float __hadd2"),
+        ("cuda_bf16.h", "__nv_bfloat16 __nv_bfloat162 nv_bfloat16 __float2bfloat16"),
+        ("cuda_fp8.h", "__nv_fp8_e4m3 __nv_fp8x4_e5m2"),
+        ("cuda_pipeline.h", "__pipeline_commit"),
+        ("curand_kernel.h", "curandState curand_init curandStatePhilox4_32_10_t"),
+        ("math_constants.h", "CUDART_INF_F CUDART_PI"),
+        ("cuComplex.h", "cuFloatComplex make_cuDoubleComplex cuCmulf"),
+    ],
+)
+def test_what_a_header_has_is_named_with_it(tmp_path: Path, header: str, words: str) -> None:
+    assert {hint_of(word, tmp_path) for word in words.split()} == {
+        f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("limits", "numeric_limits"),
+        ("type_traits", "is_same enable_if_t conditional_t remove_reference"),
+        ("utility", "pair make_pair swap index_sequence"),
+        ("tuple", "tuple make_tuple tie"),
+        ("algorithm", "min max clamp"),
+        ("cstring", "memcpy memset"),
+    ],
+)
+def test_what_std_lacks_is_named_with_its_header(tmp_path: Path, header: str, words: str) -> None:
+    there = setting(tmp_path)
+    for text in ('namespace "std" has no member "{}"', 'namespace "std" has no member class "{}"'):
+        hints = {hinted(names.undefined([error(text.format(word))], there)) for word in words.split()}
+        assert hints == {f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'}
+
+
+def test_what_std_lacks_of_the_headers_that_nvcc_includes_is_named_with_those(tmp_path: Path) -> None:
+    words = ["uint32_t", "sqrt", "fabs", "pow", "exp2f", "lround", "isnan", "sinf", "llrint"]
+    lacks = [error(f'namespace "std" has no member "{word}"') for word in words]
+    assert hinted(names.undefined(lacks, setting(tmp_path))) == (
+        "nvcc includes <cstdint>, <cmath> by itself, NVRTC does not: "
+        'options = { pre-include = ["cstdint", "cmath"] }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [("namespace cg = cooperative_groups;", "cooperative_groups.h"), ("nvcuda::wmma::fragment f;", "mma.h")],
+)
+@pytest.mark.parametrize(
+    "text", ['name followed by "::" must be a class or namespace name', "name must be a namespace name"]
+)
+def test_a_namespace_is_read_where_the_error_points(
+    tmp_path: Path, code: str, header: str, text: str
+) -> None:
+    at = code.index("cooperative" if "cooperative" in code else "nvcuda")
+    shown = ("  argument types are: (int)", f"  {code}", f"  {' ' * at}^")
+    told = names.undefined([error(text, "demo/a.cu", 1, *shown)], setting(tmp_path))
+    assert hinted(told) == f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+
+
+def test_a_namespace_that_is_nobodys_is_left_alone(tmp_path: Path) -> None:
+    text = "name must be a namespace name"
+    found = [error(text), error(text, "demo/a.cu", 1, "using namespace mine;", "                ^")]
+    assert names.undefined(found, setting(tmp_path)) is None
+
+
+def test_values_lead_to_errors_in_their_lines_alone(tmp_path: Path) -> None:
+    found = [undefined("INFINITY", 2), undefined("FLT_MAX", 3), error("after", line=3), error("own", line=4)]
+    told = names.undefined(found, setting(tmp_path))
+    assert told is not None
+    assert told[0].context == ("and 2 more errors after it",)
+    assert told[0].hint == '<cmath>, <cfloat> have them: options = { pre-include = ["cmath", "cfloat"] }'
+    assert [each.text for each in told[1]] == ["own"]
+
+
+@pytest.mark.parametrize("there", ['"new"', '["new"]'])
+def test_what_the_table_says_already_stays_in_the_line(tmp_path: Path, there: str) -> None:
+    project = setting(tmp_path, f"options = {{ use-fast-math = true, pre-include = {there} }}")
+    assert hinted(names.undefined([undefined("M_PI")], project)) == (
+        "nvcc includes <cmath> by itself, NVRTC does not: "
+        'options = { use-fast-math = true, pre-include = ["new", "cmath"] }'
+    )
+
+
+def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
+    found = [
+        undefined("BLOCK_SIZE", 2),
+        undefined("BLOCK_SIZE", 5),
+        undefined("N", 3),
+        error("after", line=3),
+        error("own", line=4),
+    ]
+    told = names.not_given(found, setting(tmp_path, "define = { A = 1 }"))
+    assert told is not None
+    assert (told[0].where, told[0].context) == (found[0].where, ("and 3 more errors after it",))
+    line = 'define = { A = "1", BLOCK_SIZE = "…", N = "…" }'
+    assert told[0].hint == f"if the build has to give it, with its value: {line}"
+    assert [each.text for each in told[1]] == ["own"]
+    assert read_config(line.replace("…", "4")).define == (("A", "1"), ("BLOCK_SIZE", "4"), ("N", "4"))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        undefined("flaot"),
+        undefined("kBlock"),
+        undefined("T"),  # no source compiles with that
+        undefined("BLOCK", 1, "<nvrtc/cccl>/cub/a.cuh"),
+        error('identifier "MIN" is undefined', "demo/a.cu", 1, "  x = MIN (1, 2);", "      ^"),
+    ],
+    ids=["a typo", "a constant", "reserved", "another's", "called"],
+)
+def test_what_no_table_can_give_is_not_asked_of_it(tmp_path: Path, found: object) -> None:
+    assert names.not_given([found], setting(tmp_path)) is None  # type: ignore[list-item]
+    assert names.undefined([found], setting(tmp_path)) is None  # type: ignore[list-item]
+
+
+def hinted(told: Told | None) -> str | None:
+    assert told is not None
+    return told[0].hint
+
+
+def hint_of(name: str, root: Path) -> str | None:
+    return hinted(names.undefined([undefined(name)], setting(root)))

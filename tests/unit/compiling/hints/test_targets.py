@@ -1,0 +1,136 @@
+"""Archs that a source compiles for, and archs that have an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from hatch_cubin._arch import parse_arch
+from hatch_cubin._plan import Module, Unit
+from hatch_cubin.compiling.hints.targets import Archs
+from hatch_cubin.sources.source import Source
+from hatch_cubin.table.lines import setting
+
+from .settings import TABLES, error, table
+
+SUPPORTED = (75, 80, 90, 100, 103, 110, 120, 121)
+MODULE = Module("a", Source("demo/a.cu", ""), (), (), {}, (), (), (), tables=TABLES)
+
+
+def unit(arch: str, module: Module = MODULE) -> Unit:
+    return Unit(module, parse_arch(arch))
+
+
+def hint(*texts: str, done: Sequence[str] = (), supported: Sequence[int] = SUPPORTED) -> str | None:
+    """Return the hint for the first of the errors that a source has for sm_80."""
+    found = [error(text) for text in texts]
+    archs = Archs([(unit("sm_80"), found)], map(unit, done), supported)
+    return archs.advise(found[0], MODULE).hint
+
+
+def pasted(*archs: str) -> str:
+    return table(setting("archs", archs))
+
+
+def not_supported(what: str) -> str:
+    return f"{what} not supported on .target 'sm_80' (in the generated PTX)"
+
+
+@pytest.mark.parametrize(
+    ("what", "archs"),
+    [
+        ("Instruction 'wgmma.fence'", "90a"),
+        ("Instruction 'wgmma.mma_async with floating point types'", "90a"),
+        ("Instruction 'setmaxnreg.inc'", "90a 100a 103a 110a 120a 121a"),
+        ("Instruction 'tensormap.replace'", "90a 100a 103a 110a 120a 121a"),
+        ("Instruction 'tcgen05.alloc'", "100a 103a 110a"),
+        ("Instruction 'tcgen05.ld.red'", "103a 110a"),
+        ("Feature '.cta_group::2'", "100a 103a 110a"),
+        ("Feature '.tile::gather4 with destination state space as .shared::cluster'", "100a 103a 110a"),
+        ("Feature '.kind::i8'", "100a 110a"),
+        ("Instruction 'redux.f32'", "100a 103a"),
+        ("Instruction 'mma with block scale'", "120a 121a"),
+        ("Instruction 'mma with with FP6/FP4 floating point type'", "120a 121a"),
+        ("Feature '.kind::f8f6f4'", "100a 103a 110a 120a 121a"),
+        ("Feature 'cvt.e2m1x2.f32'", "100a 103a 110a 120a 121a"),
+        ("Instruction 'cvt with .ue8m0x2'", "100a 103a 110a 120a 121a"),
+        ("Feature 'ldmatrix.b8'", "100a 103a 110a 120a 121a"),
+        ("Feature '.multicast::cluster::all'", "100a 103a 110a 120a 121a"),
+    ],
+)
+def test_an_instruction_of_some_gpus_names_the_archs_that_have_it(what: str, archs: str) -> None:
+    named = [f"sm_{arch}" for arch in archs.split()]
+    have = "have" if named[1:] else "has"
+    assert hint(not_supported(what)) == (f"{', '.join(named)} {have} it, plain archs do not:{pasted(*named)}")
+
+
+def test_an_instruction_that_a_later_gpu_cannot_run_any_more_is_like_one_it_never_had() -> None:
+    gone = "Instruction 'wgmma.fence' cannot be compiled for architecture 'sm_120'"
+    assert hint(gone) == hint(not_supported("Instruction 'wgmma.fence'"))
+
+
+def test_all_that_a_source_needs_is_asked_of_one_arch() -> None:
+    block_scale = not_supported("Feature '.block_scale'")
+    assert hint(block_scale, not_supported("Instruction 'tcgen05.mma'")) == (
+        f"sm_100a, sm_103a, sm_110a have it, plain archs do not:{pasted('sm_100a', 'sm_103a', 'sm_110a')}"
+    )
+    assert hint(block_scale, not_supported("Instruction 'wgmma.fence'")) == (
+        "no arch that this compiler can target has it"
+    )
+
+
+def test_what_a_toolkit_cannot_target_is_not_offered() -> None:
+    wgmma = not_supported("Instruction 'wgmma.fence'")
+    assert hint(wgmma, supported=(75, 80)) == "no arch that this compiler can target has it"
+
+
+def test_what_needs_a_later_gpu_names_the_first_that_has_it() -> None:
+    assert hint("Feature 'barrier.cluster.arrive' requires .target sm_90 or higher") == (
+        f"sm_90 and later have it:{pasted('sm_90')}"
+    )
+    assert hint("Feature 'x' requires .target sm_82 or higher") == (
+        f"sm_90 and later have it:{pasted('sm_90')}"
+    )
+
+
+def test_what_needs_a_later_gpu_and_its_own_code_names_that() -> None:
+    wanted = ["sm_103a", "sm_110a", "sm_120a", "sm_121a"]
+    assert hint("Feature 'x' requires .target sm_103a or higher") == (
+        f"{', '.join(wanted)} have it, plain archs do not:{pasted(*wanted)}"
+    )
+
+
+def test_an_instruction_that_nobody_knows_names_the_archs_it_may_be_of() -> None:
+    assert hint(not_supported("Feature '.brandnew'"), supported=(80, 90, 100)) == (
+        "if it is one of some GPUs alone, one of these archs has it: sm_90a, sm_100a"
+    )
+
+
+def test_archs_that_compile_are_named_before_those_that_might() -> None:
+    wgmma = not_supported("Instruction 'wgmma.fence'")
+    compiles = f"it compiles with these archs:{pasted('sm_90a')}"
+    assert hint(wgmma, done=["sm_90a"]) == compiles
+    assert hint("#error directive: too old", done=["sm_90", "compute_100"]) == (
+        f"it compiles with these archs:{pasted('sm_90', 'compute_100')}"
+    )
+
+
+def test_ptx_that_no_gpu_could_run_is_no_arch_that_compiles() -> None:
+    wgmma = not_supported("Instruction 'wgmma.fence'")
+    assert hint(wgmma, done=["compute_120"]) == hint(wgmma)
+
+
+def test_an_arch_that_fails_for_another_variant_does_not_compile() -> None:
+    other = Module("b", MODULE.source, (), (), {}, (), (), (), tables=TABLES)
+    found = error("bad")
+    archs = Archs([(unit("sm_80"), [found])], [unit("sm_80", other)], SUPPORTED)
+    assert archs.advise(found, MODULE).hint is None
+
+
+def test_a_hint_of_its_own_stays_and_another_is_for_where_no_arch_compiles() -> None:
+    own, last = error("x"), error("y")
+    archs = Archs([(unit("sm_80"), [own, last])], [], SUPPORTED)
+    hinted = type(own)("error", own.where, "x", hint="do")
+    otherwise = type(own)("error", own.where, "x", otherwise="else")
+    assert [archs.advise(each, MODULE).hint for each in (hinted, otherwise, last)] == ["do", "else", None]
