@@ -71,6 +71,7 @@ MODULES: dict[str, dict[str, str]] = {
         "locks": "",
         "proof": "",
         "housekeeping": "locks proof",
+        "audit": "housekeeping locks proof",
         "entries": "housekeeping locks proof",
     },
     "toolkit": {
