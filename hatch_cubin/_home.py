@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import functools
 import os
 import shutil
+import stat
 import tempfile
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from . import _temporary
 
 HEADERS = "headers"  # the folder of NVRTC's bundled headers, in the user's
+# For what was a file a moment ago: a pipe that took its place since is not waited for.
+AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 
 _WRITING_S = 3600  # a temporary file that is older was left by a build that was killed
 
@@ -68,16 +73,52 @@ def keep(path: Path, data: bytes, most: int) -> None:
     Files of its kind are those in its folder with its suffix; those used last are kept. Temporary files that
     killed builds left are removed too.
     """
+    for folder in (path.parent.parent, path.parent):
+        make_way(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}")
-    beside.write_bytes(data)
-    beside.replace(path)
-    files = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
+    beside.unlink(missing_ok=True)  # of a process that had this number before
+    try:
+        with open(beside, "xb") as file:
+            file.write(data)
+        if path.is_dir() and not path.is_symlink():  # a file replaces anything else
+            shutil.rmtree(path)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    _drop_others(path, most)
+
+
+def _drop_others(path: Path, most: int) -> None:
+    """Remove what is of the kind of *path* but for so many, and what killed builds left beside."""
+    found = [(file, file.lstat()) for file in path.parent.iterdir()]
+    times = {file: status.st_mtime for file, status in found if stat.S_ISREG(status.st_mode)}
+    files = sorted(times, key=times.__getitem__, reverse=True)
     kept = [file for file in files if file.suffix == path.suffix][:most]
     for file in files:
-        left = file.suffix != path.suffix and time.time() - file.stat().st_mtime > _WRITING_S
+        left = file.suffix != path.suffix and time.time() - times[file] > _WRITING_S
         if left or (file.suffix == path.suffix and file not in kept):
-            file.unlink()
+            file.unlink(missing_ok=True)
+
+
+def kept(path: Path) -> BinaryIO:
+    """Open a file that was kept; OSError where there is none, or something that is none."""
+    if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for ever, a device has no end
+        raise OSError(errno.EINVAL, "is not a file", str(path))
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | AT_ONCE))
+
+
+def make_way(folder: str | Path) -> None:
+    """Remove what stands in a folder's place and holds nothing: a pipe, a socket, a device.
+
+    NotADirectoryError where it is a file, or a link to anything but a folder.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(folder).st_mode
+        if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not os.path.isdir(folder)):
+            raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
+        if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            os.unlink(folder)
 
 
 def recall_folder() -> Path:
@@ -86,9 +127,13 @@ def recall_folder() -> Path:
 
 
 def forget() -> None:
-    """Remove what builds recall, so that the next one finds everything out again."""
-    with contextlib.suppress(RuntimeError):
-        shutil.rmtree(recall_folder(), ignore_errors=True)
+    """Remove what builds recall, so that the next one finds it out again; the folder may be a link."""
+    with contextlib.suppress(RuntimeError, OSError):
+        folder = recall_folder()
+        for file in [*folder.iterdir()]:
+            with contextlib.suppress(OSError):
+                file.unlink()
+        folder.rmdir()
 
 
 def sweep() -> None:

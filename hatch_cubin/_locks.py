@@ -50,7 +50,8 @@ def try_lock(folder: Path, *, shared: bool = False) -> Lock | None:
     try:
         import fcntl
 
-        descriptor = os.open(folder, os.O_RDONLY)
+        # A folder or nothing: to open a pipe in its place would wait for whoever writes into it.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         Lock(descriptor).close()

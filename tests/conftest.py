@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,20 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     for name in ("ARCHS", "TOOLKIT", "JOBS", "REQUIRE_HITS", "REPORT", "SKIP", "TRACEBACK", "TIMEOUT"):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def no_endless_wait() -> Iterator[None]:
+    """Let a test that waits for ever fail; what it is about takes a second."""
+
+    def fail(_signal: int, _frame: object) -> None:
+        raise AssertionError("this waits for ever")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

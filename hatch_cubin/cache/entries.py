@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import stat
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,17 +21,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .. import _home
 from .._digest import file_digest
 from .._locks import Lock, try_lock
-from ..cubin.elf import read_resources
 from ..sources import disk
 from . import housekeeping
-from .proof import Known, Record, decode, place, record_key
+from .proof import (
+    NOWHERE,
+    File,
+    Known,
+    NoFileError,
+    Record,
+    look,
+    place,
+    read,
+    read_record,
+    record_key,
+    resources_of,
+    use,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
@@ -65,17 +76,14 @@ class Compiled:
     @cached_property
     def described(self) -> str:
         """What each kernel of a cubin uses, in JSON. It is for people to read: nothing depends on it."""
-        try:
-            return json.dumps(read_resources(self.data))
-        except ValueError:
-            return "{}"
+        return json.dumps(resources_of(self.data))
 
 
 class _Held(Compiled):
     """A result whose bytes stay in a file, and the rest in their *proof*, so that no copies are kept."""
 
-    def __init__(self, file: str, proof: Record | Known) -> None:
-        self._file, self._proof = file, proof
+    def __init__(self, file: str, proof: Record | Known, described: str) -> None:
+        self._file, self._proof, self._described = file, proof, described
         self.recalled = isinstance(proof, Known)
 
     @property
@@ -104,7 +112,7 @@ class _Held(Compiled):
 
     @property
     def described(self) -> str:
-        return self._proof.resources if isinstance(self._proof, Known) else super().described
+        return self._proof.resources if isinstance(self._proof, Known) else self._described
 
 
 class Cache:
@@ -197,43 +205,48 @@ class Cache:
             self._locks.pop(folder).close()
 
     def _get(self, key: bytes, known: Known | None) -> Compiled | None:
-        entry, beside = place(self.folder, key), place(self.folder, record_key(key))
-        held = self._linked(entry)
+        path = place(self.folder, key)
         try:
-            data = _read(held or entry)
-            if known is not None and data is not None and known.proves(data, disk.stamp(beside)):
-                return _proven(data, held, known)
-            proof = _read(beside)
-        except _NoFileError:
+            held = self._linked(path)
+            entry, record = held or look(path), look(place(self.folder, record_key(key)))
+            if entry is None or record is None:  # trimmed, or being written
+                return None
+            new = known is None or known.record != disk.stamp_of(record.status)
+            proof = _record_of(key, record) if new else known
+            found = None if proof is None else _found(entry, proof, held)
+        except FileNotFoundError:  # trimmed since it was looked at
+            return None
+        except NoFileError:
             self.damaged += 1
             return None
-        if data is None or proof is None:  # trimmed, or being written
-            return None
-        record = decode(proof)
-        if known is not None and not known.is_of(data):  # the same compile never gives other bytes
+        if (
+            known is not None and (found and found.sha256) != known.sha256
+        ):  # the same compile never gives other bytes
             self._refused.add(key)
-        if record is None or key in self._refused or not record.proves(key, data):
+        if found is None or key in self._refused:
             self.damaged += 1
             return None
-        return _proven(data, held, record)
+        use(entry, record)
+        return found
 
-    def _linked(self, entry: str) -> str | None:
+    def _linked(self, path: str) -> File | None:
         """Return a link to an entry in the folder that holds them, where there can be one."""
         if self._hold is None:
             return None
         link = f"{self._hold}{os.sep}{self._held}.held"
         try:
-            mode = os.lstat(entry).st_mode
-            if not stat.S_ISREG(mode) or mode & 0o111:  # the wheel would have an executable file
-                return None
-            os.link(entry, link)
-            self._held += 1
-        except FileNotFoundError:
+            os.link(path, link)
+        except OSError as exc:
+            if exc.errno not in NOWHERE:  # on another disk, of another user, more than the system allows
+                self._hold = None
             return None
-        except OSError:  # the folder is on another disk, the file another user's, or has too many links
-            self._hold = None
+        status = os.lstat(link)
+        mode = status.st_mode
+        if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
+            os.unlink(link)
             return None
-        return link
+        self._held += 1
+        return File(link, status)
 
     def _put(self, key: bytes, values: Mapping[bytes, bytes]) -> None:
         self._make_way(key)
@@ -252,10 +265,17 @@ class Cache:
         with try_lock(self.folder / "tmp", shared=True) or Lock(None):
             for each, data in values.items():
                 self._store[each] = data
+        entry, record = (look(place(self.folder, each)) for each in values)
+        if entry is not None and record is not None:
+            use(entry, record)
 
     def _make_way(self, key: bytes) -> None:
-        """Remove folders that stand in an entry's place; a file replaces anything else."""
-        for path in (place(self.folder, key), place(self.folder, record_key(key))):
+        """Remove pipes and such that stand in a folder's place, and folders that stand in a file's."""
+        paths = [place(self.folder, each) for each in (key, record_key(key))]
+        for part in ("tmp", "entries"):
+            _home.make_way(self.folder / part)
+        for path in paths:
+            _home.make_way(os.path.dirname(path))
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
 
@@ -273,36 +293,24 @@ class Cache:
             self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
 
-def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
-    """Return a result with all that its *proof* knows of it, so that nothing is found out twice."""
+def _record_of(key: bytes, file: File) -> Record | None:
+    record = read_record(file)
+    return record if record is not None and record.key == key.hex() else None
+
+
+def _found(entry: File, proof: Record | Known, held: File | None) -> Compiled | None:
+    """Return what *proof* proves, and describes: that is not found out once more."""
+    if entry.status.st_size != proof.size or not proof.is_of(data := read(entry)):
+        return None
+    described = ""
+    if isinstance(proof, Record):
+        described = json.dumps(resources := resources_of(data))
+        if not proof.names(resources, data):
+            return None
     if held is not None:
-        return _Held(held, proof)
+        return _Held(held.path, proof, described)
     found = Compiled(data, proof.kernels, tuple(proof.warnings))
-    vars(found).update(sha256=proof.sha256, size=proof.size)
+    vars(found).update(sha256=proof.sha256, size=proof.size, described=described)
     if isinstance(proof, Known):
         vars(found).update(described=proof.resources, recalled=True)
     return found
-
-
-class _NoFileError(Exception):
-    """Something else stands in the place of a file. It is not opened: a pipe would block for ever."""
-
-
-def _read(path: str) -> bytes | None:
-    """Return the bytes of a file of the store, and mark it as used; None where there is no file."""
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise _NoFileError
-        descriptor = os.open(path, _READ)
-    except FileNotFoundError:
-        return None
-    try:
-        data = os.read(descriptor, status.st_size + 1)
-        while 0 < len(data) < status.st_size and (more := os.read(descriptor, status.st_size)):
-            data += more  # the system reads 2 GiB at a time
-    finally:
-        os.close(descriptor)
-    with contextlib.suppress(OSError):  # in a folder that cannot be written nothing is trimmed either
-        os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
-    return data

@@ -56,14 +56,15 @@ def keys(cache: Path) -> set[bytes] | None:
 
 def _read(cache: Path) -> _Notes | None:
     try:
-        found = json.loads(_path(cache).read_text("utf-8"))
+        with _home.kept(_path(cache)) as file:
+            found = json.load(file)
         if found["format"] != _FORMAT:
             return None
         return _Notes(
             [{name: kind(build[name]) for name, kind in _OF_BUILD.items()} for build in found["builds"]],
             {bytes.fromhex(key) for key in found["keys"]},
         )
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError):
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError):
         return None
 
 

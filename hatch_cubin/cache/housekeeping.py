@@ -8,20 +8,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from .. import _home
 from .._locks import Lock, try_lock, wait_for_lock
-from .proof import Record, decode, place, record_key
+from .proof import MOST, NoFileError, Record, decode, look, place, record_key
 
 _NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
 _OLD_S = 3600  # no write takes that long
-_PATIENCE_S = 10.0  # with another process that trims the same folder
-_RECORD_HEAD = re.compile(rb"[0-9a-f]{64}\n\{")
+PATIENCE_S = 10.0  # with another process that trims the same folder
+_RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
+RECORD_HEAD = 66  # bytes, by which it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def trim(
     What was used longest ago goes first; the keys to *keep* stay. An entry that alone is larger than *size*
     takes no room from the others: the last such entry that was used stays beside them.
     """
-    with wait_for_lock(folder / "entries", _PATIENCE_S):  # two at a time would each keep what the other drops
+    with wait_for_lock(folder / "entries", PATIENCE_S):  # two at a time would each keep what the other drops
         fits = size is None or sum(status.st_size for status in _files(folder).values()) <= size
         if fits and unused_for is None:  # records need not be read
             return _remove(folder, [])
@@ -151,8 +153,7 @@ def _items(folder: Path) -> list[_Item]:
     pairs = {}
     for path in files:
         record = _read_record(path)
-        key = None if record is None else _key_of(record)
-        if record is None or key is None or place(folder, record_key(key)) != path:
+        if record is None or place(folder, record_key(key := bytes.fromhex(record.key))) != path:
             continue
         entry = place(folder, key)
         if entry in files and files[entry].st_size == record.size:
@@ -168,28 +169,30 @@ def _items(folder: Path) -> list[_Item]:
     ]
 
 
-def _key_of(record: Record) -> bytes | None:
-    try:
-        return bytes.fromhex(record.key)
-    except ValueError:
-        return None
-
-
 def _read_record(path: str) -> Record | None:
     try:
-        with open(path, "rb", opener=_unseen) as file:
-            head = file.read(66)
-            return decode(head + file.read()) if _RECORD_HEAD.fullmatch(head) else None
+        with opened(path) as file:
+            head = file.read(RECORD_HEAD)
+            return decode(head + file.read(MOST)) if is_record(head) else None
     except OSError:  # gone by now, or not ours to read
         return None
 
 
+def is_record(head: bytes) -> bool:
+    """Say whether a file that begins so is meant to be a record."""
+    return _RECORD.fullmatch(head) is not None
+
+
+def opened(path: str) -> BinaryIO:
+    """Open what is known to be a file so that it does not count as used, where the system can do that."""
+    return open(path, "rb", opener=_unseen)
+
+
 def _unseen(path: str, flags: int) -> int:
-    """Open a file so that it does not count as used, where the system can do that."""
     try:
-        return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0) | _home.AT_ONCE)
     except PermissionError:  # only the owner of a file may read it unseen
-        return os.open(path, flags)
+        return os.open(path, flags | _home.AT_ONCE)
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:
@@ -222,7 +225,7 @@ def _used(status: os.stat_result) -> float:
 def _status(path: str) -> os.stat_result | None:
     """Return the status of a file; None where there is no file, or something else stands."""
     try:
-        status = os.stat(path)
-    except FileNotFoundError:
+        file = look(path)
+    except NoFileError:
         return None
-    return status if stat.S_ISREG(status.st_mode) else None
+    return None if file is None else file.status

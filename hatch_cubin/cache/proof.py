@@ -1,18 +1,31 @@
-"""The record beside a cache entry that proves the entry's bytes, and the paths of the two."""
+"""The record beside a cache entry that proves its bytes, the paths of the two, and how they are read."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+import stat
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import _home
 from .._digest import file_digest
+from ..cubin.elf import read_resources
 
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
+MOST = 1 << 26  # bytes of a record, a hundred times what the largest has
+_HEX = re.compile("(?:[0-9a-f]{2})+")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | _home.AT_ONCE
+NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+_STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +44,14 @@ class Record:
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return f"{file_digest(text.encode())}\n{text}\n".encode()
 
-    def proves(self, key: bytes, data: bytes) -> bool:
-        """Say whether *data* is what was stored under *key*."""
-        return (self.key, self.size, self.sha256) == (key.hex(), len(data), file_digest(data))
+    def is_of(self, data: bytes) -> bool:
+        """Say whether *data* is what was stored, to the byte."""
+        return (self.size, self.sha256) == (len(data), file_digest(data))
+
+    def names(self, symbols: Collection[str], data: bytes) -> bool:
+        """Say whether the kernels are those of *data*: all *symbols* that were read of it, and no others."""
+        named = {*self.kernels.values()}
+        return named.issuperset(symbols) and all(symbol.encode() in data for symbol in named)
 
 
 class Known(NamedTuple):
@@ -57,10 +75,6 @@ class Known(NamedTuple):
         """What each kernel uses, in JSON."""
         return _described(self.description)[2]
 
-    def proves(self, data: bytes, record: str) -> bool:
-        """Say whether *data* is that result, and *record* is the stamp that its record had then."""
-        return self.record == record and self.is_of(data)
-
     def is_of(self, data: bytes) -> bool:
         """Say whether *data* is that result, to the byte."""
         return self.size == len(data) and self.sha256 == file_digest(data)
@@ -77,7 +91,7 @@ def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]
 
 
 def decode(data: bytes) -> Record | None:
-    """Return the record that *data* encodes; None where even one bit of it is wrong."""
+    """Return the record that *data* encodes; None where a bit is wrong, or it says what no build would."""
     head, _, text = data.partition(b"\n")
     body = text.removesuffix(b"\n")
     if len(text) != len(body) + 1 or head != file_digest(body).encode():
@@ -86,12 +100,57 @@ def decode(data: bytes) -> Record | None:
         values = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(values, dict) or values.keys() != Record.__dataclass_fields__.keys():
+    if not isinstance(values, dict) or values.keys() != _FIELDS.keys():
         return None
-    record = Record(**values)
-    kinds = {"key": str, "sha256": str, "size": int, "kernels": dict, "warnings": list, "format": int}
-    typed = all(type(values[name]) is kind for name, kind in kinds.items())
-    return record if typed and record.format == _FORMAT else None
+    return Record(**values) if all(sound(values[name]) for name, sound in _FIELDS.items()) else None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value > 0
+
+
+def _is_digest(value: object) -> bool:
+    return type(value) is str and _DIGEST.fullmatch(value) is not None
+
+
+def _are_texts(value: object) -> bool:
+    """Say whether they can all be written down: JSON knows halves of characters too."""
+    texts: Any = value
+    try:
+        return type(texts) is list and all(type(each) is str and each.encode() for each in texts)
+    except UnicodeEncodeError:
+        return False
+
+
+def _are_kernels(value: object) -> bool:
+    return type(value) is dict and value != {} and _are_texts([*value, *value.values()])
+
+
+def _are_inputs(value: object) -> bool:
+    """Say whether they can be compared with those of another unit."""
+    return type(value) is dict and all(
+        type(each) in {str, dict} or (type(each) is list and all(type(item) is str for item in each))
+        for each in value.values()
+    )
+
+
+_FIELDS: Mapping[str, Callable[[object], bool]] = {
+    "key": lambda value: type(value) is str and _HEX.fullmatch(value) is not None,
+    "sha256": _is_digest,
+    "size": _is_count,
+    "kernels": _are_kernels,
+    "warnings": _are_texts,
+    "inputs": _are_inputs,
+    "format": lambda value: type(value) is int and value == _FORMAT,
+}
+
+
+def resources_of(data: bytes) -> dict[str, dict[str, int]]:
+    """Return what each kernel of a cubin needs of a GPU; nothing where that cannot be read, as of PTX."""
+    try:
+        return read_resources(data)
+    except ValueError:
+        return {}
 
 
 def record_key(key: bytes) -> bytes:
@@ -103,3 +162,53 @@ def place(folder: Path, key: bytes) -> str:
     """Return the path under which a `FileStreamProgramCache` in *folder* stores a *key*."""
     digest = file_digest(key)
     return f"{folder}{os.sep}entries{os.sep}{digest[:2]}{os.sep}{digest[2:]}"
+
+
+class NoFileError(OSError):
+    """Something that is not a file stands in the place of one: to open a pipe would wait for ever."""
+
+
+class File(NamedTuple):
+    """A file of the store, as it was looked at."""
+
+    path: str
+    status: os.stat_result
+
+
+def look(path: str) -> File | None:
+    """Return a file that can be read; None where there is none, NoFileError where something else is."""
+    try:
+        status = os.stat(path)
+    except OSError as exc:
+        if exc.errno in NOWHERE:
+            return None
+        raise
+    if not stat.S_ISREG(status.st_mode):
+        raise NoFileError(errno.EINVAL, "is not a file", path)
+    return File(path, status)
+
+
+def read(file: File) -> bytes:
+    """Return what is in a file, and no more than one byte beyond what was there when it was looked at."""
+    size = file.status.st_size
+    descriptor = os.open(file.path, _READ)
+    try:
+        data = os.read(descriptor, size + 1)
+        while 0 < len(data) < size and (more := os.read(descriptor, size)):
+            data += more  # the system reads 2 GiB at a time
+    finally:
+        os.close(descriptor)
+    return data
+
+
+def read_record(file: File) -> Record | None:
+    """Return the record that is in a file; None where none is that a build would have written."""
+    return decode(read(file)) if file.status.st_size <= MOST else None
+
+
+def use(entry: File, record: File) -> None:
+    """Count both as used, so that whoever trims by that takes both: the record just before what it proves."""
+    now = time.time_ns()
+    with contextlib.suppress(OSError):  # in a folder that cannot be written nothing is trimmed either
+        os.utime(entry.path, ns=(now, entry.status.st_mtime_ns))
+        os.utime(record.path, ns=(now - _STEP_NS, record.status.st_mtime_ns))

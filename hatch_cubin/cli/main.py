@@ -25,7 +25,7 @@ VERBS = {
     "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
     "inspect": "show what is in a wheel, a folder or an installed package",
     "verify": "check a wheel against its manifest, or against a rebuild",
-    "cache": "show, trim or empty the cache; hash the plan for CI",
+    "cache": "show, check, trim or empty the cache; hash the plan for CI",
     "bundle": "write the bundle into a package folder, for any build backend",
     "init": "add hatch-cubin to a project's pyproject.toml",
 }

@@ -71,7 +71,7 @@ def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
 
 def _look_up(job: Job, cache: Cache) -> Found:
     damaged = cache.damaged
-    hit = cache.get(job.keys.key)
+    hit = cache.get(job.keys.key, job.known)
     return Found(job, hit, "damaged" if cache.damaged > damaged else None)
 
 

@@ -124,7 +124,7 @@ def _encode(facts: Facts, lines: Mapping[str, str]) -> bytes:
 def _read(path: Path) -> tuple[Facts, dict[str, str]]:
     """Return what was encoded; ValueError or TypeError where it is anything else."""
     hasher, lines = hashlib.sha256(), {}
-    with open(path, "rb") as file:
+    with _home.kept(path) as file:
         check, head = file.readline(), file.readline()
         hasher.update(head)
         for line in file:  # not read at once, for that would be a second copy of all of it

@@ -44,9 +44,13 @@ def read(path: str | Path, root: Path) -> bytes:
 def stamp(path: str | Path) -> str:
     """Return a text that changes when a file is written, even with the same bytes; empty without a file."""
     try:
-        status = os.stat(path)
+        return stamp_of(os.stat(path))
     except OSError:
         return ""
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """Return the same of a file that was looked at."""
     return f"{status.st_size} {status.st_mtime_ns}"
 
 

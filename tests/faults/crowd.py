@@ -43,7 +43,7 @@ def start(target: Callable[..., None], *arguments: Any) -> BaseProcess:
 
 
 def result_of(key: bytes, size: int = 3000) -> Compiled:
-    data = hashlib.sha256(key).digest() * (size // 32 + 1)
+    data = key.hex().encode() + hashlib.sha256(key).digest() * (size // 32 + 1)
     return Compiled(data[: size - key[0]], {f"k{key[0]}": key.hex()}, ("a warning",))
 
 

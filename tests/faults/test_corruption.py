@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import random
 import shutil
 from collections import Counter
@@ -18,6 +19,8 @@ import pytest
 
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache.entries import Cache, Compiled
+from hatch_cubin.cache.proof import place, record_key
+from tests.faults.harness.builds import UNITS, Builds
 from tests.faults.harness.damage import flip, swap, truncate, zero
 from tests.figures import Figures
 from tests.helpers import bundle, load_bundle, made
@@ -26,7 +29,7 @@ pytest.importorskip("cuda.core")
 
 RESULTS = {
     hashlib.sha256(b"%d" % number).digest(): Compiled(
-        hashlib.sha256(b"%d" % number).digest() * (1 + 7 * number),
+        b"_Z%d" % number + hashlib.sha256(b"%d" % number).digest() * (1 + 7 * number),
         {f"k{number}": f"_Z{number}"},
         ("a warning",),
     )
@@ -36,6 +39,17 @@ NAMES = [f"k{number}" for number in range(10)]
 BUNDLE = bundle(
     *(made(name, arch, data=f"{name} {arch} ".encode() * 20) for name in NAMES for arch in ("sm_80", "sm_90"))
 )
+
+
+LIES: list[dict[str, Any]] = [
+    *({"kernels": kernels} for kernels in [{}, {"k": 5}, {"k": "nowhere"}, {"other": "sm_90"}]),
+    {"kernels": ["k"]},
+    {"warnings": [5]},
+    {"warnings": "text"},
+    {"inputs": []},
+    {"inputs": {"search": [5]}},
+    {"size": True},
+]
 
 
 # --- the cache ----------------------------------------------------------------------------------
@@ -101,6 +115,21 @@ def test_damage_to_the_cache_is_a_miss_and_is_healed(
         )
     assert use(cache) == (0, 0)
     figures.tell(**counts)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("lie", LIES, ids=str)
+def test_a_record_that_proves_itself_and_says_nonsense_is_healed(tmp_path: Path, lie: dict[str, Any]) -> None:
+    builds = Builds(tmp_path / "project", tmp_path / "cache")
+    right = builds.build()
+    for key in builds.keys:
+        path = Path(place(tmp_path / "cache", record_key(key)))
+        text = json.dumps({**json.loads(path.read_bytes()[65:]), **lie})
+        path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
+    again, then = builds.build(), builds.build()
+    assert (again.made, again.compiled) == (right.made, UNITS)
+    assert again.warnings == (f"damaged cache entries, built again: {UNITS}",)
+    assert (then.made, then.compiled, then.warnings) == (right.made, 0, ())
 
 
 @pytest.mark.parametrize("damage", [truncate, zero])

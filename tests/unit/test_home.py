@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,3 +81,156 @@ def test_a_build_without_a_home_is_one_warning(tmp_path: Path, monkeypatch: pyte
     files = _pipeline.build(replace(project, warn=said.append))
     assert "copy.sm_90.cubin" in files
     assert said == [_home.trouble()]
+
+
+# What is kept there
+
+
+def kept_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "own" / "notes" / "a.txt"
+    _home.keep(path, b"first", 5)
+    _home.keep(path, b"second", 5)
+    with _home.kept(path) as file:
+        assert file.read() == b"second"
+    assert kept_in(path.parent) == {"a.txt": b"second"}
+
+
+def test_what_was_used_last_is_kept(tmp_path: Path) -> None:
+    for age, name in enumerate("abcd"):
+        _home.keep(tmp_path / f"{name}.txt", b"", 9)
+        os.utime(tmp_path / f"{name}.txt", (2e9 - age, 2e9 - age))
+    _home.keep(tmp_path / "a.txt", b"", 3)
+    assert sorted(kept_in(tmp_path)) == ["b.txt", "c.txt", "d.txt"]
+
+
+def test_what_a_killed_build_left_is_swept_when_it_is_old(tmp_path: Path) -> None:
+    for name, age in {"a.1": 0, "b.2": 1e9}.items():
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (2e9 - age, 2e9 - age))
+    _home.keep(tmp_path / "c.txt", b"", 3)
+    assert sorted(kept_in(tmp_path)) == ["a.1", "c.txt"]
+
+
+def as_a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def as_a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+def as_a_link_to_a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def as_a_link_to_nowhere(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def as_a_link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def as_a_folder(path: Path) -> None:
+    path.mkdir()
+    os.mkfifo(path / "a pipe")
+
+
+def as_a_file(path: Path) -> None:
+    path.write_text("of somebody")
+
+
+NO_FILES = [as_a_pipe, as_a_socket, as_a_link_to_a_device, as_a_link_to_itself, as_a_folder]
+NO_FOLDERS = [as_a_pipe, as_a_socket]
+NOT_OURS = [as_a_file, as_a_link_to_a_device, as_a_link_to_nowhere, as_a_link_to_itself]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder that is the current one: the name of a socket must be short."""
+    monkeypatch.chdir(tmp_path)
+    return Path()
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("put", NO_FILES)
+def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callable[[Path], None]) -> None:
+    path = short / "a.txt"
+    put(path)
+    with pytest.raises(OSError, match=r"is not a file|symbolic links"):
+        _home.kept(path)
+    _home.keep(path, b"right", 3)
+    assert kept_in(short) == {"a.txt": b"right"}
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("put", NO_FILES[:-1])
+def test_what_stands_where_a_file_is_written_first_is_not_waited_for(
+    short: Path, put: Callable[[Path], None]
+) -> None:
+    put(short / f"a.{os.getpid()}")
+    _home.keep(short / "a.txt", b"right", 3)
+    assert kept_in(short) == {"a.txt": b"right"}
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+def test_what_cannot_be_kept_leaves_nothing_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_paths: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", refuse)
+        patched.setattr(Path, "replace", refuse)
+        with pytest.raises(OSError, match="No space left on device"):
+            _home.keep(tmp_path / "a.txt", b"", 3)
+    assert kept_in(tmp_path) == {}
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("put", NO_FOLDERS)
+@pytest.mark.parametrize("place", ["own", "own/notes"])
+def test_what_can_hold_nothing_makes_way_for_a_folder(
+    short: Path, put: Callable[[Path], None], place: str
+) -> None:
+    (short / place).parent.mkdir(exist_ok=True)
+    put(short / place)
+    _home.keep(short / "own/notes/a.txt", b"right", 3)
+    assert kept_in(short / "own/notes") == {"a.txt": b"right"}
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("put", NOT_OURS)
+def test_what_is_not_ours_to_remove_makes_no_way(short: Path, put: Callable[[Path], None]) -> None:
+    put(short / "own")
+    with pytest.raises(NotADirectoryError, match="own is not a folder"):
+        _home.keep(short / "own/notes/a.txt", b"", 3)
+    assert os.path.lexists(short / "own")
+
+
+@pytest.mark.linux
+def test_a_link_to_a_folder_is_one(tmp_path: Path) -> None:
+    (tmp_path / "large disk").mkdir()
+    (tmp_path / "own").symlink_to("large disk")
+    _home.keep(tmp_path / "own/a.txt", b"right", 3)
+    assert kept_in(tmp_path / "large disk") == {"a.txt": b"right"}
+
+
+def test_what_is_forgotten_is_gone_wherever_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_home, "own_folder", lambda: tmp_path)
+    (tmp_path / "large disk").mkdir()
+    (tmp_path / "recall").symlink_to("large disk")
+    _home.keep(_home.recall_folder() / "a.txt", b"", 3)
+    _home.forget()
+    assert kept_in(tmp_path / "large disk") == {}
+    assert (tmp_path / "recall").is_dir()

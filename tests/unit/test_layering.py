@@ -75,6 +75,7 @@ MODULES: dict[str, dict[str, str]] = {
         "history": "",
         "proof": "",
         "housekeeping": "proof",
+        "audit": "housekeeping proof",
         "entries": "housekeeping proof",
     },
     "toolkit": {

@@ -12,7 +12,10 @@ import pytest
 from hatch_cubin._locks import Lock, try_lock, wait_for_lock
 from tests.helpers import run
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no locks on folders")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="has no locks on folders"),
+    pytest.mark.usefixtures("no_endless_wait"),
+]
 
 ALONE = {"shared": False}
 SHARED = {"shared": True}
@@ -112,3 +115,15 @@ def test_waiting_ends_when_the_other_leaves(tmp_path: Path, monkeypatch: pytest.
 def test_waiting_ends_when_its_time_is_over(tmp_path: Path) -> None:
     with taken(tmp_path):
         assert not wait_for_lock(tmp_path, 0.01).real
+
+
+@pytest.mark.parametrize("stands", ["a pipe", "a link to a pipe", "a file"])
+def test_what_stands_in_a_folders_place_is_not_waited_for(tmp_path: Path, stands: str) -> None:
+    os.mkfifo(tmp_path / "a pipe")
+    (tmp_path / "a link to a pipe").symlink_to("a pipe")
+    (tmp_path / "a file").write_text("")
+    before = open_descriptors()
+    for shared in (False, True):
+        lock = try_lock(tmp_path / stands, shared=shared)
+        assert lock is not None
+        assert (lock.real, open_descriptors()) == (False, before)

@@ -1,4 +1,4 @@
-"""Show, trim or empty the cache, and hash the plan for CI.
+"""Show, check, trim or empty the cache, and hash the plan for CI.
 
 Only 'key' needs a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR names, or the table
 of the project that is here, or else the user's own. Builds may go on meanwhile; what is removed while they
@@ -11,12 +11,13 @@ import argparse
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from ... import _home
 from ..._digest import digest
 from ...cache import history, housekeeping
-from ...errors import CheckError, Problem
+from ...errors import CheckError, Location, Problem
 from ...table import checks, tables
 from ...table.config import parse_config
 from ..verb import (
@@ -30,6 +31,11 @@ from ..verb import (
     table,
 )
 
+_HINTS = {
+    "damaged": "the next build that needs it makes it again",
+    "orphaned": "no build can use it: 'cache gc' drops it when it was unused for long",
+    "foreign": "no build touches it: remove it",
+}
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -74,7 +80,9 @@ def _dir(args: argparse.Namespace) -> Answer:
 
 def _stats(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
-    there, builds = housekeeping.stats(folder), history.builds(folder)
+    with _told(folder):
+        there = housekeeping.stats(folder)
+    builds = history.builds(folder)
     facts = {
         "folder": str(folder),
         "entries": there.entries,
@@ -93,6 +101,19 @@ def _stats(args: argparse.Namespace) -> Answer:
     return Answer(facts, lines)
 
 
+def _fsck(args: argparse.Namespace) -> Answer:
+    from ...cache.audit import audit
+
+    folder = _folder(args)
+    there = audit(folder)
+    if any(each.kind == "damaged" for each in there.found):
+        _home.forget()  # a build that recalls a unit would not read its record
+    facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
+    said = f"{_entries(there.entries)} as they were stored, {size(there.bytes)}"
+    problems = [Problem(each.what, Location(each.file), _HINTS[each.kind]) for each in there.found]
+    return Answer(facts, [str(folder), said], problems)
+
+
 def _gc(args: argparse.Namespace) -> Answer:
     folder, unused_for = _folder(args), args.unused_for
     if args.max_size is None and unused_for is None:
@@ -103,15 +124,18 @@ def _gc(args: argparse.Namespace) -> Answer:
     if keep is None:
         what = f"no build with the cache at {folder} is known here"
         raise CheckError(Problem(what, hint="--keep-last-build comes after a build of the same user"))
+    with _told(folder):
+        removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
     _home.sweep()
-    return _removed(folder, housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep))
+    return _removed(folder, removed)
 
 
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
-    removed = housekeeping.clear(folder)
-    _home.sweep()
     _home.forget()
+    with _told(folder):
+        removed = housekeeping.clear(folder)
+    _home.sweep()
     return _removed(folder, removed)
 
 
@@ -129,6 +153,7 @@ def _key(args: argparse.Namespace) -> Answer:
 _ACTIONS = {
     "dir": (_dir, "print where the cache is"),
     "stats": (_stats, "say what is in the cache, and what the last builds found there"),
+    "fsck": (_fsck, "read all that is in the cache, and say what is damaged, orphaned or foreign"),
     "gc": (_gc, "drop what is not needed any more"),
     "clear": (_clear, "drop everything, and what builds recall, of any project"),
     "key": (_key, "print one hash over the keys of all units of the project"),
@@ -144,6 +169,16 @@ def _folder(args: argparse.Namespace) -> Path:
             settings, place, _backend = tables.find_table(root)
             configured = parse_config(settings, place, os.environ).cache_dir
     return _home.cubins_folder(root, configured or None)
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Tell what the system refuses to do with the cache."""
+    try:
+        yield
+    except OSError as exc:
+        what = f"the cache at {folder} cannot be looked after: {exc.strerror}"
+        raise CheckError(Problem(what, Location(str(exc.filename or folder)))) from exc
 
 
 def _removed(folder: Path, removed: housekeeping.Removed) -> Answer:

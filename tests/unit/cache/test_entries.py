@@ -9,17 +9,21 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hatch_cubin.cache import housekeeping
+from hatch_cubin.cache import entries, housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
+from hatch_cubin.cache.proof import File, Known, Record, decode, describe, place, read, record_key
+from hatch_cubin.sources import disk
+from tests.cubins import FUNC, KERNEL, OBJECT, REGISTERS, SECTION, elf
 from tests.helpers import sha256, write_tree
 
 pytest.importorskip("cuda.core")
 
 KEY = bytes(range(32))
-RESULT = Compiled(b"\x7fELF code", {"scale<float, 4>": "_Z5scale"}, ("a warning",))
+RESULT = Compiled(b"\x7fELF code of _Z5scale", {"scale<float, 4>": "_Z5scale"}, ("a warning",))
 INPUTS = {"source": "abc", "define": ["N=4"], "headers": {"project/größe.h": "def"}}
 
 
@@ -30,7 +34,7 @@ def open_cache(folder: Path, cap: int | None = None, said: list[str] | None = No
 def fill(folder: Path, *names: str, size: int = 100) -> None:
     with open_cache(folder) as cache:
         for name in names:
-            cache.put(name.encode() * 32, Compiled(name.encode() * size, {}), {})
+            cache.put(name.encode() * 32, Compiled(name.encode() * size, {name: name}), {})
 
 
 def held(folder: Path, *names: str) -> str:
@@ -39,10 +43,16 @@ def held(folder: Path, *names: str) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    entries = folder / "entries"
-    return {
-        str(path.relative_to(entries)): path.read_bytes() for path in entries.rglob("*") if path.is_file()
-    }
+    stored = folder / "entries"
+    return {str(path.relative_to(stored)): path.read_bytes() for path in stored.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """Return a cache folder with a result."""
+    with open_cache(tmp_path / "cache") as cache:
+        cache.put(KEY, RESULT, INPUTS)
+    return tmp_path / "cache"
 
 
 def test_what_was_stored_is_found_by_the_next_build(tmp_path: Path) -> None:
@@ -80,7 +90,7 @@ def test_the_inputs_of_every_entry_can_be_read_back(tmp_path: Path) -> None:
     with open_cache(tmp_path) as cache:
         assert cache.inputs() == {}
         cache.put(KEY, RESULT, INPUTS)
-        cache.put(other, Compiled(b"0" * 64 + b"\n{", {}), {})  # begins as a record would
+        cache.put(other, Compiled(b"0" * 64 + b"\n{", {"k": "0"}), {})  # begins as a record would
         write_tree(
             tmp_path / "entries/aa",
             {
@@ -128,11 +138,11 @@ def signed_text(text: str) -> bytes:
     return f"{sha256(text.encode())}\n{text}\n".encode()
 
 
-PROVEN = {
+PROVEN: dict[str, Any] = {
     "key": KEY.hex(),
     "sha256": sha256(b"x"),
     "size": 1,
-    "kernels": {},
+    "kernels": {"k": "x"},
     "warnings": [],
     "inputs": {},
     "format": 2,
@@ -146,11 +156,10 @@ PROVEN = {
         signed({**PROVEN, "format": 1}),
         signed({**PROVEN, "more": 1}),
         signed({name: value for name, value in PROVEN.items() if name != "warnings"}),
-        signed({**PROVEN, "kernels": []}),
-        signed({**PROVEN, "warnings": 1}),
         signed({**PROVEN, "key": "00" * 32}),
         signed({**PROVEN, "size": 2}),
         signed({**PROVEN, "sha256": sha256(b"y")}),
+        signed({**PROVEN, "kernels": {"k": "y"}}),
         signed(PROVEN).removesuffix(b"\n"),
         signed(PROVEN) + b"\n",
         b"",
@@ -162,11 +171,10 @@ PROVEN = {
         "format",
         "more",
         "less",
-        "kernels",
-        "warnings",
         "key",
         "size",
         "digest",
+        "kernels",
         "cut",
         "longer",
         "empty",
@@ -189,6 +197,40 @@ def test_a_record_that_does_not_fit_is_a_miss(tmp_path: Path, record: bytes) -> 
     assert said == []
 
 
+@pytest.mark.parametrize("named", [{"k": "k", "n": "n"}, {"k": "k"}, {"n": "n"}, {"k": "k", "m": "m"}])
+def test_a_record_names_the_kernels_that_its_cubin_has(tmp_path: Path, named: dict[str, str]) -> None:
+    """What is named beside kernels is a variable that the table instantiates: it is in the bytes as well."""
+    cubin = Compiled(elf(("k", FUNC, KERNEL, SECTION), ("n", OBJECT, 0, SECTION), more=[REGISTERS]), named)
+    assert list(json.loads(cubin.described)) == ["k"]
+    with open_cache(tmp_path) as cache:
+        cache.put(KEY, cubin, {})
+        right = "k" in named and "m" not in named
+        assert (cache.get(KEY), cache.damaged) == ((cubin, 0) if right else (None, 1))
+
+
+HALF = "\ud800"  # of a character, which nobody can write down
+NONSENSE: dict[str, list[object]] = {
+    "key": [None, 5, "", "no hex", "abc", KEY.hex() + "AB"],
+    "sha256": [None, [], "", sha256(b"x").upper(), sha256(b"x")[1:]],
+    "size": [None, True, 0, -1, 1.0, "1"],
+    "kernels": [
+        *(None, [], {}, {"k": 5}, {"k": None}, {"k": ""}, {"": "x"}),
+        *({"k": ["x"]}, {"k": "x", "l": {}}, {"k": HALF}, {HALF: "x"}),
+    ],
+    "warnings": [None, 1, "text", {}, [5], ["a", None], [[]], [HALF]],
+    "inputs": [None, [], "x", {"path": 5}, {"search": [5]}, {"trees": [None]}],
+    "format": [None, "2", 2.0, True],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field, values in NONSENSE.items() for value in values]
+)
+def test_a_record_that_says_what_no_build_would_is_none(field: str, value: object) -> None:
+    assert decode(signed(PROVEN)) == Record(**PROVEN)
+    assert decode(signed({**PROVEN, field: value})) is None
+
+
 def as_a_pipe(path: Path) -> None:
     os.mkfifo(path)
 
@@ -202,22 +244,230 @@ def as_a_link_to_a_folder(path: Path) -> None:
     path.symlink_to(path.parent, target_is_directory=True)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes with names")
-@pytest.mark.parametrize("number", [0, 1], ids=["entry", "record"])
-@pytest.mark.parametrize("put", [as_a_pipe, as_a_folder, as_a_link_to_a_folder])
+def as_a_link_to_a_pipe(path: Path) -> None:
+    os.mkfifo(path.with_suffix(".pipe"))
+    path.symlink_to(path.with_suffix(".pipe"))
+
+
+def as_a_link_to_a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def as_a_link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def as_a_file(path: Path) -> None:
+    path.write_text("of somebody")
+
+
+def as_a_sparse_file(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+BOTH = {"entry": KEY, "record": record_key(KEY)}
+NO_FILES = [
+    *(as_a_pipe, as_a_folder, as_a_link_to_a_folder, as_a_link_to_a_pipe, as_a_link_to_a_device),
+    as_a_sparse_file,
+]
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("half", BOTH)
+@pytest.mark.parametrize("held", [False, True], ids=["bytes", "held"])
+@pytest.mark.parametrize("put", NO_FILES)
 def test_what_stands_in_an_entrys_place_and_is_no_file_is_a_miss_and_is_healed(
-    tmp_path: Path, put: Callable[[Path], None], number: int
+    tmp_path: Path, put: Callable[[Path], None], half: str, *, held: bool
 ) -> None:
-    said: list[str] = []
-    with open_cache(tmp_path, said=said) as cache:
+    (tmp_path / "hold").mkdir()
+    with Cache(tmp_path / "cache", None, pytest.fail, tmp_path / "hold" if held else None) as cache:
         cache.put(KEY, RESULT, INPUTS)
-        place = tmp_path / "entries" / sorted(files(tmp_path))[number]
-        place.unlink()
-        put(place)
+        path = Path(place(tmp_path / "cache", BOTH[half]))
+        path.unlink()
+        put(path)
         assert (cache.get(KEY), cache.damaged) == (None, 1)
         cache.put(KEY, RESULT, INPUTS)
+        found = cache.get(KEY)
+    assert found is not None
+    assert (found.data, found.kernels) == (RESULT.data, RESULT.kernels)
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("half", BOTH)
+def test_a_link_in_an_entrys_place_that_leads_nowhere_is_a_plain_miss(tmp_path: Path, half: str) -> None:
+    with open_cache(tmp_path) as cache:
+        cache.put(KEY, RESULT, INPUTS)
+        path = Path(place(tmp_path, BOTH[half]))
+        path.unlink()
+        as_a_link_to_itself(path)
+        assert (cache.get(KEY), cache.damaged) == (None, 0)
+        cache.put(KEY, RESULT, INPUTS)
         assert cache.get(KEY) == RESULT
-    assert said == []
+
+
+FOLDERS = {
+    "tmp": Path("tmp"),
+    "entries": Path("entries"),
+    "the entry's": Path(place(Path(), KEY)).parent,
+    "the record's": Path(place(Path(), record_key(KEY))).parent,
+}
+
+
+def without(folder: Path) -> Path:
+    """Remove a folder and return where it was."""
+    shutil.rmtree(folder)
+    return folder
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_pipe_in_a_folders_place_makes_way(stored: Path, name: str) -> None:
+    as_a_pipe(without(stored / FOLDERS[name]))
+    with Cache(stored, None, pytest.fail) as cache:
+        assert cache.get(KEY) == (RESULT if name == "tmp" else None)
+        assert cache.claim(KEY)
+        cache.put(KEY, RESULT, INPUTS)
+        assert (cache.get(KEY), cache.damaged) == (RESULT, 0)
+    with Cache(stored, None, pytest.fail) as cache:
+        assert cache.get(KEY) == RESULT
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("put", [as_a_file, as_a_link_to_a_pipe, as_a_link_to_a_device, as_a_link_to_itself])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_is_not_ours_in_a_folders_place_stays_and_costs_one_warning(
+    stored: Path, put: Callable[[Path], None], name: str
+) -> None:
+    said: list[str] = []
+    path = without(stored / FOLDERS[name])
+    put(path)
+    with Cache(stored, 1, said.append) as cache:
+        assert cache.get(KEY) == (RESULT if name == "tmp" else None)
+        cache.put(KEY, RESULT, INPUTS)
+        assert (cache.claim(KEY), cache.damaged) == (True, 0)
+    assert os.path.lexists(path)
+    assert said == [f"the cache at {stored} cannot be used fully: {path} is not a folder"]
+
+
+def test_what_is_trimmed_since_it_was_looked_at_is_a_plain_miss(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_too_late(file: File) -> bytes:
+        os.unlink(file.path)
+        return read(file)
+
+    monkeypatch.setattr(entries, "read", read_too_late)
+    with Cache(stored, None, pytest.fail) as cache:
+        assert (cache.get(KEY), cache.damaged) == (None, 0)
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+def test_a_pipe_that_takes_an_entrys_place_since_it_was_looked_at_is_not_waited_for(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_too_late(file: File) -> bytes:
+        os.unlink(file.path)
+        os.mkfifo(file.path)
+        return read(file)
+
+    monkeypatch.setattr(entries, "read", read_too_late)
+    with Cache(stored, None, pytest.fail) as cache:
+        assert (cache.get(KEY), cache.damaged) == (None, 1)
+
+
+# --- what counts as use -------------------------------------------------------------------------
+
+
+def known_of(folder: Path, key: bytes) -> Known:
+    """Return what a build would recall of an entry."""
+    (record,) = (each for each in housekeeping.records(folder) if each.key == key.hex())
+    stamp = disk.stamp(place(folder, record_key(key)))
+    return Known(record.sha256, record.size, stamp, describe(record.kernels, record.warnings, "{}"))
+
+
+def used(folder: Path, name: str) -> tuple[int, int]:
+    """Return when an entry and its record were used."""
+    entry, record = (
+        os.stat(place(folder, key)) for key in (name.encode() * 32, record_key(name.encode() * 32))
+    )
+    return entry.st_atime_ns, record.st_atime_ns
+
+
+HITS = {"by its record": False, "recalled": True}
+
+
+@pytest.mark.parametrize("how", HITS)
+@pytest.mark.parametrize("held", [False, True], ids=["bytes", "held"])
+def test_a_hit_uses_an_entry_and_its_record(tmp_path: Path, how: str, *, held: bool) -> None:
+    folder, key = tmp_path / "cache", b"a" * 32
+    (tmp_path / "hold").mkdir()
+    fill(folder, "a")
+    known = known_of(folder, key) if HITS[how] else None
+    for path in folder.glob("entries/*/*"):
+        os.utime(path, ns=(10**9, path.stat().st_mtime_ns))
+    with Cache(folder, None, pytest.fail, tmp_path / "hold" if held else None) as cache:
+        found = cache.get(key, known)
+        assert found is not None
+        assert found.recalled == HITS[how]
+    entry, record = used(folder, "a")
+    assert 10**9 < record < entry <= record + 10_000
+
+
+def test_what_is_stored_is_used_together(tmp_path: Path) -> None:
+    fill(tmp_path, "a", "b")
+    (a, a_record), (b, b_record) = used(tmp_path, "a"), used(tmp_path, "b")
+    assert a_record < a < b_record < b
+
+
+def halves(folder: Path, names: str) -> dict[str, int]:
+    """Count what is left of each entry and its record."""
+    return {
+        name: sum(
+            os.path.exists(place(folder, key)) for key in (name.encode() * 32, record_key(name.encode() * 32))
+        )
+        for name in names
+    }
+
+
+def bytes_in(folder: Path) -> int:
+    """Return how large all of it is, and read nothing: that would count as use."""
+    return sum(path.stat().st_size for path in folder.glob("entries/*/*"))
+
+
+@pytest.mark.parametrize("how", HITS)
+@pytest.mark.parametrize("keep", range(1, 6))
+def test_cuda_cores_own_cap_takes_an_entry_with_its_record(tmp_path: Path, keep: int, how: str) -> None:
+    """What was hit last stays, both halves of it; recalled or not."""
+    from cuda.core.utils import FileStreamProgramCache
+
+    fill(tmp_path, *"abcdef")
+    order = "dafbec"  # in which they are used
+    known = {name: known_of(tmp_path, name.encode() * 32) if HITS[how] else None for name in order}
+    with open_cache(tmp_path) as cache:
+        for name in order:
+            assert cache.get(name.encode() * 32, known[name]) is not None
+    size = bytes_in(tmp_path)
+    FileStreamProgramCache(tmp_path, max_size_bytes=size * keep // 6 + 1)[b"another"] = b"1"
+    left = order[-keep:]
+    assert halves(tmp_path, order) == {name: 2 if name in left else 0 for name in order}
+    assert held(tmp_path, *order) == "".join(left)
+
+
+def test_a_cap_that_a_record_alone_makes_room_for_leaves_one_half_which_goes_next(tmp_path: Path) -> None:
+    from cuda.core.utils import FileStreamProgramCache
+
+    fill(tmp_path, *"abc")
+    size = bytes_in(tmp_path)
+    store = FileStreamProgramCache(tmp_path, max_size_bytes=size)
+    store[b"another"] = b"1"
+    assert halves(tmp_path, "abc") == {"a": 1, "b": 2, "c": 2}
+    store[b"one more"] = bytes(size // 3 - 1)
+    assert halves(tmp_path, "abc") == {"a": 0, "b": 2, "c": 2}
 
 
 def test_a_record_that_fits_is_a_hit(tmp_path: Path) -> None:
@@ -226,7 +476,7 @@ def test_a_record_that_fits_is_a_hit(tmp_path: Path) -> None:
     store = FileStreamProgramCache(tmp_path)
     store[KEY], store[KEY + b".record"] = b"x", signed(PROVEN)
     with open_cache(tmp_path) as cache:
-        assert cache.get(KEY) == Compiled(b"x", {})
+        assert cache.get(KEY) == Compiled(b"x", {"k": "x"})
 
 
 def test_half_an_entry_left_by_a_cap_is_a_plain_miss(tmp_path: Path) -> None:
@@ -362,14 +612,6 @@ def hold(cache: Path, folder: Path) -> tuple[Compiled | None, int]:
     folder.mkdir(exist_ok=True)
     with Cache(cache, None, pytest.fail, folder) as opened:
         return opened.get(KEY), opened.damaged
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
-    """Return a cache folder with a result."""
-    with open_cache(tmp_path / "cache") as cache:
-        cache.put(KEY, RESULT, INPUTS)
-    return tmp_path / "cache"
 
 
 @pytest.mark.linux

@@ -71,12 +71,29 @@ def test_caches_that_were_not_used_for_long_are_forgotten(tmp_path: Path, own: P
         *('{"format": 1, "builds": 5, "keys": []}', '{"format": 1, "builds": [5], "keys": []}'),
         *('{"format": 1, "builds": [{}], "keys": []}', '{"format": 1, "builds": [], "keys": ["zz"]}'),
         '{"format": 1, "builds": [], "keys": [1]}',
+        '{"format": 1, "builds": [{"time": "", "project": "", "hits": Infinity, "misses": 0}], "keys": []}',
+        "[" * 100_000,
     ],
 )
 def test_a_note_that_is_none_is_as_good_as_absent(tmp_path: Path, own: Path, text: str) -> None:
     note(tmp_path)
     (path,) = own.glob("builds/*")
     path.write_text(text)
+    assert (history.builds(tmp_path), history.keys(tmp_path)) == ([], None)
+    note(tmp_path, hits=5)
+    assert [build["hits"] for build in history.builds(tmp_path)] == [5]
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("place", ["builds", "builds/note"])
+def test_a_pipe_is_no_note_and_is_replaced(tmp_path: Path, own: Path, place: str) -> None:
+    note(tmp_path)
+    (path,) = own.glob("builds/*")
+    path.unlink()
+    if place == "builds":
+        path.parent.rmdir()
+    os.mkfifo(path if place == "builds/note" else path.parent)
     assert (history.builds(tmp_path), history.keys(tmp_path)) == ([], None)
     note(tmp_path, hits=5)
     assert [build["hits"] for build in history.builds(tmp_path)] == [5]

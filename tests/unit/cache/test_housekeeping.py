@@ -28,7 +28,7 @@ def fill(folder: Path, **sizes: int) -> int:
     """Store entries of some sizes, each used a day after the one before; return the size of a record."""
     with Cache(folder, None, pytest.fail) as cache:
         for name, size in sizes.items():
-            cache.put(key(name), Compiled(name.encode() * size, {}), {})
+            cache.put(key(name), Compiled(name.encode() * size, {name: name}), {})
     (record,) = {record_of(folder, name).stat().st_size for name in sizes}
     now = max(path.stat().st_mtime for path in files(folder))
     for age, name in enumerate(reversed(sizes)):
@@ -95,11 +95,11 @@ def flipped_record(folder: Path) -> None:
 
 
 def record_of_another_key(folder: Path) -> None:
-    record_of(folder, "a").write_bytes(Record(key("z").hex(), "", 100, {}, []).encode())
+    record_of(folder, "a").write_bytes(Record(key("z").hex(), "0" * 64, 100, {"z": "z"}, []).encode())
 
 
 def record_of_no_key(folder: Path) -> None:
-    record_of(folder, "a").write_bytes(Record("no hex", "", 100, {}, []).encode())
+    record_of(folder, "a").write_bytes(Record("no hex", "0" * 64, 100, {"z": "z"}, []).encode())
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_what_vanishes_while_it_is_listed_is_no_fault(
 
     def look_too_late(path: str, **options: bool) -> os.stat_result:
         if path == str(entry_of(tmp_path, "a")):
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(2, "No such file or directory", path)
         return real(path, **options)
 
     with monkeypatch.context() as patched:

@@ -15,7 +15,7 @@ pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.linux
 
 KEYS = [bytes([number]) * 32 for number in range(3)]  # no two share a lock
-RESULT = Compiled(b"code", {"k": "k"})
+RESULT = Compiled(b"code of k", {"k": "k"})
 
 
 @pytest.fixture

@@ -109,7 +109,11 @@ def test_a_build_of_hits_needs_neither_cuda_core_nor_nvrtc(tmp_path: Path) -> No
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("damage", ["a bit", "the end", "a folder in its place", "another format", "nothing"])
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    "damage",
+    ["a bit", "the end", "a folder in its place", "a pipe in its place", "another format", "nothing"],
+)
 def test_what_was_damaged_is_not_recalled(
     project: Project, own: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,10 +127,14 @@ def test_what_was_damaged_is_not_recalled(
     elif damage == "a folder in its place":
         path.unlink()
         path.mkdir()
+    elif damage == "a pipe in its place":
+        path.unlink()
+        os.mkfifo(path)
     elif damage == "another format":
         monkeypatch.setattr(recall, "_FORMAT", 99)
     assert known(project) == [damage == "nothing"] * UNITS
     assert _pipeline.build(project) == first
+    assert known(project) == [True] * UNITS
 
 
 @pytest.mark.nvrtc
@@ -179,7 +187,7 @@ def test_an_entry_that_somebody_replaced_with_its_record_is_not_taken(project: P
     first = _pipeline.build(project)
     with _pipeline.open_cache(project) as cache:
         for job in _pipeline.make_plan(project).jobs:
-            cache.put(job.keys.key, Compiled(b"poison", {"saxpy": "saxpy"}), {})
+            cache.put(job.keys.key, Compiled(b"poison for saxpy", {"saxpy": "saxpy"}), {})
     assert _pipeline.build(project) == first
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,104 @@ def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: 
 def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
     assert say("stats") == [str(tmp_path / "cache"), "0 entries, 0 B"]
     assert say("clear") == ["removed 0 entries, 0 B"]
+
+
+# Whether it is right
+
+
+def stored(tmp_path: Path) -> tuple[Path, Path]:
+    """Return the only entry that was baked, and its record."""
+    entry, record = sorted((tmp_path / "cache").glob("entries/*/*"), key=lambda path: path.read_bytes()[:2])
+    return (record, entry) if entry.read_bytes()[64:66] == b"\n{" else (entry, record)
+
+
+@pytest.mark.nvrtc
+def test_a_cache_that_is_right_is_said_to_be(tmp_path: Path, project: Path, say: Any) -> None:
+    main(["bake"])
+    size = say("stats", "--json")["bytes"]
+    assert say("fsck") == [str(tmp_path / "cache"), f"2 entries as they were stored, {size / 1024:.1f} KiB"]
+    assert say("fsck", "--json") == {
+        "format": 1,
+        "verb": "cache",
+        "action": "fsck",
+        "folder": str(tmp_path / "cache"),
+        "entries": 2,
+        "bytes": size,
+        "found": [],
+    }
+
+
+@pytest.mark.nvrtc
+def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
+    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["bake", "--archs", "sm_90"])
+    entry, record = (path.relative_to(tmp_path / "cache").as_posix() for path in stored(tmp_path))
+    (tmp_path / "cache" / record).unlink()
+    write_tree(tmp_path / "cache", {"notes.txt": "", f"entries/ab/{'0' * 62}": f"{'0' * 64}\n{{}}\n"})
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["cache", "fsck"])
+    told = capsys.readouterr()
+    assert told.out == f"{tmp_path / 'cache'}\n0 entries as they were stored, 0 B\n"
+    orphan = (
+        f"hatch-cubin: error: {entry}: has no record\n"
+        "  hint: no build can use it: 'cache gc' drops it when it was unused for long\n"
+    )
+    damaged = (
+        f"hatch-cubin: error: entries/ab/{'0' * 62}: is a record that is damaged, or of another version\n"
+        "  hint: the next build that needs it makes it again\n"
+    )
+    foreign = (
+        "hatch-cubin: error: notes.txt: is a file that no build writes\n"
+        "  hint: no build touches it: remove it\n"
+    )
+    assert told.err == "".join(sorted((orphan, damaged))) + foreign + "hatch-cubin: 3 errors\n"
+
+
+@pytest.mark.nvrtc
+def test_what_is_damaged_in_place_is_found_though_builds_recall_it_and_is_healed(
+    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["bake", "--archs", "sm_90"])
+    record = stored(tmp_path)[1]
+    data, status = record.read_bytes(), record.stat()
+    record.write_bytes(data.replace(b'"warnings":[]', b'"warnings":{}'))
+    os.utime(record, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert main(["bake", "--archs", "sm_90", "--require-hits"]) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["cache", "fsck"])
+    assert "is a record that is damaged" in capsys.readouterr().err
+    assert main(["bake", "--archs", "sm_90"]) == 0
+    assert "damaged cache entries, built again: 1" in capsys.readouterr().err
+    assert record.read_bytes() == data
+    assert main(["cache", "fsck"]) == 0
+
+
+@pytest.mark.parametrize("arguments", [["stats"], ["clear"], ["gc", "--unused-for", "0m"]])
+def test_what_the_system_refuses_is_told(
+    tmp_path: Path,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    path = f"entries/ab/{'0' * 62}"
+    write_tree(tmp_path / "cache", {path: ""})
+
+    def refuse(refused: str, *_more: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied", refused)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refuse)
+        if arguments == ["stats"]:
+            patched.setattr("hatch_cubin.cache.housekeeping.look", refuse)
+        told = refusal(capsys, 1, *arguments)
+    assert told == (
+        f"hatch-cubin: error: {tmp_path / 'cache' / path}: "
+        f"the cache at {tmp_path / 'cache'} cannot be looked after: Permission denied\n"
+    )
 
 
 # What goes

@@ -191,7 +191,7 @@ def test_another_build_of_the_compiler_is_named(explain: Explain, root: Path) ->
     with Cache(project.cache_folder, None, print) as cache:
         for job in jobs:
             inputs = {**job.inputs, "compiler": "13.1.5"}
-            cache.put(hashlib.sha256(job.keys.key).digest(), Compiled(b"older", {}), inputs)
+            cache.put(hashlib.sha256(job.keys.key).digest(), Compiled(b"older k", {"k": "k"}), inputs)
     assert explain("k", "--arch", "sm_90")[1:3] == [
         "miss  k for sm_90",
         f"      NVRTC 13.1.5 -> {toolkit.nvrtc}",

@@ -1,0 +1,150 @@
+"""Read all that is in a cache folder, whatever builds recall, and say what is not as builds leave it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from .._locks import wait_for_lock
+from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
+from .proof import MOST, Record, decode, place, record_key, resources_of
+
+_R = TypeVar("_R")
+
+_FOLDER = re.compile("tmp|entries(/[0-9a-f]{2})?")
+_STORED = re.compile("entries/[0-9a-f]{2}/[0-9a-f]{62}")
+_OTHER = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")  # which an earlier cuda.core wrote
+_FOREIGN = {
+    stat.S_IFREG: "is a file that no build writes",
+    stat.S_IFDIR: "is a folder that no build makes",
+    stat.S_IFLNK: "is a link that leads nowhere",
+    stat.S_IFIFO: "is a pipe",
+    stat.S_IFSOCK: "is a socket",
+}
+
+
+class Finding(NamedTuple):
+    """What is wrong with one file: it is damaged, orphaned or foreign."""
+
+    kind: str
+    file: str  # relative to the folder
+    what: str
+
+
+class Audit(NamedTuple):
+    """The entries that their records prove, the bytes of both, and all that is wrong."""
+
+    entries: int
+    bytes: int
+    found: list[Finding]
+
+
+def audit(folder: Path) -> Audit:
+    """Read everything in *folder*; what a build was writing just then is nothing wrong."""
+    first = _Look(folder).audit()
+    if not first.found:
+        return first
+    with wait_for_lock(folder / "tmp", PATIENCE_S):  # until those who write have written
+        again = _Look(folder).audit()
+    return again._replace(found=[each for each in again.found if each in first.found])
+
+
+class _Look:
+    """One look at everything in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._found: list[Finding] = []
+        self._sizes: dict[str, int] = {}  # of what is stored, by path
+
+    def audit(self) -> Audit:
+        """Pair each entry with its record, and say what is wrong with either."""
+        self._sizes.update(self._walk(str(self._folder)))
+        entries, records = self._sort()
+        whole = [path for pair in self._pairs(entries, records) for path in pair]
+        for path in sorted(entries):
+            self._note("orphaned", path, "has no record")
+        return Audit(len(whole) // 2, sum(map(self._sizes.__getitem__, whole)), sorted(self._found))
+
+    def _note(self, kind: str, path: str, what: str) -> None:
+        name = os.path.relpath(path, self._folder).replace(os.sep, "/")
+        self._found.append(Finding(kind, name, what))
+
+    def _walk(self, folder: str, below: str = "") -> Iterator[tuple[str, int]]:
+        """Yield the files that stand where the store has its own, with their sizes; none is opened."""
+        for name in self._tried(folder, os.listdir) or ():
+            path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
+            status = self._tried(path, _looked_at)
+            mode = 0 if status is None else status.st_mode
+            if stat.S_ISDIR(mode) and _FOLDER.fullmatch(known):
+                yield from self._walk(path, f"{known}/")
+            elif status is not None and stat.S_ISREG(mode) and _STORED.fullmatch(known):
+                yield path, status.st_size
+            elif mode and not (stat.S_ISREG(mode) and _OTHER.fullmatch(known)):
+                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), "is a device"))
+
+    def _sort(self) -> tuple[set[str], dict[str, Record]]:
+        """Tell entries from records, by what they begin with."""
+        entries, records = set[str](), dict[str, Record]()
+        for path in self._sizes:
+            data = self._tried(path, _record_bytes)
+            if data == b"":
+                entries.add(path)
+            elif data is not None and (record := decode(data)) is not None:
+                records[path] = record
+            elif data is not None:
+                self._note("damaged", path, "is a record that is damaged, or of another version")
+        return entries, records
+
+    def _pairs(self, entries: set[str], records: dict[str, Record]) -> Iterator[tuple[str, str]]:
+        """Yield each entry with the record that proves it, and take it out of *entries*."""
+        for path, record in records.items():
+            key = bytes.fromhex(record.key)
+            entry = place(self._folder, key)
+            if path != place(self._folder, record_key(key)):
+                self._note("damaged", path, "is the record of another entry")
+            elif entry not in self._sizes:
+                self._note("orphaned", path, "is a record whose entry is gone")
+            elif entry in entries:
+                entries.remove(entry)
+                data = self._tried(entry, _bytes) if self._sizes[entry] == record.size else b""
+                if data is not None and not record.is_of(data):
+                    self._note("damaged", entry, "is not what its record says")
+                elif data is not None and not record.names(resources_of(data), data):
+                    self._note("damaged", path, "names other kernels than its entry has")
+                elif data is not None:
+                    yield entry, path
+
+    def _tried(self, path: str, read: Callable[[str], _R]) -> _R | None:
+        """Return what can be read at *path*; None where nothing is, or where it cannot be."""
+        try:
+            return read(path)
+        except FileNotFoundError:  # by now
+            return None
+        except OSError as exc:
+            self._note("damaged", path, f"cannot be read: {exc.strerror}")
+            return None
+
+
+def _looked_at(path: str) -> os.stat_result:
+    """Return what a path leads to, and where that is nowhere, the link."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return os.lstat(path)
+
+
+def _bytes(path: str) -> bytes:
+    with opened(path) as file:
+        return file.read()
+
+
+def _record_bytes(path: str) -> bytes:
+    """Return what is in a file that begins as a record does; nothing of any other."""
+    with opened(path) as file:
+        head = file.read(RECORD_HEAD)
+        return head + file.read(MOST) if is_record(head) else b""
