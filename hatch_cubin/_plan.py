@@ -19,7 +19,6 @@ from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from .sources.source import Source, glob_regex
 from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
-from .table.lines import source_table
 from .table.options import OptionValue
 
 _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
@@ -209,6 +208,11 @@ def _modules_of(
 
 
 def _refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
+    def another(path: str) -> str:
+        from .table.lines import source_table  # which only hints need
+
+        return f"these lines give it another:{source_table(place.source_tables, path, name='…')}"
+
     by_name: dict[str, dict[str, Module]] = defaultdict(dict)
     for module in modules:
         by_name[module.base.casefold()].setdefault(module.source.path, module)
@@ -216,7 +220,7 @@ def _refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
         Problem(
             f"{first.base!r} is already the name of {other.source.path}",
             Location(first.source.path),
-            f"these lines give it another:{source_table(place.source_tables, first.source.path, name='…')}",
+            another(first.source.path),
         )
         for other, *rest in ([*same.values()] for same in by_name.values())
         for first in rest
@@ -279,6 +283,8 @@ def arch_for(
 
 
 def _cannot_serve(source: Source, what: str, tables: str) -> Problem:
+    from .table.lines import source_table  # which only hints need
+
     header = source.ptx
     return Problem(
         what,
