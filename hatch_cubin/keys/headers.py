@@ -149,8 +149,9 @@ def _bundled(toolkit: Toolkit) -> Path | None:
 def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
     """Return NVRTC's bundled headers below *home*, installed once per build of NVRTC."""
     folder = home / toolkit.nvrtc
-    if (folder / "complete").is_file():
+    if _is_whole(folder):
         return folder / "include"
+    _home.make_way(home)
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as scratch:
         staged = Path(scratch) / toolkit.nvrtc
@@ -161,7 +162,11 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
         try:
             staged.rename(folder)
         except OSError:
-            if not (folder / "complete").is_file():  # no other build was first: it is an old half
+            if not _is_whole(folder):  # no other build was first: it is an old half
                 folder.rename(Path(scratch) / "stale")
                 staged.rename(folder)
     return folder / "include"
+
+
+def _is_whole(folder: Path) -> bool:
+    return (folder / "complete").is_file() and (folder / "include" / "cccl").is_dir()
