@@ -28,9 +28,14 @@ _why: list[str] = []
 def user_folder() -> Path:
     """Return the user's cache folder; a temporary one where the user has none."""
     try:
-        return own_folder()
+        folder = own_folder()
     except RuntimeError as exc:
         return instead(f"this user has no home folder: {exc}")
+    try:
+        make_way(folder)
+    except NotADirectoryError:
+        return instead(f"{folder} is not a folder")
+    return folder
 
 
 def own_folder() -> Path:
@@ -44,7 +49,10 @@ def cubins_folder(root: Path, configured: str | None) -> Path:
     """Return the folder of the cache: as configured for the project at *root*, or the user's own."""
     if configured is not None:
         return root / os.path.expanduser(configured)
-    return user_folder() / "cubins"
+    folder = user_folder() / "cubins"
+    with contextlib.suppress(NotADirectoryError):  # which the cache itself will tell
+        make_way(folder)
+    return folder
 
 
 def instead(why: str) -> Path:
@@ -109,15 +117,18 @@ def kept(path: Path) -> BinaryIO:
 
 
 def make_way(folder: str | Path) -> None:
-    """Remove what stands in a folder's place and holds nothing: a pipe, a socket, a device.
+    """Remove what stands in a folder's place and can hold nothing: a pipe, a socket, a device.
 
     NotADirectoryError where it is a file, or a link to anything but a folder.
     """
-    with contextlib.suppress(FileNotFoundError):
+    try:
         mode = os.lstat(folder).st_mode
-        if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not os.path.isdir(folder)):
-            raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
-        if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+    except OSError:  # nothing is there, or whoever makes the folder will say what is wrong
+        return
+    if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not os.path.isdir(folder)):
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
+    if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        with contextlib.suppress(OSError):
             os.unlink(folder)
 
 

@@ -139,8 +139,9 @@ def _bundled(toolkit: Toolkit) -> Path | None:
 def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
     """Return NVRTC's bundled headers below *home*, installed once per build of NVRTC."""
     folder = home / toolkit.nvrtc
-    if (folder / "complete").is_file():
+    if _is_whole(folder):
         return folder / "include"
+    _home.make_way(home)
     home.mkdir(parents=True, exist_ok=True)
     with _temporary.make_in(home) as scratch:
         staged = scratch / toolkit.nvrtc
@@ -151,7 +152,11 @@ def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
         try:
             staged.rename(folder)
         except OSError:
-            if not (folder / "complete").is_file():  # it is incomplete, and no other build's
+            if not _is_whole(folder):  # it is incomplete, and no other build's
                 folder.rename(scratch / "stale")
                 staged.rename(folder)
     return folder / "include"
+
+
+def _is_whole(folder: Path) -> bool:
+    return (folder / "complete").is_file() and (folder / "include" / "cccl").is_dir()

@@ -216,6 +216,72 @@ def test_what_is_not_ours_to_remove_makes_no_way(short: Path, put: Callable[[Pat
     assert os.path.lexists(short / "own")
 
 
+@pytest.fixture
+def at_home(short: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be a user whose own folder is where nothing is yet."""
+    monkeypatch.setattr(_home, "own_folder", lambda: short / "own")
+    return short / "own"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("put", NO_FOLDERS)
+def test_what_can_hold_nothing_makes_way_for_the_users_folders(
+    at_home: Path, put: Callable[[Path], None]
+) -> None:
+    put(at_home)
+    assert (_home.user_folder(), os.path.lexists(at_home)) == (at_home, False)
+    at_home.mkdir()
+    put(at_home / "cubins")
+    assert _home.cubins_folder(Path("project"), None) == at_home / "cubins"
+    assert not os.path.lexists(at_home / "cubins")
+    assert _home.trouble() is None
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("put", NOT_OURS)
+def test_a_temporary_folder_does_where_the_users_own_is_none(
+    at_home: Path, put: Callable[[Path], None]
+) -> None:
+    put(at_home)
+    assert _home.cubins_folder(Path("project"), None).parent.name.startswith("hatch-cubin-")
+    assert _home.trouble() == (
+        "own is not a folder; a temporary folder does instead, and the next build finds nothing in it"
+    )
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("put", NOT_OURS)
+def test_what_is_not_ours_in_the_place_of_the_cache_stays(at_home: Path, put: Callable[[Path], None]) -> None:
+    at_home.mkdir()
+    put(at_home / "cubins")
+    assert _home.cubins_folder(Path("project"), None) == at_home / "cubins"
+    assert os.path.lexists(at_home / "cubins")
+
+
+@pytest.mark.linux
+def test_what_is_configured_is_left_as_it_is(short: Path) -> None:
+    as_a_pipe(short / "configured")
+    assert _home.cubins_folder(short, "configured") == short / "configured"
+    assert (short / "configured").is_fifo()
+
+
+@pytest.mark.linux
+def test_a_folder_that_nobody_can_look_at_is_told_by_whoever_uses_it(at_home: Path) -> None:
+    at_home.symlink_to("own")
+    _home.make_way(at_home / "cubins")
+
+
+@pytest.mark.linux
+def test_what_cannot_be_removed_stays(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_path: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    as_a_pipe(short / "own")
+    monkeypatch.setattr(os, "unlink", refuse)
+    _home.make_way(short / "own")
+    assert (short / "own").is_fifo()
+
+
 @pytest.mark.linux
 def test_a_link_to_a_folder_is_one(tmp_path: Path) -> None:
     (tmp_path / "large disk").mkdir()

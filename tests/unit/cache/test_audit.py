@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 from collections.abc import Callable
@@ -209,11 +210,12 @@ def test_a_file_in_the_folders_place_is_told(tmp_path: Path) -> None:
     assert audit(tmp_path / "cache").found == [Finding("damaged", ".", "cannot be read: Not a directory")]
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, refused: Path, error: OSError) -> None:
-    """Let one file fail to be opened."""
+def refuse(monkeypatch: pytest.MonkeyPatch, refused: Path, error: OSError, after: int = 0) -> None:
+    """Let one file fail to be opened, after it was so many times."""
+    times = itertools.count()
 
     def opened(path: str) -> BinaryIO:
-        if path == str(refused):
+        if path == str(refused) and next(times) >= after:
             raise error
         return housekeeping.opened(path)
 
@@ -225,6 +227,17 @@ def test_what_cannot_be_read_is_told(folder: Path, monkeypatch: pytest.MonkeyPat
     refuse(monkeypatch, folder / name, PermissionError(13, "Permission denied"))
     refused = Finding("damaged", name, "cannot be read: Permission denied")
     assert audit(folder).found == [refused, *([UNPROVEN] if name == record("a") else [])]
+
+
+def test_an_entry_that_cannot_be_read_to_its_end_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, folder / entry("a"), OSError(5, "Input/output error"), after=1)
+    there = audit(folder)
+    assert (there.entries, there.found) == (
+        1,
+        [Finding("damaged", entry("a"), "cannot be read: Input/output error")],
+    )
 
 
 @pytest.mark.linux
@@ -254,6 +267,14 @@ def test_what_a_build_is_writing_is_nothing_wrong(folder: Path, monkeypatch: pyt
     (folder / record("a")).unlink()
     meanwhile(monkeypatch, lambda: (folder / record("a")).write_bytes(data))
     assert (audit(folder).entries, audit(folder).found) == (2, [])
+
+
+def test_what_is_removed_while_it_is_listed_is_no_fault(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = os.listdir(folder)
+    monkeypatch.setattr(os, "listdir", lambda path: [*names, "gone"] if path == str(folder) else [])
+    assert audit(folder) == Audit(0, 0, [])
 
 
 def test_what_goes_wrong_at_the_second_look_waits_for_another(

@@ -353,6 +353,27 @@ def test_what_is_not_ours_in_a_folders_place_stays_and_costs_one_warning(
     assert said == [f"the cache at {stored} cannot be used fully: {path} is not a folder"]
 
 
+def test_what_is_trimmed_as_soon_as_it_is_stored_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "look", lambda _path: None)
+    with Cache(tmp_path, None, pytest.fail) as cache:
+        cache.put(KEY, RESULT, INPUTS)
+
+
+def test_what_cannot_be_looked_at_is_a_fault_of_the_folder(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    said: list[str] = []
+    with Cache(stored, None, said.append) as cache, monkeypatch.context() as patched:
+        patched.setattr(os, "stat", refuse)
+        assert cache.get(KEY) is None
+    assert said == [f"the cache at {stored} cannot be used fully: Permission denied"]
+
+
 def test_what_is_trimmed_since_it_was_looked_at_is_a_plain_miss(
     stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

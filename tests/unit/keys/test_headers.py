@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -136,11 +138,26 @@ def write_runtime(folder: Path, version: str) -> None:
     write_tree(folder, {"cuda_runtime_api.h": f"#define CUDART_VERSION  {major * 1000 + minor * 10}"})
 
 
+@pytest.mark.linux
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize(
+    "name", ["", "13.5.37", "13.5.37/complete", "13.5.37/include", "13.5.37/include/cccl"]
+)
+def test_what_a_pipe_has_the_place_of_is_unpacked_again(home: Path, name: str) -> None:
+    first = roots(FakeToolkit("13.5.37"))
+    path = home / "headers" / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    os.mkfifo(path)
+    toolkit = FakeToolkit("13.5.37")
+    assert roots(toolkit) == first
+    assert (len(toolkit.installs), all(root.path.is_dir() for root in first)) == (1, True)
+
+
 class LateToolkit(FakeToolkit):
     """A toolkit that another build overtakes while it unpacks its headers."""
 
     def install_headers(self, folder: Path) -> bool:
-        write_tree(folder.parents[2] / self.nvrtc, {"complete": "", "include/theirs.h": ""})
+        write_tree(folder.parents[2] / self.nvrtc, {"complete": "", "include/cccl/theirs.h": ""})
         return super().install_headers(folder)
 
 
@@ -148,7 +165,7 @@ class LateToolkit(FakeToolkit):
 def test_another_build_that_is_first_wins_and_keeps_its_folder(home: Path) -> None:
     (bundled, _cccl) = roots(LateToolkit("13.5.37"))
     assert bundled.path == home / "headers/13.5.37/include"
-    assert [path.name for path in bundled.path.iterdir()] == ["theirs.h"]
+    assert [path.name for path in bundled.path.rglob("*.h")] == ["theirs.h"]
 
 
 @pytest.mark.usefixtures("site", "home")
@@ -159,14 +176,14 @@ def test_without_bundled_headers_there_are_those_of_the_wheels(nvrtc: str) -> No
 
 @pytest.mark.usefixtures("site", "no_trouble")
 def test_where_the_home_cannot_be_written_the_headers_are_unpacked_for_this_process(home: Path) -> None:
-    home.write_text("not a folder")
+    write_tree(home, {"headers": "not a folder"})
     first, again = FakeToolkit("13.5.37"), FakeToolkit("13.5.37")
     assert roots(first) == roots(again)
     (bundled, _cccl) = roots(again)
     assert (bundled.path / "cuda_fp16.h").is_file()
     assert (len(first.installs), again.installs) == (1, [])
     assert _home.trouble() == (
-        "NVRTC's headers cannot be kept in the user's cache folder: Not a directory; "
+        f"NVRTC's headers cannot be kept in the user's cache folder: {home / 'headers'} is not a folder; "
         "a temporary folder does instead, and the next build finds nothing in it"
     )
 
@@ -180,8 +197,8 @@ def test_headers_that_can_be_unpacked_nowhere_are_an_error(
     with pytest.raises(ToolchainError) as caught:
         roots(FakeToolkit("13.5.37"))
     assert str(caught.value) == (
-        "NVRTC's headers cannot be kept in the user's cache folder: Not a directory, "
-        "nor unpacked elsewhere: File exists"
+        f"NVRTC's headers cannot be kept in the user's cache folder: {home / 'headers'} is not a folder, "
+        f"nor unpacked elsewhere: {home / 'headers'} is not a folder"
     )
 
 
