@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -124,6 +125,7 @@ class Cache:
         self._cap = cap
         self._warn = warn
         self._warned = False
+        self._warning = threading.Lock()
         self._claims: dict[bytes, str] = {}
         self._locks: dict[str, Lock] = {}
         self._refused: set[bytes] = set()
@@ -267,10 +269,11 @@ class Cache:
             return otherwise
 
     def _fault(self, exc: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            reason = getattr(exc, "strerror", None) or exc
-            self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
+        with self._warning:  # several results may be on their way at once
+            if not self._warned:
+                self._warned = True
+                reason = getattr(exc, "strerror", None) or exc
+                self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
 
 def _proven(data: bytes, held: str | None, proof: Record | Known) -> Compiled:
