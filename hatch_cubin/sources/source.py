@@ -196,7 +196,10 @@ def without_comments(text: str) -> str:
     """Blank the comments of a PTX text, lines kept."""
 
     def blank(match: re.Match[str]) -> str:
-        return match[0] if match[0][0] == '"' else re.sub(r"[^\n]", " ", match[0])
+        found = match[0]
+        if found.startswith("//"):
+            return " " * len(found)
+        return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
 
     return _PTX_COMMENT.sub(blank, text)
 
