@@ -62,9 +62,14 @@ class Manifest:
     modules: tuple[Module, ...]
 
 
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False
+)  # made once, not each time
+
+
 def canonical(value: object) -> str:
     """Return canonical JSON: one text for one value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _CANONICAL.encode(value)
 
 
 def write_manifest(

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -132,6 +133,7 @@ class Cache:
         self._cap = cap
         self._warn = warn
         self._warned = False
+        self._warning = threading.Lock()
         self._claims: dict[bytes, str] = {}
         self._locks: dict[str, Lock] = {}
         self._refused: set[bytes] = set()
@@ -287,10 +289,11 @@ class Cache:
             return otherwise
 
     def _fault(self, exc: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            reason = getattr(exc, "strerror", None) or exc
-            self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
+        with self._warning:  # several results may be on their way at once
+            if not self._warned:
+                self._warned = True
+                reason = getattr(exc, "strerror", None) or exc
+                self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
 
 def _record_of(key: bytes, file: File) -> Record | None:

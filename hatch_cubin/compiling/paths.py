@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 
 from .._digest import digest
@@ -28,6 +29,7 @@ class CompilePaths:
 
     def __init__(self, project: Path, search: Iterable[Root]) -> None:
         self._project = project
+        self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: "project"}
         self._trees = {project: ""}
@@ -46,7 +48,7 @@ class CompilePaths:
     @property
     def descriptors(self) -> Mapping[int, str]:
         """The folder that each descriptor has to stand for in the compiler's process."""
-        return {number: str(path) for path, number in self._numbers.items()} if _named_by_number() else {}
+        return {number: str(path) for path, number in self._numbers.items()} if self._by_number else {}
 
     def copies(self, into: Path, closures: Iterable[Closure]) -> Mapping[int, str]:
         """Copy the headers of *closures*, give all copies one time, and return descriptors for them."""
@@ -78,7 +80,7 @@ class CompilePaths:
         outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
         return Path(str(self._numbers[outermost]), path.relative_to(outermost))
 
-    @property
+    @cached_property
     def readable(self) -> Mapping[str, str]:
         """What the user calls each folder that a diagnostic may name."""
         return {self._name(path): logical for path, logical in self._logical.items()}
@@ -94,7 +96,7 @@ class CompilePaths:
         return self.of_source(root.path.relative_to(self._project).as_posix())
 
     def _name(self, path: Path) -> str:
-        return f"/proc/self/fd/{self._numbers[path]}" if _named_by_number() else str(path)
+        return f"/proc/self/fd/{self._numbers[path]}" if self._by_number else str(path)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -107,8 +107,12 @@ class _Bake:
 
     def run(self) -> None:
         """Compile, until every unit has a result or has failed."""
+        from .storing import Storing  # with what a build of nothing but hits needs not import
+
         units = len(self._results.done) + len(self._misses)
         with contextlib.ExitStack() as stack:
+            self._storing = Storing(self._turns.done)
+            stack.callback(self._storing.close)
             setup = self._setup(stack)
             self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
             for answer in stack.enter_context(
@@ -117,7 +121,6 @@ class _Bake:
                 job = self._misses[answer.id]
                 self._progress.finished(job.unit.name)
                 self._take(job, answer)
-                self._turns.done(answer.id)
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
         folders = folders_for(self._misses, self._paths, self._toolkit, stack)
@@ -131,8 +134,11 @@ class _Bake:
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
             return preludes.choose(left, held, [*others, *elsewhere])
 
-        if (number := self._turns.take(choose)) is None:
-            return None
+        self._storing.settle(len(self._misses))
+        # Another build waits for what is not stored yet, and this one perhaps for that one.
+        while (number := self._turns.take(choose)) is None:
+            if not self._storing.settle(0):
+                return None
         job, task = self._misses[number], self._tasks[number]
         self._progress.started(job.unit.name)
         if task.prelude is not None:
@@ -164,8 +170,9 @@ class _Bake:
             outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
         if isinstance(outcome, Compiled):
             warnings = (*job.warnings, *_of_host_code(job.unit.module), *_warnings(found))
-            self._keep(job, replace(outcome, warnings=warnings), answer.seconds)
+            self._keep(job, answer, replace(outcome, warnings=warnings))
         else:
+            self._turns.done(answer.id)
             self._results.failed.append((job.unit, self._advised(job, outcome)))
 
     def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -176,15 +183,15 @@ class _Bake:
         setting = Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
         return advise(found, setting)
 
-    def _keep(self, job: Job, compiled: Compiled, seconds: float) -> None:
+    def _keep(self, job: Job, answer: executor.Result, compiled: Compiled) -> None:
         for warning in compiled.warnings:
             if warning not in self._said:  # the same for every arch and variant
                 self._said.add(warning)
                 self._project.warn(warning)
         # Stored at once, so that an interrupted build goes on from here.
-        self._cache.put(job.keys.key, compiled, job.inputs)
+        self._storing.start(answer.id, lambda: self._cache.put(job.keys.key, compiled, job.inputs))
         self._results.done[job.unit] = compiled
-        self._results.seconds[job.unit] = seconds
+        self._results.seconds[job.unit] = answer.seconds
 
 
 def _of_host_code(module: Module) -> Iterator[str]:

@@ -190,12 +190,21 @@ def read_source(root: Path, path: str) -> Source:
         raise SourceError(Problem(f"cannot be read: {reason}", here)) from exc
 
 
-_PTX_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# Each way to begin is a plain character: so the search skips what is none of them, four times as fast.
+_PTX_COMMENT = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_PTX_TARGET = re.compile(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", re.MULTILINE)
 
 
 def without_comments(text: str) -> str:
     """Replace the comments of a PTX text by blanks, and keep its lines."""
-    return _PTX_COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+
+    def blank(match: re.Match[str]) -> str:
+        found = match[0]
+        if found.startswith("//"):
+            return " " * len(found)
+        return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
+
+    return _PTX_COMMENT.sub(blank, text)
 
 
 def is_lfs_pointer(text: str) -> bool:
@@ -205,9 +214,9 @@ def is_lfs_pointer(text: str) -> bool:
 
 def read_ptx_header(source: Source) -> PtxHeader:
     """Return the `.version` and `.target` of a PTX source; SourceError where one is missing."""
-    text = without_comments(source.text)
+    text = without_comments(_ptx_head(source.text))
     version = read_ptx_version(text)
-    target = re.search(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", text, re.MULTILINE)
+    target = _PTX_TARGET.search(text)
     if not version or not target:
         missing = ".version" if not version else ".target"
         what = f"has no {missing} directive, so it is not a PTX module"
@@ -219,6 +228,13 @@ def read_ptx_header(source: Source) -> PtxHeader:
     except ValueError as exc:
         raise SourceError(Problem(str(exc), Location(source.path, line))) from None
     return PtxHeader(version, target[2], line, target[1].strip())
+
+
+def _ptx_head(text: str) -> str:
+    """Return a PTX text up to its `.target`, where no comment and no string reaches further."""
+    target = _PTX_TARGET.search(text)
+    head = text[: target.end()] if target else text
+    return text if "/*" in head or '"' in head or not read_ptx_version(head) else head
 
 
 def read_ptx_version(text: str) -> tuple[int, int] | None:

@@ -184,7 +184,6 @@ def _compile(task: dict[str, Any], *, precompiles: bool = False) -> _Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-_TOO_MANY = "more than are allowed here ('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
 _unnamed: dict[int, tuple[str, str]] = {}  # of folders whose numbers are above the limit: two other names
 
 
@@ -195,7 +194,10 @@ def _compile_unnamed(task: dict[str, Any]) -> _Outcome:
     for number, (name, _path) in _unnamed.items():
         log = log.replace(f"{name}/".encode(), b"/proc/self/fd/%d/" % number)
     if ok and by_path != task and _compile(by_path)[1] != output:
-        what = f"the result holds names of folders that take {max(_unnamed) + 1} open files, {_TOO_MANY}"
+        what = (
+            f"the result holds names of folders that take {max(_unnamed) + 1} open files, more than are "
+            "allowed here ('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
+        )
         return False, b"", f"fatal: {what}".encode(), {}
     return ok, output, log, symbols
 

@@ -19,7 +19,7 @@ from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units
 from hatch_cubin.compiling.diagnostics import parse_log
 from hatch_cubin.cubin import names
 from hatch_cubin.errors import ConfigError, SourceError, render
-from hatch_cubin.sources.source import Source, decode, glob_regex, without_comments
+from hatch_cubin.sources.source import Source, decode, glob_regex, read_ptx_header, without_comments
 from hatch_cubin.table import toml
 from hatch_cubin.table.config import Config, Place, parse_config
 from tests.helpers import TABLE, read_config
@@ -269,6 +269,40 @@ def test_distinct_parts_have_distinct_digests(one: list[str | bytes], other: lis
 
 def _encoded(part: str | bytes) -> bytes:
     return part.encode() if isinstance(part, str) else part
+
+
+# --- PTX ------------------------------------------------------------------------------------------
+
+_directives = st.sampled_from(
+    [
+        ".version 8.0",
+        ".version",
+        " 7.5",
+        ".target sm_80",
+        ".target",
+        " sm_90a",
+        "sm_9",
+        ", debug",
+        ".entry k()",
+    ]
+)
+_marks = st.sampled_from(['"', "/*", "*/", "//", "/", "\\", "\n", "\n", " "])
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.lists(_directives | _marks, max_size=12).map("".join))
+@example(".version 8.0\n.target // c\n sm_80\n.target sm_90\n")
+@example(".version 8.0\n/*\n.target sm_80\n*/\n.target sm_90\n")
+@example('.version 8.0 "\\\n.target sm_80 //"\n.target sm_90\n')
+@example(".target sm_80\n.version 8.0\n")
+def test_a_ptx_header_is_what_the_whole_text_has(text: str) -> None:
+    """It is looked for at the beginning alone where that is enough."""
+    whole = without_comments(text) + '\n"'  # for a string, all of it is looked through
+    found, said = (
+        attempt(lambda text=each: read_ptx_header(Source("k.ptx", text)), SourceError)  # type: ignore[misc]
+        for each in (text, whole)
+    )
+    assert str(found) == str(said)
 
 
 # --- logs -----------------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ MODULES: dict[str, dict[str, str]] = {
         "executor": "",
         "paths": "",
         "preludes": "",
+        "storing": "",
         "turns": "",
         "gaps": "",
         "hints/way": "",
@@ -115,7 +116,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/setting hints/texts",
         "tasks": "executor paths preludes",
         "results": "advice cores diagnostics executor hints/conditions hints/setting hints/targets paths "
-        "preludes tasks turns",
+        "preludes storing tasks turns",
     },
     "_report": {"_report": ""},
     "_pipeline": {"_pipeline": ""},
