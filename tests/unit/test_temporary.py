@@ -177,6 +177,15 @@ def test_in_a_thread_there_are_no_handlers(place: Path) -> None:
     assert names(place) == []
 
 
+def test_only_its_maker_removes_a_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _temporary.make() as folder:
+        with monkeypatch.context() as other:
+            other.setattr(os, "getpid", lambda: -1)
+            for each in _temporary._open:
+                each.close()
+        assert names(place) == [folder.name]
+
+
 @pytest.mark.linux
 def test_a_process_that_was_forked_off_leaves_the_folder_alone(place: Path) -> None:
     code = (
