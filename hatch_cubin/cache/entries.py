@@ -221,9 +221,8 @@ class Cache:
         except NoFileError:
             self.damaged += 1
             return None
-        if (
-            known is not None and (found and found.sha256) != known.sha256
-        ):  # the same compile never gives other bytes
+        # The same compile never gives other bytes; a record that is damaged says nothing of the entry.
+        if known is not None and (found.sha256 != known.sha256 if found else not new):
             self._refused.add(key)
         if found is None or key in self._refused:
             self.damaged += 1
@@ -239,15 +238,16 @@ class Cache:
         try:
             os.link(path, link)
         except OSError as exc:
-            if exc.errno not in NOWHERE:  # on another disk, of another user, more than the system allows
+            # On another disk, of another user, more than the system allows; a folder has no links at all.
+            if exc.errno not in NOWHERE and not os.path.isdir(path):
                 self._hold = None
             return None
+        self._held += 1
         status = os.lstat(link)
         mode = status.st_mode
         if not stat.S_ISREG(mode) or mode & 0o111:  # a wheel would show that it can be executed
             os.unlink(link)
             return None
-        self._held += 1
         return File(link, status)
 
     def _put(self, key: bytes, values: Mapping[bytes, bytes]) -> None:

@@ -11,7 +11,10 @@ _MOST = 8  # results that are not stored yet, and would be lost with a process t
 
 
 class Storing:
-    """Stores results by their numbers, and says of each, in the order that they came, that it is done."""
+    """Stores results by their numbers, and says of each, in the order that they came, that it is done.
+
+    That is said when the next event is looked at: what waits for it may wait a little longer than the disk.
+    """
 
     def __init__(self, stored: Callable[[int], object]) -> None:
         self._stored = stored

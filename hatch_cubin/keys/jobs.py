@@ -173,6 +173,7 @@ class _HeaderFinder:
     _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
+    _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
 
     def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         """Return a module's closure and the search path that it was found with."""
@@ -183,7 +184,9 @@ class _HeaderFinder:
     def named(self, module: Module) -> set[str]:
         """Return the files of the project that some include of a module names."""
         closure, _search = self.find(module)
-        return set(_own_files(closure, closure.widened))
+        if id(closure) not in self._named:  # which variants share
+            self._named[id(closure)] = set(_own_files(closure, closure.widened))
+        return self._named[id(closure)]
 
     def stamps(self, module: Module) -> tuple[str, ...]:
         """Return a warning for each line whose result depends on when it is compiled."""

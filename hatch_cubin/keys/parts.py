@@ -11,10 +11,9 @@ from .._plan import Module
 from ..sources import disk
 from ..sources.source import without_comments
 
-_KERNEL = re.compile(r"\b__global__\b")
-_KERNEL_MACRO = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n\\]|\\.)*?\b__global__\b", re.MULTILINE | re.DOTALL
-)
+_KERNEL = "__global__"
+_WORD = re.compile(r"\w+")
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.)*)", re.MULTILINE | re.DOTALL)
 
 
 def drop_parts(
@@ -38,10 +37,13 @@ def drop_parts(
 
 
 def _is_part(module: Module, root: Path, named: Callable[[Module], set[str]]) -> bool:
-    text = without_comments(module.source.text)
-    if module.instantiate or _KERNEL.search(text):
+    if module.instantiate:
         return False
     headers = (disk.read(os.path.join(root, path), root).decode("utf-8", "replace") for path in named(module))
-    texts = map(without_comments, (module.source.text, *headers))
-    macros = {name for each in texts for name in _KERNEL_MACRO.findall(each)}
-    return not macros & set(re.findall(r"\w+", text))
+    texts = [without_comments(text) for text in (module.source.text, *headers)]
+    macros = [*module.macros, *(found for text in texts for found in _DEFINE.findall(text))]
+    bodies = [(name.partition("(")[0], set(_WORD.findall(body))) for name, body in macros]
+    kernels = {_KERNEL}  # the words that can make one: macros of macros too
+    while more := {name for name, words in bodies if words & kernels} - kernels:
+        kernels |= more
+    return not kernels & set(_WORD.findall(texts[0]))

@@ -206,7 +206,7 @@ def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
     import re
 
     def renamed(text: bytes) -> bytes:
-        return re.sub(rb"^(|--include-path=)/proc/self/fd/(\d+)", named, text)
+        return re.sub(rb"^(|--include-path=|--pre-include=)/proc/self/fd/(\d+)", named, text)
 
     def named(match: re.Match[bytes]) -> bytes:
         names = _unnamed.get(int(match[2]))

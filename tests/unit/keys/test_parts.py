@@ -56,9 +56,20 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
         (KERNEL, ONE),
         ('#include "kernels.h"\nKERNEL void own(int *x) { *x = 1; }\n', ONE),
         ("#define MINE \\\n  __global__\nMINE void own(int *x) { *x = 1; }\n", ONE),
+        ("#define G __global__\n#define DEF(n) G void n(int *x)\nDEF(own) { *x = 1; }\n", ONE),
+        ("KERN void own(int *x) { *x = 1; }\n", ONE + 'define = { KERN = "__global__", OTHER = 1 }\n'),
         ("template <int N> void t(int *x);\n", ONE + RULE),
     ],
-    ids=["kernel", "by a header's macro", "by its own macro", "instantiated by the table"],
+    ids=[
+        *(
+            "kernel",
+            "by a header's macro",
+            "by its own macro",
+            "by a macro of a macro",
+            "by the table's macro",
+        ),
+        "instantiated by the table",
+    ],
 )
 def test_what_may_have_a_kernel_of_its_own_is_a_module(tmp_path: Path, part: str, options: str) -> None:
     files = {
