@@ -1092,7 +1092,7 @@ def _file_data(path: str, size: "int | None" = None) -> bytes:
         found = _plain_size(path)
         if size is None and found > _LARGEST:
             _damaged(path, f"it has {found} bytes, more than there can be")
-        if size not in (None, found):
+        if size is not None and found > size:
             _damaged(path, f"it has {found} bytes, the manifest says {size}")
         return _read(path, found)
     except (FileNotFoundError, NotADirectoryError) as exc:

@@ -140,7 +140,18 @@ def test_a_hangup_that_is_ignored_stays_ignored(place: Path) -> None:
     assert run(sys.executable, "-c", code, cwd=place).stdout == "1\n"
 
 
+@pytest.fixture
+def _nothing_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let this process have no folder, whatever stands in for a home in it."""
+    monkeypatch.setattr(_temporary, "_open", set())
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in _temporary._ENDINGS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.linux
+@pytest.mark.usefixtures("_nothing_open")
 def test_with_the_last_folder_the_handlers_go() -> None:
     before = [signal.getsignal(number) for number in _temporary._ENDINGS]
     assert before == [signal.SIG_DFL, signal.SIG_DFL]

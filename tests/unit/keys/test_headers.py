@@ -192,8 +192,8 @@ def test_where_the_home_cannot_be_written_the_headers_are_unpacked_for_this_proc
 def test_headers_that_can_be_unpacked_nowhere_are_an_error(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home.write_text("not a folder")
-    monkeypatch.setattr(_home, "instead", lambda _why: home)
+    write_tree(home, {"headers": "not a folder"})
+    monkeypatch.setattr(_home, "instead", lambda _why: home / "headers")
     with pytest.raises(ToolchainError) as caught:
         roots(FakeToolkit("13.5.37"))
     assert str(caught.value) == (

@@ -620,3 +620,9 @@ def test_a_pre_included_header_may_be_named_by_its_path_in_the_project(tmp_path:
         ["project/i1/r.h", "project/pkg/p.h", "project/pkg/q.h"],
         ("pkg/p.h",),
     )
+
+
+def test_an_absolute_name_is_looked_for_there_alone(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "p", {"x.h": "", "i1/nowhere/x.h": "", "pkg/k.cu": ""})
+    found = closure(root, f'#include "{tmp_path}/p/x.h"\n#include "/nowhere/x.h"', "i1")
+    assert (names(found), found.missing) == ([f"/{str(tmp_path)[1:]}/p/x.h"], {"/nowhere/x.h"})
