@@ -15,7 +15,7 @@ from ..bundle import sbom
 from ..bundle.manifest import Manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import Bundle, Found, package_at, read_member
+from .installed import Bundle, Found, bundles_of, package_at, read_member, stands_for
 from .survey import manifest_of
 
 _BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
@@ -43,7 +43,7 @@ def bill_of(found: Found, bundle: Bundle) -> Bill | None:
     for path in _beside(found):
         assert found.wheel is not None
         data = read_member(found.wheel, path)
-        if len(found.bundles) == 1 or _package(data) == package_at(bundle.place):
+        if len(found.bundles) == 1 or bundle in bundles_of(found, _package(data)):
             return Bill(path, data)
     return None
 
@@ -60,8 +60,8 @@ def bill_problems(found: Found) -> Iterator[Problem]:
         if bill is None:
             without.append((bundle, manifest))
             continue
-        package = None if found.wheel is None else package_at(bundle.place)
-        yield from (Problem(what, Location(bill.path)) for what in _wrong(bill.data, manifest, package))
+        place = None if found.wheel is None else bundle.place
+        yield from (Problem(what, Location(bill.path)) for what in _wrong(bill.data, manifest, place))
         paths = [path for path in paths if path != bill.path]
     for path in paths:
         yield Problem("is the bill of materials of no bundle in the wheel", Location(path))
@@ -85,15 +85,15 @@ def _beside(found: Found) -> list[str]:
     return sorted({name for name in names if _BESIDE.fullmatch(name)})
 
 
-def _package(data: bytes) -> str | None:
+def _package(data: bytes) -> str:
     try:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE}")
     except _NO_BILL:
-        return None
+        return "?"  # which no package is called
 
 
-def _wrong(data: bytes, manifest: Manifest, package: str | None) -> Iterator[str]:
+def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
     """Yield how a bill differs from one that this manifest allows."""
     try:
         fields = json.loads(data)
@@ -107,8 +107,8 @@ def _wrong(data: bytes, manifest: Manifest, package: str | None) -> Iterator[str
     if data != written:
         yield _EDITED
         return
-    if package is not None and _package(data) != package:
-        yield f"is the bill of materials of {_package(data)}, the bundle is that of {package}"
+    if place is not None and not stands_for(place, _package(data)):
+        yield f"is the bill of materials of {_package(data)}, the bundle is that of {package_at(place)}"
     expected = [part["bom-ref"] for part in _tools(manifest)]
     if tools != sorted(expected):
         yield f"names {', '.join(tools) or 'no tools'}; the manifest names {', '.join(sorted(expected))}"

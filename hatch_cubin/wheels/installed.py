@@ -65,6 +65,20 @@ def package_at(place: str) -> str:
     return place.removesuffix(f"/{BUNDLE}").replace("/", ".")
 
 
+def stands_for(place: str, package: str) -> bool:
+    """Say whether a bundle at *place* in a wheel may be that of *package*, which may lack its namespaces.
+
+    A folder without `__init__.py` above a package may be a namespace or not: only its backend knows.
+    """
+    return f".{package_at(place)}".endswith(f".{package}")
+
+
+def bundles_of(found: Found, package: str) -> list[Bundle]:
+    """Return the bundles of a wheel that may be that of *package*: the one at its very name before others."""
+    exact = [bundle for bundle in found.bundles if package_at(bundle.place) == package]
+    return exact or [bundle for bundle in found.bundles if stands_for(bundle.place, package)]
+
+
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
     info = archive.getinfo(name)

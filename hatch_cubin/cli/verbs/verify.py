@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of, bill_problems
-from ...wheels.installed import Bundle, Found, opened, package_at
+from ...wheels.installed import Bundle, Found, bundles_of, opened
 from ...wheels.record import record_problems
 from ...wheels.survey import manifest_of, unit_name
 from ...wheels.verify import bundle_problems, is_of_this_version
@@ -108,7 +108,7 @@ def _compare(args: argparse.Namespace, found: Found) -> Comparison:
 
 def _bundle_of(project: Project, found: Found) -> Bundle:
     """Return the bundle that the project builds: others beside it may say of themselves what they like."""
-    own = [bundle for bundle in found.bundles if _is_own(project, found, bundle)]
+    own = _own(project, found)
     if len(own) == 1:
         return own[0]
     if own:
@@ -120,10 +120,11 @@ def _bundle_of(project: Project, found: Found) -> Bundle:
     raise BundleError(Problem(what, Location(found.path), "--project DIR names the project"))
 
 
-def _is_own(project: Project, found: Found, bundle: Bundle) -> bool:
+def _own(project: Project, found: Found) -> list[Bundle]:
     if found.wheel is not None:  # what is imported is decided by the place, whatever a manifest says
-        return package_at(bundle.place) == project.package
-    return manifest_of(bundle).folder in (project.bundle_folder, None)  # one without kernels has none
+        return bundles_of(found, project.package)
+    folders = (project.bundle_folder, None)  # one without kernels has none
+    return [bundle for bundle in found.bundles if manifest_of(bundle).folder in folders]
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:

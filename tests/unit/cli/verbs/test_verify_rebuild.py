@@ -420,3 +420,15 @@ def test_of_several_copies_in_a_folder_one_has_to_be_named(
         f"{tmp_path}: {what}: {second.as_posix()}, {first.as_posix()}"
     ]
     assert rebuilt(capsys, first, tmp_path).code == 0
+
+
+@pytest.mark.nvrtc
+def test_a_package_in_a_namespace_that_the_project_does_not_tell_is_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(files: dict[str, bytes]) -> None:
+        for name in [name for name in files if name.startswith("demo/")]:
+            files[f"ns/{name}"] = files.pop(name)
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert (answer.code, answer.errors) == (0, [])
