@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import read_member
+from .installed import installed_as, read_member
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _UNSIGNED = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
-_IN_SITE = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/")
 _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
 
@@ -43,7 +42,7 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
 
 def _of_names(names: Sequence[str]) -> Iterator[Problem]:
     """Yield what would be installed elsewhere than it seems, or over another file."""
-    for name, count in sorted(Counter(map(_installed_as, names)).items()):
+    for name, count in sorted(Counter(map(installed_as, names)).items()):
         if count > 1:
             yield Problem(f"is in the wheel {count} times", Location(name))
     for name in sorted({*names}):
@@ -51,11 +50,6 @@ def _of_names(names: Sequence[str]) -> Iterator[Problem]:
             yield Problem("would be installed outside the environment", Location(ascii(name)[1:-1]))
         if any(part != BUNDLE and part.casefold().rstrip(". ") == BUNDLE for part in name.split("/")):
             yield Problem(f"is in {BUNDLE} too, where case and a last dot do not count", Location(name))
-
-
-def _installed_as(name: str) -> str:
-    """Return where a file goes: one in a wheel's data for site-packages lies over that of the same name."""
-    return _IN_SITE.sub("", name)
 
 
 def _compare(

@@ -222,3 +222,15 @@ def test_a_bill_is_that_of_its_very_package_before_one_in_a_namespace(tmp_path: 
     other = bundle(made("other"), toolchain={"nvrtc": "13.0.1"})
     both = {**inside("a/demo/_cubins", other), **inside("demo/_cubins", FILES)}
     assert of_wheel(tmp_path, {**both, BESIDE: BILL}) == []
+
+
+@pytest.mark.parametrize("folder", ["purelib", "platlib"])
+def test_a_wheel_may_have_its_packages_in_its_data(tmp_path: Path, folder: str) -> None:
+    """As that of meson-python, which puts them where they are installed to."""
+    data = f"demo-1.0.data/{folder}"
+    assert of_wheel(tmp_path, {**inside(f"{data}/demo/_cubins", FILES), BESIDE: BILL}) == []
+    both = {**inside(f"{data}/demo/_cubins", FILES), **inside(f"{data}/demo/inner/_cubins", FILES)}
+    assert of_wheel(tmp_path, {**both, BESIDE: bill_for(FILES, "demo.inner")}) == []
+    assert of_wheel(tmp_path, {**inside(f"{data}/other/_cubins", FILES), BESIDE: BILL}) == [
+        f"{BESIDE}: is the bill of materials of demo, the bundle is that of other"
+    ]

@@ -432,3 +432,16 @@ def test_a_package_in_a_namespace_that_the_project_does_not_tell_is_its_own(
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
     assert (answer.code, answer.errors) == (0, [])
+
+
+@pytest.mark.nvrtc
+def test_a_package_in_the_data_of_its_wheel_is_its_own_and_not_that_in_a_namespace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(files: dict[str, bytes]) -> None:
+        for name in [name for name in files if name.startswith("demo/")]:
+            files[f"ns/{name}"] = files[f"demo-1.0.data/platlib/{name}"] = files.pop(name)
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert (answer.code, answer.errors) == (0, [])
+    assert answer.out.splitlines()[-1] == "1 other bundle not of this project: not compared with a build"
