@@ -330,7 +330,8 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
     assert answer.errors == [
-        "demo/_cubins/manifest.json: says that hatch-cubin 0.0.1 made it, and there is no such release",
+        "demo/_cubins/manifest.json: says that hatch-cubin 0.0.1 made it, "
+        f"a release that hatch-cubin {__version__} does not know",
         "3 files not what the project gives, though all units are",
     ]
     assert answer.err.splitlines()[-6:] == [
