@@ -62,9 +62,8 @@ class Manifest:
     modules: tuple[Module, ...]
 
 
-_CANONICAL = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False
-)  # made once, not each time
+# Made once, not each time.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: object) -> str:

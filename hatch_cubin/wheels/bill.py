@@ -15,17 +15,10 @@ from ..bundle import sbom
 from ..bundle.manifest import Manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import Bundle, Found, bundles_of, package_at, read_member, stands_for
+from .installed import NOT_OURS, Bundle, Found, bundles_of, package_at, read_member, stands_for
 from .survey import manifest_of
 
 _BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
-_NO_BILL = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-)  # whatever stands in its place
 _EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 
@@ -76,7 +69,7 @@ def provenance(data: bytes) -> dict[str, str]:
     """Return what a bill says of the commit that its sources are of."""
     try:
         return _facts(json.loads(data)["metadata"]["component"])
-    except _NO_BILL:
+    except NOT_OURS:
         return {}
 
 
@@ -89,7 +82,7 @@ def _package(data: bytes) -> str:
     try:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE}")
-    except _NO_BILL:
+    except NOT_OURS:
         return "?"  # which no package is called
 
 
@@ -101,7 +94,7 @@ def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
         written = sbom.write_bill(_bundle_again(fields["metadata"]["component"]), map(_part_again, parts))
         tools = [part["bom-ref"] for part in parts if part["type"] == "application"]
         files = {part["name"] for part in parts if part["type"] == "file"}
-    except _NO_BILL:
+    except NOT_OURS:
         yield _EDITED
         return
     if data != written:

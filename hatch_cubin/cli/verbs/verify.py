@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
@@ -142,11 +142,15 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
 
 def _summary(comparison: Comparison, others: int) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
-    yield f"{len(comparison.verdicts)} units compiled again: {counts['same']} are the same to the byte"
+    yield f"{_count(len(comparison.verdicts), 'unit')} compiled again: {_same(counts['same'])}"
     same = sum(comparison.files.values())
-    yield f"{len(comparison.files)} other files made again: {same} are the same to the byte"
+    yield f"{_count(len(comparison.files), 'other file')} made again: {_same(same)}"
     if others:
-        yield f"{others} other bundle{'s' * (others != 1)} not of this project: not compared with a build"
+        yield f"{_count(others, 'other bundle')} not of this project: not compared with a build"
+
+
+def _same(number: int) -> str:
+    return f"{number} {'is' if number == 1 else 'are'} the same to the byte"
 
 
 def _findings(comparison: Comparison) -> Iterator[Problem]:
@@ -155,15 +159,15 @@ def _findings(comparison: Comparison) -> Iterator[Problem]:
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
             why = _toolchain(comparison) if verdict == "other inputs" else ()
-            yield Problem(f"{_count(units, 'unit')} {what}", None, hint, (*units, *why))
+            yield Problem(f"{_count(len(units), 'unit')} {what}", None, hint, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
-        what = f"{_count(files, 'file')} not what the project gives, though all units are"
+        what = f"{_count(len(files), 'file')} not what the project gives, though all units are"
         yield Problem(what, None, _OF_ITS_BUILD, (*files, *_toolchain(comparison)))
 
 
-def _count(things: Sequence[str], kind: str) -> str:
-    return f"{len(things)} {kind}{'s' * (len(things) != 1)}"
+def _count(number: int, kind: str) -> str:
+    return f"{number} {kind}{'s' * (number != 1)}"
 
 
 def _toolchain(comparison: Comparison) -> Iterator[str]:
