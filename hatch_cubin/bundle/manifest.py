@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 from .._digest import file_digest, pieces_digest
 from . import runtime
 
+# What reading JSON of others as ours may raise.
+NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
+
 _T = TypeVar("_T")
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..bundle import sbom
-from ..bundle.manifest import Manifest
+from ..bundle.manifest import NOT_OURS, Manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import NOT_OURS, Bundle, Found, bundles_of, package_at, read_member, stands_for
+from .installed import Bundle, Found, bundles_of, package_at, read_member, stands_for
 from .survey import manifest_of
 
 _BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")

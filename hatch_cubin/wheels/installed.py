@@ -17,9 +17,6 @@ from .._sizes import size
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
 
-# What reading JSON of others as ours may raise.
-NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
-
 _ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed better than code can be, is a bomb
 _IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..bundle.layout import OF_HATCH, describe_editable, of_setuptools
-from ..bundle.manifest import canonical
+from ..bundle.manifest import NOT_OURS, canonical
 from ..sources.project import Project
-from .installed import NOT_OURS
 
 NOTES = "editable.json"
 
