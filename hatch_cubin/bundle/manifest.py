@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 from .._digest import file_digest, pieces_digest
 from . import runtime
 
+# What reading JSON of others as ours may raise.
+NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
+
 _T = TypeVar("_T")
 
 
@@ -62,9 +65,8 @@ class Manifest:
     modules: tuple[Module, ...]
 
 
-_CANONICAL = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False
-)  # made once, not each time
+# Made once, not each time.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: object) -> str:

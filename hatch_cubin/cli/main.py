@@ -44,9 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(20_000)  # what is imported is no garbage: collect less often
     atexit.register(gc.freeze)  # to free all of it piece by piece at the end takes as long as a short verb
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # as standard error has it: a name is not worth a crash
+        # As standard error has it: a name is not worth a crash.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stderr is None:  # it was closed; so no file that is opened becomes what libraries complain to
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     try:

@@ -12,20 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..bundle import sbom
-from ..bundle.manifest import Manifest
+from ..bundle.manifest import NOT_OURS, Manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import Bundle, Found, package_at, read_member
+from .installed import Bundle, Found, bundles_of, package_at, read_member, stands_for
 from .survey import manifest_of
 
 _BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
-_NO_BILL = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-)  # whatever stands in its place
 _EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 
@@ -43,7 +36,7 @@ def bill_of(found: Found, bundle: Bundle) -> Bill | None:
     for path in _beside(found):
         assert found.wheel is not None
         data = read_member(found.wheel, path)
-        if len(found.bundles) == 1 or _package(data) == package_at(bundle.place):
+        if len(found.bundles) == 1 or bundle in bundles_of(found, _package(data)):
             return Bill(path, data)
     return None
 
@@ -60,8 +53,8 @@ def bill_problems(found: Found) -> Iterator[Problem]:
         if bill is None:
             without.append((bundle, manifest))
             continue
-        package = None if found.wheel is None else package_at(bundle.place)
-        yield from (Problem(what, Location(bill.path)) for what in _wrong(bill.data, manifest, package))
+        place = None if found.wheel is None else bundle.place
+        yield from (Problem(what, Location(bill.path)) for what in _wrong(bill.data, manifest, place))
         paths = [path for path in paths if path != bill.path]
     for path in paths:
         yield Problem("is the bill of materials of no bundle in the wheel", Location(path))
@@ -76,7 +69,7 @@ def provenance(data: bytes) -> dict[str, str]:
     """Return what a bill says of the commit that its sources are of."""
     try:
         return _facts(json.loads(data)["metadata"]["component"])
-    except _NO_BILL:
+    except NOT_OURS:
         return {}
 
 
@@ -85,15 +78,15 @@ def _beside(found: Found) -> list[str]:
     return sorted({name for name in names if _BESIDE.fullmatch(name)})
 
 
-def _package(data: bytes) -> str | None:
+def _package(data: bytes) -> str:
     try:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE}")
-    except _NO_BILL:
-        return None
+    except NOT_OURS:
+        return "?"  # which no package is called
 
 
-def _wrong(data: bytes, manifest: Manifest, package: str | None) -> Iterator[str]:
+def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
     """Yield how a bill differs from one that this manifest allows."""
     try:
         fields = json.loads(data)
@@ -101,14 +94,14 @@ def _wrong(data: bytes, manifest: Manifest, package: str | None) -> Iterator[str
         written = sbom.write_bill(_bundle_again(fields["metadata"]["component"]), map(_part_again, parts))
         tools = [part["bom-ref"] for part in parts if part["type"] == "application"]
         files = {part["name"] for part in parts if part["type"] == "file"}
-    except _NO_BILL:
+    except NOT_OURS:
         yield _EDITED
         return
     if data != written:
         yield _EDITED
         return
-    if package is not None and _package(data) != package:
-        yield f"is the bill of materials of {_package(data)}, the bundle is that of {package}"
+    if place is not None and not stands_for(place, _package(data)):
+        yield f"is the bill of materials of {_package(data)}, the bundle is that of {package_at(place)}"
     expected = [part["bom-ref"] for part in _tools(manifest)]
     if tools != sorted(expected):
         yield f"names {', '.join(tools) or 'no tools'}; the manifest names {', '.join(sorted(expected))}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import zipfile
 import zlib
@@ -17,6 +18,7 @@ from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
 
 _ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed better than code can be, is a bomb
+_IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -62,7 +64,27 @@ def opened(what: str) -> Iterator[Found]:
 
 def package_at(place: str) -> str:
     """Return the import package whose bundle stands at *place* in a wheel."""
-    return place.removesuffix(f"/{BUNDLE}").replace("/", ".")
+    return installed_as(place).removesuffix(f"/{BUNDLE}").replace("/", ".")
+
+
+def installed_as(name: str) -> str:
+    """Return where a wheel's file goes: one in its data for site-packages lies over that of the same name."""
+    found = _IN_SITE.match(name)
+    return name[found.end() :] if found else name
+
+
+def stands_for(place: str, package: str) -> bool:
+    """Say whether a bundle at *place* in a wheel may be that of *package*, which may lack its namespaces.
+
+    A folder without `__init__.py` above a package may be a namespace or not: only its backend knows.
+    """
+    return f".{package_at(place)}".endswith(f".{package}")
+
+
+def bundles_of(found: Found, package: str) -> list[Bundle]:
+    """Return the bundles of a wheel that may be that of *package*: the one at its very name before others."""
+    exact = [bundle for bundle in found.bundles if package_at(bundle.place) == package]
+    return exact or [bundle for bundle in found.bundles if stands_for(bundle.place, package)]
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -9,25 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from ..bundle.layout import OF_HATCH, describe_editable, of_setuptools
-from ..bundle.manifest import canonical
+from ..bundle.manifest import NOT_OURS, canonical
 from ..sources.project import Project
 
 NOTES = "editable.json"
 
 _FIELDS = {"files", "needs", "rebuild", "root"}
-_LINKED = of_setuptools(
-    "strict"
-)  # where an install has links to the bundle, the project is found by its path
+# Where an install has links to the bundle, the project is found by its path.
+_LINKED = of_setuptools("strict")
 _BUILDS = {
     (*build.command, *build.needs): build
     for build in (OF_HATCH, of_setuptools("lenient"), of_setuptools("compat"), _LINKED)
 }
-_NO_NOTES = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
 
 def prove_notes(data: bytes, folder: str | None) -> dict[str, Any]:
     """Return notes; ValueError where they are none, or would run more than a build of their project."""
-    with contextlib.suppress(*_NO_NOTES):
+    with contextlib.suppress(*NOT_OURS):
         notes: dict[str, Any] = json.loads(data)
         root, build = notes["root"], _BUILDS[_runs(notes)]
         found = os.path.isabs(root) if build is _LINKED else root == _root_from(folder)

@@ -8,15 +8,15 @@ import hashlib
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import read_member
+from .installed import installed_as, read_member
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _UNSIGNED = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
-_IN_SITE = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/")
+_DATA = re.compile(r"[^/]+\.data/", re.IGNORECASE)
 _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 
 
@@ -43,19 +43,34 @@ def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
 
 def _of_names(names: Sequence[str]) -> Iterator[Problem]:
     """Yield what would be installed elsewhere than it seems, or over another file."""
-    for name, count in sorted(Counter(map(_installed_as, names)).items()):
+    places = Counter(map(installed_as, names))
+    for name, count in sorted(places.items()):
         if count > 1:
             yield Problem(f"is in the wheel {count} times", Location(name))
+    yield from _of_case(places)
     for name in sorted({*names}):
         if _UNSAFE.match(name):
             yield Problem("would be installed outside the environment", Location(ascii(name)[1:-1]))
-        if any(part != BUNDLE and part.casefold().rstrip(". ") == BUNDLE for part in name.split("/")):
+        if BUNDLE in {_plain(part) for part in name.split("/") if part != BUNDLE}:
             yield Problem(f"is in {BUNDLE} too, where case and a last dot do not count", Location(name))
+        if _DATA.match(name) and installed_as(name) == name and BUNDLE in map(_plain, name.split("/")):
+            yield Problem("may be installed over a bundle: it is in the wheel's data", Location(name))
 
 
-def _installed_as(name: str) -> str:
-    """Return where a file goes: one in a wheel's data for site-packages lies over that of the same name."""
-    return _IN_SITE.sub("", name)
+def _of_case(places: Collection[str]) -> Iterator[Problem]:
+    """Yield what lies over a file of a bundle where case does not count."""
+    alike: dict[str, list[str]] = {}
+    for name in sorted(places):
+        if BUNDLE in name.split("/"):
+            alike.setdefault(name.casefold(), []).append(name)
+    for first, *others in alike.values():
+        for name in others:
+            yield Problem(f"is {first} too, where case does not count", Location(name))
+
+
+def _plain(part: str) -> str:
+    """Return what file systems take part of a path for."""
+    return part.casefold().rstrip(". ")
 
 
 def _compare(

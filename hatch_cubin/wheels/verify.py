@@ -94,7 +94,8 @@ def _stranger(bundle: Bundle, name: str, version: str) -> Problem:
         return Problem(f"says that {name} made it, not {_NAME}", where)
     if releases.is_newer(version):
         return Problem(f"made by a newer hatch-cubin, {version}", where, "upgrade hatch-cubin to verify it")
-    return Problem(f"says that hatch-cubin {version} made it, and there is no such release", where)
+    what = f"says that hatch-cubin {version} made it, a release that hatch-cubin {__version__} does not know"
+    return Problem(what, where, "verify it with that version, if there is one")
 
 
 def _of_stub(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:

@@ -58,7 +58,7 @@ archs = ["sm_90"]
     assert run(sys.executable, "-m", "hatch_cubin", "verify", wheel, "--rebuild", cwd=root).stdout == (
         "demo/_cubins: all 6 files agree with its manifest; the loader is that of hatch-cubin "
         f"{__version__}\n"
-        "1 units compiled again: 1 are the same to the byte\n"
+        "1 unit compiled again: 1 is the same to the byte\n"
         "5 other files made again: 5 are the same to the byte\n"
     )
     venv.install(wheel)

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of, bill_problems
-from ...wheels.installed import Bundle, Found, opened, package_at
+from ...wheels.installed import Bundle, Found, bundles_of, opened
 from ...wheels.record import record_problems
 from ...wheels.survey import manifest_of, unit_name
 from ...wheels.verify import bundle_problems, is_of_this_version
@@ -108,7 +108,7 @@ def _compare(args: argparse.Namespace, found: Found) -> Comparison:
 
 def _bundle_of(project: Project, found: Found) -> Bundle:
     """Return the bundle that the project builds: others beside it may say of themselves what they like."""
-    own = [bundle for bundle in found.bundles if _is_own(project, found, bundle)]
+    own = _own(project, found)
     if len(own) == 1:
         return own[0]
     if own:
@@ -120,10 +120,11 @@ def _bundle_of(project: Project, found: Found) -> Bundle:
     raise BundleError(Problem(what, Location(found.path), "--project DIR names the project"))
 
 
-def _is_own(project: Project, found: Found, bundle: Bundle) -> bool:
+def _own(project: Project, found: Found) -> list[Bundle]:
     if found.wheel is not None:  # what is imported is decided by the place, whatever a manifest says
-        return package_at(bundle.place) == project.package
-    return manifest_of(bundle).folder in (project.bundle_folder, None)  # one without kernels has none
+        return bundles_of(found, project.package)
+    folders = (project.bundle_folder, None)  # one without kernels has none
+    return [bundle for bundle in found.bundles if manifest_of(bundle).folder in folders]
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:
@@ -141,11 +142,15 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
 
 def _summary(comparison: Comparison, others: int) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
-    yield f"{len(comparison.verdicts)} units compiled again: {counts['same']} are the same to the byte"
+    yield f"{_count(len(comparison.verdicts), 'unit')} compiled again: {_same(counts['same'])}"
     same = sum(comparison.files.values())
-    yield f"{len(comparison.files)} other files made again: {same} are the same to the byte"
+    yield f"{_count(len(comparison.files), 'other file')} made again: {_same(same)}"
     if others:
-        yield f"{others} other bundle{'s' * (others != 1)} not of this project: not compared with a build"
+        yield f"{_count(others, 'other bundle')} not of this project: not compared with a build"
+
+
+def _same(number: int) -> str:
+    return f"{number} {'is' if number == 1 else 'are'} the same to the byte"
 
 
 def _findings(comparison: Comparison) -> Iterator[Problem]:
@@ -154,15 +159,15 @@ def _findings(comparison: Comparison) -> Iterator[Problem]:
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
             why = _toolchain(comparison) if verdict == "other inputs" else ()
-            yield Problem(f"{_count(units, 'unit')} {what}", None, hint, (*units, *why))
+            yield Problem(f"{_count(len(units), 'unit')} {what}", None, hint, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
-        what = f"{_count(files, 'file')} not what the project gives, though all units are"
+        what = f"{_count(len(files), 'file')} not what the project gives, though all units are"
         yield Problem(what, None, _OF_ITS_BUILD, (*files, *_toolchain(comparison)))
 
 
-def _count(things: Sequence[str], kind: str) -> str:
-    return f"{len(things)} {kind}{'s' * (len(things) != 1)}"
+def _count(number: int, kind: str) -> str:
+    return f"{number} {kind}{'s' * (number != 1)}"
 
 
 def _toolchain(comparison: Comparison) -> Iterator[str]:

@@ -203,3 +203,34 @@ def test_without_a_manifest_nothing_is_said_of_the_bill(tmp_path: Path) -> None:
     assert (
         of_wheel(tmp_path, {**inside("demo/_cubins", {**FILES, "manifest.json": b"{}"}), BESIDE: BILL}) == []
     )
+
+
+def test_a_bill_may_lack_the_namespaces_that_its_package_is_in(tmp_path: Path) -> None:
+    """`bundle --into src/ns/demo` cannot tell the namespace `ns` from a folder like `src`."""
+    inner = bill_for(FILES, "demo.inner")
+    deep = inside("ns/deep/demo/inner/_cubins", FILES)
+    assert of_wheel(tmp_path, inside("ns/demo/_cubins", {**FILES, sbom.NAME: BILL})) == []
+    assert of_wheel(tmp_path, {**deep, BESIDE: inner}) == []
+    assert of_wheel(tmp_path, {**deep, **inside("ns/demo/_cubins", FILES), BESIDE: inner}) == []
+    for place in ("nsdemo", "demo/ns", "ns/Demo", "inner"):
+        assert of_wheel(tmp_path, {**inside(f"{place}/_cubins", FILES), BESIDE: BILL}) == [
+            f"{BESIDE}: is the bill of materials of demo, the bundle is that of {place.replace('/', '.')}"
+        ]
+
+
+def test_a_bill_is_that_of_its_very_package_before_one_in_a_namespace(tmp_path: Path) -> None:
+    other = bundle(made("other"), toolchain={"nvrtc": "13.0.1"})
+    both = {**inside("a/demo/_cubins", other), **inside("demo/_cubins", FILES)}
+    assert of_wheel(tmp_path, {**both, BESIDE: BILL}) == []
+
+
+@pytest.mark.parametrize("folder", ["purelib", "platlib"])
+def test_a_wheel_may_have_its_packages_in_its_data(tmp_path: Path, folder: str) -> None:
+    """As that of meson-python, which puts them where they are installed to."""
+    data = f"demo-1.0.data/{folder}"
+    assert of_wheel(tmp_path, {**inside(f"{data}/demo/_cubins", FILES), BESIDE: BILL}) == []
+    both = {**inside(f"{data}/demo/_cubins", FILES), **inside(f"{data}/demo/inner/_cubins", FILES)}
+    assert of_wheel(tmp_path, {**both, BESIDE: bill_for(FILES, "demo.inner")}) == []
+    assert of_wheel(tmp_path, {**inside(f"{data}/other/_cubins", FILES), BESIDE: BILL}) == [
+        f"{BESIDE}: is the bill of materials of demo, the bundle is that of other"
+    ]

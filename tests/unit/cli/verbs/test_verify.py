@@ -281,7 +281,10 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
 
 
 NEWER = ("made by a newer hatch-cubin, {}", "upgrade hatch-cubin to verify it")
-UNKNOWN = ("says that hatch-cubin {} made it, and there is no such release", None)
+UNKNOWN = (
+    f"says that hatch-cubin {{}} made it, a release that hatch-cubin {__version__} does not know",
+    "verify it with that version, if there is one",
+)
 
 
 @pytest.mark.usefixtures("released")
@@ -289,7 +292,19 @@ UNKNOWN = ("says that hatch-cubin {} made it, and there is no such release", Non
     ("version", "expected"),
     [
         *((version, NEWER) for version in ("99.0", f"{__version__}.1", "99rc1", "999999999999.0")),
-        *((version, UNKNOWN) for version in ("0.0.2", f"{__version__}rc1", "0.0.1 ", "", "evil", "\u0669.0")),
+        *(
+            (version, UNKNOWN)
+            for version in (
+                "0.0.2",
+                f"{__version__}rc1",
+                f"{__version__}.post1",
+                f"{__version__}+local",
+                "0.0.1 ",
+                "",
+                "evil",
+                "\u0669.0",
+            )
+        ),
     ],
 )
 def test_no_version_that_is_claimed_lets_a_loader_pass(

@@ -68,7 +68,7 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
     assert Answer(capsys, shipped).code == 0  # nothing else can tell
     answer = rebuilt(capsys, shipped, tmp_path)
     assert answer.code == 1
-    assert answer.out.splitlines()[1] == "2 units compiled again: 1 are the same to the byte"
+    assert answer.out.splitlines()[1] == "2 units compiled again: 1 is the same to the byte"
     assert answer.err.splitlines()[-3:] == [
         "hatch-cubin: error: 1 unit not what its inputs compile to",
         "  saxpy for sm_90",
@@ -329,8 +329,9 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
         files[BESIDE] = bill_for({"manifest.json": files["demo/_cubins/manifest.json"]})
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    unknown = f"says that hatch-cubin 0.0.1 made it, a release that hatch-cubin {__version__} does not know"
     assert answer.errors == [
-        "demo/_cubins/manifest.json: says that hatch-cubin 0.0.1 made it, and there is no such release",
+        f"demo/_cubins/manifest.json: {unknown}",
         "3 files not what the project gives, though all units are",
     ]
     assert answer.err.splitlines()[-6:] == [
@@ -420,3 +421,28 @@ def test_of_several_copies_in_a_folder_one_has_to_be_named(
         f"{tmp_path}: {what}: {second.as_posix()}, {first.as_posix()}"
     ]
     assert rebuilt(capsys, first, tmp_path).code == 0
+
+
+@pytest.mark.nvrtc
+def test_a_package_in_a_namespace_that_the_project_does_not_tell_is_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(files: dict[str, bytes]) -> None:
+        for name in [name for name in files if name.startswith("demo/")]:
+            files[f"ns/{name}"] = files.pop(name)
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert (answer.code, answer.errors) == (0, [])
+
+
+@pytest.mark.nvrtc
+def test_a_package_in_the_data_of_its_wheel_is_its_own_and_not_that_in_a_namespace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(files: dict[str, bytes]) -> None:
+        for name in [name for name in files if name.startswith("demo/")]:
+            files[f"ns/{name}"] = files[f"demo-1.0.data/platlib/{name}"] = files.pop(name)
+
+    answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
+    assert (answer.code, answer.errors) == (0, [])
+    assert answer.out.splitlines()[-1] == "1 other bundle not of this project: not compared with a build"
