@@ -114,6 +114,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
     for folder in [*_open]:
         folder.close()
     signal.signal(number, signal.SIG_DFL)
-    os.kill(
-        os.getpid(), number
-    )  # as if there had been nothing to do: who waits for the process sees the signal
+    # As if there had been nothing to do: who waits for the process sees the signal.
+    os.kill(os.getpid(), number)
+    # The first process of a container lives on, for the kernel spares it what it does not handle.
+    os._exit(128 + number)

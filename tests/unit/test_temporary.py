@@ -157,9 +157,20 @@ def test_the_process_ends_as_if_nobody_had_answered(place: Path, monkeypatch: py
     monkeypatch.setattr(
         os, "kill", lambda process, number: sent.append((process, number, signal.getsignal(number)))
     )
+    monkeypatch.setattr(os, "_exit", lambda _status: None)
     _temporary.make()
     signal.raise_signal(signal.SIGHUP)
     assert sent == [(os.getpid(), signal.SIGHUP, signal.SIG_DFL)]
+    assert names(place) == []
+
+
+@pytest.mark.linux
+@ENDINGS
+def test_a_process_that_no_signal_ends_by_default_ends_all_the_same(place: Path, name: str) -> None:
+    """Such is the first process of a container."""
+    code = f"{MADE}os.kill = lambda *_: None\nsignal.raise_signal(signal.{name})\nprint('went on')"
+    done = run(sys.executable, "-c", code, cwd=place, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + getattr(signal, name), "", "")
     assert names(place) == []
 
 
