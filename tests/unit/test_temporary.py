@@ -209,6 +209,27 @@ def test_a_process_that_was_forked_off_leaves_the_folder_alone(place: Path) -> N
     assert names(place) == []
 
 
+@pytest.mark.linux
+def test_a_process_that_was_forked_off_has_neither_folders_nor_handlers(place: Path) -> None:
+    look = "len(_temporary._open), [signal.getsignal(number).name for number in _temporary._ENDINGS]"
+    code = (
+        f"{MADE}child = os.fork()\nif not child:\n    print({look}, flush=True)\n    os._exit(0)\n"
+        "os.waitpid(child, 0)\nprint(len(_temporary._open))\nend('SIGTERM')"
+    )
+    done = run(sys.executable, "-c", code, cwd=place, check=False)
+    assert (done.stdout, done.returncode) == ("0 ['SIG_DFL', 'SIG_DFL']\n1\n", -signal.SIGTERM)
+    assert names(place) == []
+
+
+@pytest.mark.linux
+def test_a_last_folder_that_a_thread_closes_leaves_a_process_that_signals_end(place: Path) -> None:
+    code = (
+        f"{MADE}thread = threading.Thread(target=folder.close)\nthread.start()\nthread.join()\nend('SIGTERM')"
+    )
+    done = run(sys.executable, "-c", code, cwd=place, check=False)
+    assert (done.returncode, done.stderr, names(place)) == (-signal.SIGTERM, "", [])
+
+
 # --- killed, and swept ------------------------------------------------------------------------------
 
 
