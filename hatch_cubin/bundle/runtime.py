@@ -660,6 +660,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
 
     A thread asks, in 0.1 ms: another process would take 10, and a fork would run every library's handlers.
     One that hangs is left behind as a daemon, which keeps nobody from ending; no other is asked meanwhile.
+    Where no thread can start, the caller's asks, however long that takes.
     """
     import threading
 
@@ -674,7 +675,10 @@ def _in_time(question: "Callable[[], bool]") -> bool:
             answers.append(False)
 
     thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # while Python ends, and at the process's limit
+        return question()
     thread.join(_ANSWERED)
     if thread.is_alive():
         _hanging[:] = [thread]

@@ -89,6 +89,25 @@ def test_one_question_at_a_time_waits_for_a_driver_that_hangs(
     assert [cubins._in_time(question), len(asked)] == [True, 2]
 
 
+@pytest.mark.parametrize("answer", [True, False])
+def test_where_no_thread_can_start_the_callers_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answer: bool
+) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    assert cubins._in_time(lambda: answer) is answer
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_a_device_is_available_as_long_as_python_runs_anything(stub: Path, tmp_path: Path) -> None:
+    code = "import atexit\natexit.register(lambda: print(cubins.is_available()))"
+    assert ask(tmp_path, code, stub) == "True"
+
+
 @pytest.mark.gcc
 @pytest.mark.linux
 def test_after_is_available_nobody_is_warned_of_a_fork(stub: Path, tmp_path: Path) -> None:
