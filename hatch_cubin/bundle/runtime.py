@@ -215,7 +215,9 @@ def archs() -> "tuple[str, ...]":
 def is_available() -> bool:
     """Say whether a driver and a device exist; starts no CUDA in this process, never raises, never hangs."""
     try:
-        return _driver_library() is not None and _in_time(lambda: _count_devices() > 0)
+        import ctypes  # noqa: F401 - here, as the time is the driver's and not a slow disk's
+
+        return _in_time(lambda: _driver_library() is not None and _count_devices() > 0)
     except Exception:
         return False
 
