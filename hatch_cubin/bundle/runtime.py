@@ -904,7 +904,9 @@ def _settled(call: "Callable[[], Any]") -> "Any":
 
 def _may_pass(error: CubinError) -> bool:
     """Say whether files look like this while they are replaced: on Windows they are nobody's meanwhile."""
-    return isinstance(error, CubinDamagedError) or isinstance(error.__cause__, PermissionError)
+    if isinstance(error, CubinDamagedError):
+        return True
+    return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)
 
 
 def _held_against_builds(folder: str) -> "int | None":
