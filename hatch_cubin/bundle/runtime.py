@@ -1132,12 +1132,19 @@ def _archived(path: str, missing: OSError) -> bytes:
     try:
         data: bytes = globals()["__spec__"].loader.get_data(path)
     except Exception as exc:
-        _unreadable(path, exc if _remedy(exc) else missing)
+        _unreadable(path, missing if _is_absence(exc) else exc)
     return data
 
 
+def _is_absence(exc: Exception) -> bool:
+    """Say whether an importer has no such file, or reads none; in other words, one is there but broken."""
+    if isinstance(exc, OSError):
+        return exc.errno is not None and _remedy(exc) is None
+    return isinstance(exc, AttributeError)
+
+
 def _unreadable(path: str, exc: Exception) -> "NoReturn":
-    reason, remedy = getattr(exc, "strerror", exc), _remedy(exc)
+    reason, remedy = getattr(exc, "strerror", None) or str(exc) or repr(exc), _remedy(exc)
     if remedy is None:
         _damaged(path, f"it cannot be read ({reason})", exc)
     raise CubinError(_say(f"{path} cannot be read: {reason}; {remedy}")) from exc
