@@ -96,7 +96,10 @@ def _user() -> int:
 
 
 def _answer_endings() -> None:
-    """Clean up before a signal ends the process; where a host has a handler of its own, that stays."""
+    """Clean up before a signal ends the process; where a host has a handler of its own, that stays.
+
+    Only handlers set through Python can be seen, not those of a host's C code.
+    """
     with contextlib.suppress(ValueError):  # only the main thread may
         for number in _ENDINGS:
             if signal.getsignal(number) == signal.SIG_DFL:
@@ -104,6 +107,7 @@ def _answer_endings() -> None:
 
 
 def _leave_endings() -> None:
+    # In a thread the handlers stay, which is harmless: without folders they end the process and no more.
     with contextlib.suppress(ValueError):
         for number in _ENDINGS:
             if signal.getsignal(number) is _end:
@@ -114,6 +118,20 @@ def _end(number: int, _frame: FrameType | None) -> None:
     for folder in [*_open]:
         folder.close()
     signal.signal(number, signal.SIG_DFL)
-    os.kill(
-        os.getpid(), number
-    )  # as if there had been nothing to do: who waits for the process sees the signal
+    # As if there had been nothing to do: who waits for the process sees the signal.
+    os.kill(os.getpid(), number)
+    # The first process of a container lives on, for the kernel spares it what it does not handle.
+    os._exit(128 + number)
+
+
+def _disown() -> None:
+    """Leave the folders to the parent of a process that was forked off, and signals as they were before.
+
+    A handler of Python's would wait for the end of a long call in C, such as a compiler's.
+    """
+    _open.clear()
+    _leave_endings()
+
+
+with contextlib.suppress(AttributeError):  # Windows has no forks
+    os.register_at_fork(after_in_child=_disown)

@@ -48,9 +48,8 @@ def _differs(path: str, before: Sequence[int | str]) -> bool:
         status = os.stat(path)
         if (status.st_size, status.st_mtime_ns) == (size, time):
             return False
-        if status.st_size != size or not stat.S_ISREG(
-            status.st_mode
-        ):  # a pipe would never be read to its end
+        # A pipe would never be read to its end.
+        if status.st_size != size or not stat.S_ISREG(status.st_mode):
             return True
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest() != digest

@@ -30,6 +30,7 @@ from .stub import stub
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
 _TEMPORARY = ".writing-"
+_WRITTEN_S, _ABANDONED_S = 60, 3600  # ages of temporary files that nobody needs, with a lock and without
 _PATIENCE_S = 10.0  # with another build that writes the same folder, and should need milliseconds
 _ROUNDS = 3
 
@@ -220,8 +221,10 @@ def write(files: Mapping[str, bytes], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with wait_for_lock(folder, _PATIENCE_S) as lock:
+            # Not those of now: a build that waited in vain for this lock may be writing all the same.
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
-                left_over.unlink(missing_ok=True)
+                if not _is_in_work(left_over, _WRITTEN_S):
+                    left_over.unlink(missing_ok=True)
             # Again, because without locks another build may have removed what it does not know.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder):
@@ -249,17 +252,17 @@ def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
     stale = [
         path
         for path in folder.iterdir()
-        if path.name not in files and not path.is_dir() and not _is_in_work(path)
+        if path.name not in files and not path.is_dir() and not _is_in_work(path, _ABANDONED_S)
     ]
     for path in stale:
         path.unlink(missing_ok=True)
     return bool(written or stale)
 
 
-def _is_in_work(path: Path) -> bool:
+def _is_in_work(path: Path, seconds: float) -> bool:
     """Say whether another build may be about to move this temporary file into its place."""
     try:
-        return path.name.startswith(_TEMPORARY) and time.time() - path.stat().st_mtime < 3600
+        return path.name.startswith(_TEMPORARY) and time.time() - path.stat().st_mtime < seconds
     except FileNotFoundError:
         return True
 

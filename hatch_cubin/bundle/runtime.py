@@ -215,7 +215,9 @@ def archs() -> "tuple[str, ...]":
 def is_available() -> bool:
     """Say whether a driver and a device exist; starts no CUDA in this process, never raises, never hangs."""
     try:
-        return _driver_library() is not None and _in_time(lambda: _count_devices() > 0)
+        import ctypes  # noqa: F401 - here, as the time is the driver's and not a slow disk's
+
+        return _in_time(lambda: _driver_library() is not None and _count_devices() > 0)
     except Exception:
         return False
 
@@ -660,6 +662,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
 
     A thread asks, in 0.1 ms: another process would take 10, and a fork would run every library's handlers.
     One that hangs is left behind as a daemon, which keeps nobody from ending; no other is asked meanwhile.
+    Where no thread can start, the caller's asks, however long that takes.
     """
     import threading
 
@@ -674,7 +677,10 @@ def _in_time(question: "Callable[[], bool]") -> bool:
             answers.append(False)
 
     thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # while Python ends, and at the process's limit
+        return question()
     thread.join(_ANSWERED)
     if thread.is_alive():
         _hanging[:] = [thread]
@@ -898,7 +904,9 @@ def _settled(call: "Callable[[], Any]") -> "Any":
 
 def _may_pass(error: CubinError) -> bool:
     """Say whether files look like this while they are replaced: on Windows they are nobody's meanwhile."""
-    return isinstance(error, CubinDamagedError) or isinstance(error.__cause__, PermissionError)
+    if isinstance(error, CubinDamagedError):
+        return True
+    return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)
 
 
 def _held_against_builds(folder: str) -> "int | None":
@@ -1124,12 +1132,19 @@ def _archived(path: str, missing: OSError) -> bytes:
     try:
         data: bytes = globals()["__spec__"].loader.get_data(path)
     except Exception as exc:
-        _unreadable(path, exc if _remedy(exc) else missing)
+        _unreadable(path, missing if _is_absence(exc) else exc)
     return data
 
 
+def _is_absence(exc: Exception) -> bool:
+    """Say whether an importer has no such file, or reads none; in other words, one is there but broken."""
+    if isinstance(exc, OSError):
+        return exc.errno is not None and _remedy(exc) is None
+    return isinstance(exc, AttributeError)
+
+
 def _unreadable(path: str, exc: Exception) -> "NoReturn":
-    reason, remedy = getattr(exc, "strerror", exc), _remedy(exc)
+    reason, remedy = getattr(exc, "strerror", None) or str(exc) or repr(exc), _remedy(exc)
     if remedy is None:
         _damaged(path, f"it cannot be read ({reason})", exc)
     raise CubinError(_say(f"{path} cannot be read: {reason}; {remedy}")) from exc

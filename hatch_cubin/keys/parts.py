@@ -11,9 +11,8 @@ from .._plan import Module
 from ..sources import disk
 from ..sources.source import without_comments
 
-_KERNEL = "__global__"
-_WORD = re.compile(r"\w+")
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.)*)", re.MULTILINE | re.DOTALL)
+# Whatever can make a kernel, by itself, in parts, or by a macro of somebody's: in doubt a source is one.
+_PERHAPS = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
 
 
 def drop_parts(
@@ -37,13 +36,9 @@ def drop_parts(
 
 
 def _is_part(module: Module, root: Path, named: Callable[[Module], set[str]]) -> bool:
-    if module.instantiate:
+    if module.instantiate or module.variant:
         return False
     headers = (disk.read(os.path.join(root, path), root).decode("utf-8", "replace") for path in named(module))
-    texts = [without_comments(text) for text in (module.source.text, *headers)]
-    macros = [*module.macros, *(found for text in texts for found in _DEFINE.findall(text))]
-    bodies = [(name.partition("(")[0], set(_WORD.findall(body))) for name, body in macros]
-    kernels = {_KERNEL}  # the words that can make one: macros of macros too
-    while more := {name for name, words in bodies if words & kernels} - kernels:
-        kernels |= more
-    return not kernels & set(_WORD.findall(texts[0]))
+    texts = map(without_comments, (module.source.text, *headers))
+    macros = (text for macro in module.macros for text in macro)
+    return not any(map(_PERHAPS.search, (*texts, *macros)))

@@ -27,6 +27,7 @@ from .scan import (
     parse_operand,
 )
 from .search import Root, Search
+from .source import is_inside
 
 
 @dataclass(slots=True)
@@ -94,7 +95,8 @@ class Resolver(Search):
     def _is_at_root(self, name: str) -> bool:
         """Say whether a pre-included file is named by its path in the project, and not on the search path."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
-        return not elsewhere and disk.is_file(os.path.join(self.project.path, name), self.project.path)
+        path = self.project.path / name
+        return not elsewhere and disk.is_file(path, self.project.path) and is_inside(self.project.path, path)
 
 
 def _at_root(name: str) -> str:

@@ -45,6 +45,7 @@ WORD = re.compile(r"[^\W\d]\w*")
 _STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 _STAMP_PART = re.compile(r"\b(?:_{0,2}(?:DATE|TIME|TIMESTAMP)_{0,2}|__(?:D|T)[A-Z]*)\b")
 _STAMP_PARTS = re.compile(r"_{0,2}(?:DATE|TIME|TIMESTAMP)_{0,2}")
+_SPLICED = re.compile(r"(?:[^\n]*\\\n)+[^\n]*")
 _PLAIN_CALL = re.compile(r"\b([^\W\d]\w*)\s*\(([\w\s,]*)\)")
 UNKNOWABLE = "?"
 FAR = "?../"  # unknowable, and it may lead out of a folder
@@ -84,7 +85,7 @@ def scan(text: str) -> Scan:
 
 
 def _stamps(text: str) -> Iterator[tuple[int, str]]:
-    text = without_comments(text)
+    text = _SPLICED.sub(_joined, without_comments(text))
     for number, line in enumerate(text.split("\n"), start=1):
         if match := _STAMP.search(line) or _STAMP.search(_PASTE.sub("", line)):
             yield number, match[0]
@@ -95,11 +96,16 @@ def _stamps(text: str) -> Iterator[tuple[int, str]]:
 
 def stamped(scans: Mapping[str, Scan]) -> Iterator[tuple[str, int, str]]:
     """Yield what makes each compile differ in some texts, by their names: the name, the line, and what."""
-    pasting = {name for each in scans.values() for name, value in each.defines if value == PASTED}
+    pastes = any(value == PASTED for each in scans.values() for _name, value in each.defines)
     for path, each in scans.items():
         for line, what in each.stamps:
-            if _STAMP.fullmatch(what) or what.partition("(")[0].rstrip() in pasting:
+            if pastes or _STAMP.fullmatch(what):  # by which macro, other macros may hide
                 yield path, line, what
+
+
+def _joined(match: re.Match[str]) -> str:
+    """Return spliced lines as one, and as many line ends behind it."""
+    return match[0].replace("\\\n", "") + "\n" * match[0].count("\n")
 
 
 def is_stamp(value: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -134,7 +135,10 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
 
 
 def _text(root: Folder, name: str) -> str:
-    with open(os.path.join(root, name), encoding="utf-8") as file:
+    path = os.path.join(root, name)
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for ever
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 

@@ -68,7 +68,7 @@ MODULES: dict[str, dict[str, str]] = {
         "project": "source",
         "scan": "disk source",
         "search": "disk scan",
-        "includes": "disk scan search",
+        "includes": "disk scan search source",
     },
     "_plan": {"_plan": ""},
     "cache": {

@@ -168,9 +168,20 @@ def test_the_process_ends_as_if_nobody_had_answered(place: Path, monkeypatch: py
     monkeypatch.setattr(
         os, "kill", lambda process, number: sent.append((process, number, signal.getsignal(number)))
     )
+    monkeypatch.setattr(os, "_exit", lambda _status: None)
     _temporary.make()
     signal.raise_signal(signal.SIGHUP)
     assert sent == [(os.getpid(), signal.SIGHUP, signal.SIG_DFL)]
+    assert names(place) == []
+
+
+@pytest.mark.linux
+@ENDINGS
+def test_a_process_that_no_signal_ends_by_default_ends_all_the_same(place: Path, name: str) -> None:
+    """Such is the first process of a container."""
+    code = f"{MADE}os.kill = lambda *_: None\nsignal.raise_signal(signal.{name})\nprint('went on')"
+    done = run(sys.executable, "-c", code, cwd=place, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + getattr(signal, name), "", "")
     assert names(place) == []
 
 
@@ -207,6 +218,27 @@ def test_a_process_that_was_forked_off_leaves_the_folder_alone(place: Path) -> N
     )
     assert run(sys.executable, "-c", code, cwd=place).stdout == "-15 1\n"
     assert names(place) == []
+
+
+@pytest.mark.linux
+def test_a_process_that_was_forked_off_has_neither_folders_nor_handlers(place: Path) -> None:
+    look = "len(_temporary._open), [signal.getsignal(number).name for number in _temporary._ENDINGS]"
+    code = (
+        f"{MADE}child = os.fork()\nif not child:\n    print({look}, flush=True)\n    os._exit(0)\n"
+        "os.waitpid(child, 0)\nprint(len(_temporary._open))\nend('SIGTERM')"
+    )
+    done = run(sys.executable, "-c", code, cwd=place, check=False)
+    assert (done.stdout, done.returncode) == ("0 ['SIG_DFL', 'SIG_DFL']\n1\n", -signal.SIGTERM)
+    assert names(place) == []
+
+
+@pytest.mark.linux
+def test_a_last_folder_that_a_thread_closes_leaves_a_process_that_signals_end(place: Path) -> None:
+    code = (
+        f"{MADE}thread = threading.Thread(target=folder.close)\nthread.start()\nthread.join()\nend('SIGTERM')"
+    )
+    done = run(sys.executable, "-c", code, cwd=place, check=False)
+    assert (done.returncode, done.stderr, names(place)) == (-signal.SIGTERM, "", [])
 
 
 # --- killed, and swept ------------------------------------------------------------------------------

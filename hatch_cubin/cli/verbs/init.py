@@ -95,8 +95,11 @@ class _Files:
         """Return a file's text, with the ends of its lines as they are; an empty one where there is none."""
         if name in self._texts:
             return self._texts[name]
+        path = self.root / name
+        if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for ever
+            raise ConfigError(Problem("cannot be read: it is not a regular file", Location(name)))
         try:
-            return (self.root / name).read_bytes().decode()
+            return path.read_bytes().decode()
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as exc:

@@ -133,6 +133,31 @@ def test_damage_in_an_archive_is_damage(tmp_path: Path, files: dict[str, bytes])
     assert b"CubinDamagedError" in caught.value.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        pytest.param("data", b"(Error -3 while decompressing data: invalid block type)", id="data"),
+        pytest.param("header", b"(bad local file header: ", id="header"),
+    ],
+)
+def test_what_is_broken_in_an_archive_is_told_as_its_importer_does(
+    tmp_path: Path, damage: str, reason: bytes
+) -> None:
+    archive = zipped(tmp_path)
+    with zipfile.ZipFile(archive) as file:
+        member = file.getinfo("pkg/_cubins/k.sm_90.cubin")
+    begin = member.header_offset
+    if damage == "data":
+        begin += 30 + len(member.filename)
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:begin] + b"\xff" * 4 + whole[begin + 4 :])
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        read_in_a_process(archive)
+    said = caught.value.stderr.splitlines()[-1]
+    assert b"CubinDamagedError" in said
+    assert b"k.sm_90.cubin is damaged: it cannot be read " + reason in said
+
+
 def test_what_the_importer_of_an_archive_gives_is_taken(tmp_path: Path) -> None:
     cubins: Any = load_bundle(tmp_path, {})
 

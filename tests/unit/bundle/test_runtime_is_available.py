@@ -89,6 +89,41 @@ def test_one_question_at_a_time_waits_for_a_driver_that_hangs(
     assert [cubins._in_time(question), len(asked)] == [True, 2]
 
 
+def test_a_driver_that_hangs_while_it_is_loaded_is_none(tmp_path: Path) -> None:
+    cubins, loaded = load_bundle(tmp_path, bundle(made("k"))), threading.Event()
+    cubins._ANSWERED = 0
+    cubins._driver_library = lambda: loaded.wait(60)
+    cubins._count_devices = lambda: 0
+    assert cubins.is_available() is False
+    (hanging,) = cubins._hanging
+    loaded.set()
+    hanging.join()
+
+
+def test_the_thread_that_may_hang_imports_nothing(tmp_path: Path) -> None:
+    code = "import sys\ncubins._in_time = lambda _: 'ctypes' in sys.modules\nprint(cubins.is_available())"
+    assert ask(tmp_path, code, None) == "True"
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_where_no_thread_can_start_the_callers_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answer: bool
+) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    assert cubins._in_time(lambda: answer) is answer
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_a_device_is_available_as_long_as_python_runs_anything(stub: Path, tmp_path: Path) -> None:
+    code = "import atexit\natexit.register(lambda: print(cubins.is_available()))"
+    assert ask(tmp_path, code, stub) == "True"
+
+
 @pytest.mark.gcc
 @pytest.mark.linux
 def test_after_is_available_nobody_is_warned_of_a_fork(stub: Path, tmp_path: Path) -> None:
@@ -164,6 +199,8 @@ def test_is_available_never_raises(tmp_path: Path, broken: str) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k")))
     cubins._driver_library = object
     setattr(cubins, broken, fail)
+    assert cubins.is_available() is False
+    cubins._in_time = lambda question: question()  # as where no thread can start
     assert cubins.is_available() is False
 
 

@@ -244,9 +244,12 @@ def test_a_process_without_descriptors_is_told_and_reads_once_it_has_some(
     [
         (OSError(errno.EMFILE, "Too many open files"), "CubinError", "cannot be read: Too many open files;"),
         (OSError(0, "", "manifest.json"), "CubinDamagedError", "(No such file or directory)"),
-        (KeyError("manifest.json"), "CubinDamagedError", "(No such file or directory)"),
+        (AttributeError("get_data"), "CubinDamagedError", "(No such file or directory)"),
+        (OSError("zipimport: can't read data"), "CubinDamagedError", "(zipimport: can't read data)"),
+        (ImportError("bad local file header"), "CubinDamagedError", "(bad local file header)"),
+        (EOFError(), "CubinDamagedError", "(EOFError())"),
     ],
-    ids=["fault", "not in the archive", "another importer's"],
+    ids=["fault", "not in the archive", "no importer of data", "cut off", "not a member", "without words"],
 )
 def test_what_an_importer_cannot_give_is_told_as_of_a_file(
     tmp_path: Path, raised: Exception, kind: str, reason: str

@@ -9,14 +9,13 @@ import pytest
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.sources.project import read_sources
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, make_project
+from tests.helpers import SAXPY, TABLE, make_project
 
 pytestmark = pytest.mark.nvrtc
 
 ONE = 'archs = ["sm_90"]\n'
 KERNEL = 'extern "C" __global__ void own(int *x) { *x = 1; }\n'
 FUNCTION = "__device__ int f() { return 1; }\n"
-RULE = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/part.cu"\ninstantiate = ["t<1>"]\n'
 
 
 def modules(root: Path, files: dict[str, str], options: str = ONE) -> tuple[list[str], list[str]]:
@@ -33,7 +32,7 @@ def modules(root: Path, files: dict[str, str], options: str = ONE) -> tuple[list
     [
         FUNCTION,
         "// no __global__ here\n" + FUNCTION,
-        '#include "kernels.h"\n' + FUNCTION,
+        '#include "plain.h"\n' + FUNCTION,
         "template <class T> struct S {};\n",
         "",
     ],
@@ -42,7 +41,7 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
     files = {
         "part.cu": part,
         "k.cu": '#include "part.cu"\n' + SAXPY,
-        "kernels.h": "#define KERNEL __global__\n#define OTHER 1\n",
+        "plain.h": "// __global__ stands in remarks\n#define OTHER 1\n",
     }
     assert modules(tmp_path, files) == (
         ["k"],
@@ -50,34 +49,39 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize(
-    ("part", "options"),
-    [
-        (KERNEL, ONE),
-        ('#include "kernels.h"\nKERNEL void own(int *x) { *x = 1; }\n', ONE),
-        ("#define MINE \\\n  __global__\nMINE void own(int *x) { *x = 1; }\n", ONE),
-        ("#define G __global__\n#define DEF(n) G void n(int *x)\nDEF(own) { *x = 1; }\n", ONE),
-        ("KERN void own(int *x) { *x = 1; }\n", ONE + 'define = { KERN = "__global__", OTHER = 1 }\n'),
-        ("template <int N> void t(int *x);\n", ONE + RULE),
-    ],
-    ids=[
-        *(
-            "kernel",
-            "by a header's macro",
-            "by its own macro",
-            "by a macro of a macro",
-            "by the table's macro",
-        ),
-        "instantiated by the table",
-    ],
-)
-def test_what_may_have_a_kernel_of_its_own_is_a_module(tmp_path: Path, part: str, options: str) -> None:
+WITH_KERNEL = {
+    "a kernel": KERNEL,
+    "a header's kernel": '#define NAME own\n#include "impl.h"\n',
+    "a header's macro": '#include "kernels.h"\nMARK void own(int *x) { *x = 1; }\n',
+    "its own macro": "#define MINE \\\n  __global__\nMINE void own(int *x) { *x = 1; }\n",
+    "a macro of a macro": "#define G __global__\n#define DEF(n) G void n(int *x)\nDEF(own) { *x = 1; }\n",
+    "pasted": "#define P(a, b) a##b\nP(__glo, bal__) void own(int *x) { *x = 1; }\n",
+    "attribute": "__attribute__((global)) void own(int *x) { *x = 1; }\n",
+    "somebody's macro": "CUTLASS_GLOBAL void own(int *x) { *x = 1; }\n",
+    "the table's macro": "KERN void own(int *x) { *x = 1; }\n",
+}
+
+
+@pytest.mark.parametrize("part", WITH_KERNEL.values(), ids=WITH_KERNEL)
+@pytest.mark.parametrize("around", ["{}", "#ifdef UNITY\n{}\n#endif"], ids=["included", "perhaps included"])
+def test_what_may_have_a_kernel_is_a_module(tmp_path: Path, part: str, around: str) -> None:
     files = {
         "part.cu": part,
-        "k.cu": '#include "part.cu"\n' + SAXPY,
-        "kernels.h": '#define KERNEL extern "C" __global__\n',
+        "k.cu": around.format('#include "part.cu"') + "\n" + SAXPY,
+        "kernels.h": '#define MARK extern "C" __global__\n',
+        "impl.h": 'extern "C" __global__ void NAME(int *x) { *x = 1; }\n',
     }
-    assert modules(tmp_path, files, options) == (["k", "part"], [])
+    define = 'define = { KERN = "__global__", OTHER = 1 }\n'
+    assert modules(tmp_path, files, ONE + define) == (["k", "part"], [])
+
+
+@pytest.mark.parametrize("rule", ['instantiate = ["t<1>"]', "variants = { N = [1, 2] }"])
+def test_what_the_table_builds_in_its_own_way_is_a_module(tmp_path: Path, rule: str) -> None:
+    files = {"part.cu": FUNCTION, "k.cu": '#include "part.cu"\n' + SAXPY}
+    names, said = modules(
+        tmp_path, files, f'{ONE}[[{".".join(TABLE)}.source]]\npath = "demo/part.cu"\n{rule}\n'
+    )
+    assert (len(names) > 1, said) == (True, [])
 
 
 def test_what_nobody_includes_is_a_module_whatever_is_in_it(tmp_path: Path) -> None:

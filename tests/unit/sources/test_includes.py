@@ -125,7 +125,9 @@ def test_scan_tells_which_macros_paste() -> None:
         ("#define T2(x) __##x##__\nT2(TIME)", [(2, "T2(TIME)")]),
         ("#define T2(x, y) x%:%:y\n\nT2 (__DA,\n TE__)", [(3, "T2 (__DA, TE__)")]),
         ("#define T2(x) x\nT2(TIME)", []),
-        ("#define T2(x) __##x##__\nT3(TIME) T2(TIMER) TIME", []),
+        ("#define T2(x) __##x##__\nT2(TIMER) TIME", []),
+        ("#define T2(x) __##x##__\n#define T3(x) T2(x)\nT3(TIME)", [(3, "T3(TIME)")]),
+        ("#define T \\\n __TI\\\nME__\n__DATE__", [(1, "__TIME__"), (4, "__DATE__")]),
     ],
 )
 def test_lines_that_depend_on_the_time_are_told(text: str, said: list[tuple[int, str]]) -> None:
@@ -626,3 +628,10 @@ def test_an_absolute_name_is_looked_for_there_alone(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "p", {"x.h": "", "i1/nowhere/x.h": "", "pkg/k.cu": ""})
     found = closure(root, f'#include "{tmp_path}/p/x.h"\n#include "/nowhere/x.h"', "i1")
     assert (names(found), found.missing) == ([f"/{str(tmp_path)[1:]}/p/x.h"], {"/nowhere/x.h"})
+
+
+@pytest.mark.linux
+def test_a_pre_included_header_is_no_link_out_of_the_project(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "p", {"pkg/k.cu": ""})
+    (root / "pkg/p.h").symlink_to("/etc/passwd")
+    assert closure(root, "", pre=["pkg/p.h"]).at_root == ()

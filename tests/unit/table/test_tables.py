@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -139,3 +140,11 @@ def test_brackets_without_end_are_said(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("a = " + "[" * 5000)
     with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: "):
         find_table(tmp_path)
+
+
+@pytest.mark.linux
+def test_a_pipe_in_the_files_place_is_said_and_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pyproject.toml")
+    with pytest.raises(ConfigError) as caught:
+        find_table(tmp_path)
+    assert str(caught.value) == "pyproject.toml: cannot be read: it is not a regular file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -303,3 +304,14 @@ def test_the_archs_are_those_that_all_major_means() -> None:
     toolkit = Toolkit(None)
     assert toolkit.major == 13
     assert tuple(map(str, _arch.group("all-major", toolkit.supported, ()))) == init.ARCHS
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+def test_a_pipe_in_the_place_of_a_file_is_said_and_not_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
+    os.mkfifo(tmp_path / ".gitignore")
+    with pytest.raises(SystemExit):
+        main(["init", "--project", str(tmp_path)])
+    assert ".gitignore: cannot be read: it is not a regular file\n" in capsys.readouterr().err
