@@ -51,7 +51,8 @@ class Record:
     def names(self, symbols: Collection[str], data: bytes) -> bool:
         """Say whether the kernels are those of *data*: all *symbols* that were read of it, and no others."""
         named = {*self.kernels.values()}
-        return named.issuperset(symbols) and all(symbol.encode() in data for symbol in named)
+        end = b"\0" if symbols else b""  # around each name of a cubin
+        return named.issuperset(symbols) and all(end + symbol.encode() + end in data for symbol in named)
 
 
 class Known(NamedTuple):

@@ -197,7 +197,9 @@ def test_a_record_that_does_not_fit_is_a_miss(tmp_path: Path, record: bytes) -> 
     assert said == []
 
 
-@pytest.mark.parametrize("named", [{"k": "k", "n": "n"}, {"k": "k"}, {"n": "n"}, {"k": "k", "m": "m"}])
+@pytest.mark.parametrize(
+    "named", [{"k": "k", "n": "n"}, {"k": "k"}, {"n": "n"}, {"k": "k", "m": "m"}, {"k": "k", "m": "E"}]
+)
 def test_a_record_names_the_kernels_that_its_cubin_has(tmp_path: Path, named: dict[str, str]) -> None:
     """What is named beside kernels is a variable that the table instantiates: it is in the bytes as well."""
     cubin = Compiled(elf(("k", FUNC, KERNEL, SECTION), ("n", OBJECT, 0, SECTION), more=[REGISTERS]), named)
