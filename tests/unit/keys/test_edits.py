@@ -1,4 +1,7 @@
-"""What an edit costs: a byte of a header changes the units that can see it, and where it all lies none."""
+"""What an edit costs: a byte of a header changes the units that can see it, and where it all lies none.
+
+This asks whole plans and builds: a key holds only where all rooms below the pipeline agree.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The verb `explain`, with the real compiler and real cache entries."""
+"""The verb `explain`, with the real compiler and real cache entries.
+
+What finds reasons is in the room `explaining`; it is asked through the verb, as people see it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`inspect`: what is in a bundle, in facts, in lines and on a page."""
+"""`inspect`: what is in a bundle, in facts, in lines and on a page.
+
+What reads bundles is in the room `wheels`; it is asked through the verb, as people see it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`verify`: every way in which a wheel is not what was built, each with its sentence, all at once."""
+"""`verify`: every way in which a wheel is not what was built, each with its sentence, all at once.
+
+What finds them is in the room `wheels`; it is asked through the verb, as people see it.
+"""
 
 from __future__ import annotations
 
