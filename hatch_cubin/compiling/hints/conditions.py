@@ -60,8 +60,8 @@ def about_no_kernel(setting: Setting) -> str | None:
         if lacking is None:
             return f"{kept} may keep its kernels from the compiler; {unnamed}"
         if lacking:
-            line = setting.line("define", dict.fromkeys(lacking, True))
-            return f"{kept} keeps its kernels from the compiler: {line}"
+            pasted = setting.pasted("define", dict.fromkeys(lacking, True))
+            return f"{kept} keeps its kernels from the compiler:{pasted}"
     return unnamed
 
 

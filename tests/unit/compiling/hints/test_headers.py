@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.setting import Setting
-from hatch_cubin.sources.includes import Closure
+from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.search import Root
 from tests.helpers import write_tree
 
@@ -175,7 +175,7 @@ def test_headers_are_followed_once_for_all_units_and_only_to_tell_folders_apart(
         followed.append(text)
         return Closure()
 
-    monkeypatch.setattr(headers.Resolver, "resolve", resolve)
+    monkeypatch.setattr(Resolver, "resolve", resolve)
     files = {"a/two.h": "", "b/two.h": "", "a/one.h": "", "b/deep/one.h": ""}
     for define in ("N = 1", "N = 2"):
         there = setting(tmp_path, f"define = {{ {define} }}", path="c.cu", files=files)
