@@ -251,7 +251,9 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
         archs = [arch for arch in own if arch is not None]
         if own and not archs:
             problems.append(
-                _cannot_serve(module.source, "none of the archs asked for can run it", module.tables)
+                _cannot_serve(
+                    module.source, "none of the archs asked for can run it", toolchain, module.tables
+                )
             )
         units += [Unit(module, arch) for arch in dict.fromkeys(archs)]
     if problems:
@@ -274,7 +276,7 @@ def arch_for(
             return Arch(own.number, own.suffix, "compute")
         if not _arch.can_assemble(own, arch):
             if target.named:
-                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}", tables))
+                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}", toolchain, tables))
             notes.append(f"{source.path}: left out {arch}, its .target {header.target} cannot serve it")
             return None
     if not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
@@ -282,16 +284,15 @@ def arch_for(
     return arch
 
 
-def _cannot_serve(source: Source, what: str, tables: str) -> Problem:
+def _cannot_serve(source: Source, what: str, toolchain: Toolchain, tables: str) -> Problem:
     from .table.lines import source_table  # which only hints need
 
     header = source.ptx
-    return Problem(
-        what,
-        Location(source.path, header.target_line),
-        f"this can be built:{source_table(tables, source.path, archs=[header.target])}",
-        (f"because of: {header.target_text}",),
-    )
+    hint = f"this can be built:{source_table(tables, source.path, archs=[header.target])}"
+    own = _arch.parse_arch(header.target)
+    can_be = _arch.is_supported(own, toolchain.supported, families=toolchain.families)
+    because = (f"because of: {header.target_text}",)
+    return Problem(what, Location(source.path, header.target_line), hint if can_be else None, because)
 
 
 def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:

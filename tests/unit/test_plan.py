@@ -343,6 +343,21 @@ def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids
     ]
 
 
+@pytest.mark.parametrize("target", ["sm_70", "sm_100f"])
+def test_of_ptx_that_the_toolkit_cannot_target_either_no_arch_is_offered(target: str) -> None:
+    older = Toolchain("NVRTC 12.8", (75, 80, 90, 100), families=False)
+    with pytest.raises(ConfigError) as caught:
+        plan(["sm_60"], ptx(target), toolchain=older)
+    assert caught.value.problems == (
+        Problem(
+            "cannot be assembled for sm_60",
+            Location("demo/k.ptx", 2),
+            None,
+            (f"because of: .target {target}",),
+        ),
+    )
+
+
 def test_ptx_leaves_out_what_a_group_asked_for_in_vain_and_says_so() -> None:
     made = plan(["all-major", "sm_86"], ptx("sm_86"))
     assert [str(unit.arch) for unit in made.units] == ["sm_90", "sm_100", "sm_120", "compute_86", "sm_86"]

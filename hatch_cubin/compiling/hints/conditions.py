@@ -17,7 +17,7 @@ from .setting import Setting
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
-_NOT_DEFINED = re.compile(r"(?:ifndef|(?:el)?if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
+_NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 _MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|auto)\s+main\s*\(")
 _NO_KERNEL = (
@@ -35,7 +35,9 @@ class Condition(NamedTuple):
 
     def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
         """Return the macros that it waits for, none where it holds; None where only a compiler can say."""
-        if self.kind == "else" or self.operand == "1":
+        if self.kind in {"elif", "else"}:  # which depend on every branch before them
+            return None
+        if self.operand == "1":
             return ()
         if match := _NOT_DEFINED.fullmatch(f"{self.kind} {self.operand}"):
             return None if match[1] in given else ()
@@ -55,13 +57,14 @@ def about_no_kernel(setting: Setting) -> str | None:
     written = {name for text in texts for name in _DEFINED.findall(text)}
     given = _OF_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
-        kept = f"'#{condition.kind} {condition.operand}' ({Location(setting.path, condition.line)})"
+        shown = f"#{condition.kind} {condition.operand}".rstrip()
+        kept = f"'{shown}' ({Location(setting.path, condition.line)})"
         lacking = condition.lacking(given)
         if lacking is None:
             return f"{kept} may keep its kernels from the compiler; {unnamed}"
         if lacking:
-            line = setting.line("define", dict.fromkeys(lacking, True))
-            return f"{kept} keeps its kernels from the compiler: {line}"
+            pasted = setting.pasted("define", dict.fromkeys(lacking, True))
+            return f"{kept} keeps its kernels from the compiler:{pasted}"
     return unnamed
 
 

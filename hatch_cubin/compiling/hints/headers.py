@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
+from ...errors import SourceError
 from ...sources.includes import Resolver
 from ...sources.search import Root
 from ...sources.source import walk
@@ -18,6 +20,7 @@ from .setting import Setting
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
 _PACKAGES = {r"(cutlass|cute)/.+": "nvidia-cutlass", _CURAND: "nvidia-curand"}
+_VENV = "pyvenv.cfg"  # which a virtual environment has in its folder
 # Folders that the toolkit's headers stand in, as far as they tell them from a project's.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"
@@ -43,10 +46,10 @@ def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 def _about(name: str, includer: str, setting: Setting) -> str:
     """Return what to do about a header that was not found."""
-    if (folder := folder_of(name, includer, setting)) is not None:
-        return setting.line("include-dirs", [folder])
     if (hint := host.about_header(name)) is not None:
         return hint
+    if (folder := folder_of(name, includer, setting)) is not None:
+        return setting.line("include-dirs", [folder])
     for pattern, package in _PACKAGES.items():
         if re.fullmatch(pattern, name):
             return _about_package(f"{package}-cu12" if _is_of_cuda_12(package, setting) else package, setting)
@@ -60,12 +63,28 @@ def folder_of(name: str, includer: str, setting: Setting) -> str | None:
 
     Of those that are as near, one whose header asks for nothing of the host's.
     """
-    paths = (path for path in walk(setting.root, ".") if path == name or path.endswith(f"/{name}"))
-    folders = [path.removesuffix(name).rstrip("/") or "." for path in paths if path != includer]
+    return _folder_of(setting.root, name, includer, setting.search)
+
+
+@functools.lru_cache(maxsize=256)  # reads much of a project, and is asked for each unit that fails
+def _folder_of(project: Path, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
+    folders = [
+        path.removesuffix(name).rstrip("/") or "." for path in _called(name, project) if path != includer
+    ]
     near = os.path.dirname(includer)
-    return min(
-        folders, key=lambda each: (_steps(near, each), _leads_astray(name, each, setting), each), default=None
-    )
+    steps = {folder: _steps(near, folder) for folder in folders}
+    nearest = sorted(folder for folder in folders if steps[folder] == min(steps.values()))
+    if len(nearest) <= 1:
+        return next(iter(nearest), None)
+    return min(nearest, key=lambda folder: _leads_astray(name, folder, project, search))
+
+
+def _called(name: str, project: Path) -> list[str]:
+    """Return the files of a project that an include of *name* may mean, but those of installed packages."""
+    paths = [*walk(project, ".")]
+    installed = tuple(path.removesuffix(_VENV) for path in paths if path.endswith(f"/{_VENV}"))
+    found = (path for path in paths if path == name or path.endswith(f"/{name}"))
+    return [path for path in found if not path.startswith(installed) and os.path.isfile(project / path)]
 
 
 def _steps(one: str, other: str) -> int:
@@ -77,11 +96,13 @@ def _steps(one: str, other: str) -> int:
     return len(parts) + len(others) - 2 * common
 
 
-def _leads_astray(name: str, folder: str, setting: Setting) -> bool:
-    """Say whether the header that a folder has includes what only hosts have."""
-    root = Root(setting.root / folder, f"project/{folder}")
-    text = f"#include <{name}>\n"
-    closure = Resolver(setting.root, (root, *setting.search)).resolve("", text, setting.module.macros, ())
+def _leads_astray(name: str, folder: str, project: Path, search: tuple[Root, ...]) -> bool:
+    """Say whether the header that a folder has includes what only hosts have, or what cannot be read."""
+    root = Root(project / folder, f"project/{folder}")
+    try:
+        closure = Resolver(project, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
+    except SourceError:
+        return True
     return any(host.about_header(each) for each in closure.missing)
 
 

@@ -102,8 +102,10 @@ def _entry(way: Sequence[Step]) -> str:
 
 def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     """Tell of functions that do not say where they run."""
-    option = setting.line("options", {"device-as-default-execution-space": True})
-    as_device = f"{option} takes such functions as device code"
+    pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+    as_device = f"{pasted.strip()} takes such functions as device code"
+    if pasted.startswith("\n"):
+        as_device = f"these lines take such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
         return f"NVRTC compiles device code only: {APART}; {as_device}" if first.is_own else as_device

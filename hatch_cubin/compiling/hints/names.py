@@ -80,8 +80,8 @@ def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     macros = {each: name for each in found if (name := _macro_in(each)) is not None}
     if not macros:
         return None
-    line = setting.line("define", dict.fromkeys(macros.values(), "…"))
-    first = replace(next(iter(macros)), hint=f"if the build has to give it, with its value: {line}")
+    pasted = setting.pasted("define", dict.fromkeys(macros.values(), "…"))
+    first = replace(next(iter(macros)), hint=f"if the build has to give it, with its value:{pasted}")
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
     return first.followed_by(len(found) - len(others) - 1), others
@@ -89,15 +89,11 @@ def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 def _about_headers(headers: Sequence[str], setting: Setting) -> str:
     named = ", ".join(f"<{header}>" for header in headers)
-    line = setting.line("options", {"pre-include": [*_pre_included(setting), *headers]})
+    wanted = dict.fromkeys((*setting.module.pre_includes, *headers))
+    pasted = setting.pasted("options", {"pre-include": [*wanted]})
     if all(header in _BY_NVCC for header in headers):
-        return f"nvcc includes {named} by itself, NVRTC does not: {line}"
-    return f"{named} {'has it' if len(headers) == 1 else 'have them'}: {line}"
-
-
-def _pre_included(setting: Setting) -> Sequence[str]:
-    there = setting.config.options.get("pre_include", ())
-    return (there,) if isinstance(there, str) else tuple(map(str, there))  # type: ignore[arg-type]
+        return f"nvcc includes {named} by itself, NVRTC does not:{pasted}"
+    return f"{named} {'has it' if len(headers) == 1 else 'have them'}:{pasted}"
 
 
 def _header_of(error: Diagnostic) -> str | None:
@@ -126,9 +122,8 @@ def _macro_in(error: Diagnostic) -> str | None:
     if match is None or not _MACRO.fullmatch(match[1]) or match[1] in RESERVED or not error.is_own:
         return None
     code, at = _pointed_at(error)
-    return (
-        None if code[at + len(match[1]) :].lstrip().startswith("(") else match[1]
-    )  # what is called has parameters
+    has_parameters = code[at + len(match[1]) :].lstrip().startswith("(")
+    return None if has_parameters else match[1]
 
 
 def _pointed_at(error: Diagnostic) -> tuple[str, int]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..._plan import Module
 from ...errors import SourceError
 from ...sources import disk
 from ...sources.search import Root
+from ...sources.source import glob_regex
 from ...table import lines
-from ...table.config import Config
+from ...table.config import Config, Macros
 from .way import Step, ways_from
 
 
@@ -41,23 +42,40 @@ class Setting:
         """Return the text of a file of the project that the compile read; empty where it is gone."""
         if path == self.path:
             return self.module.source.text
+        if path not in self.headers:
+            return ""
         try:
-            return (
-                disk.read(self.root / path, self.root).decode("utf-8", "replace")
-                if path in self.headers
-                else ""
-            )
+            return disk.read(self.root / path, self.root).decode("utf-8", "replace")
         except SourceError:
             return ""
 
-    def line(self, key: str, value: Any) -> str:
-        """Return the table's line with a value, and with what the table has there already."""
+    def line(self, key: str, value: Sequence[str]) -> str:
+        """Return the table's line with a list, and with what the table has there already."""
         there = getattr(self.config, key.replace("-", "_"))
-        if key == "define":
-            there = dict(there)
-        if isinstance(value, Mapping):
-            kebab = (
-                {name.replace("_", "-"): each for name, each in there.items()} if key == "options" else there
-            )
-            return lines.setting(key, {**kebab, **value})
         return lines.setting(key, [*there, *(each for each in value if each not in there)])
+
+    def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
+        """Return the lines with a value, below or after the words that they follow.
+
+        What a rule of the source sets is not the table's to set: there it is a rule that has the value.
+        """
+        if value.keys() & self._of_rules(key):
+            there = self.module.define if key == "define" else self.module.options
+            values = {key: {**_written(there), **value}}
+            return lines.source_table(self.module.tables, self.path, **values)
+        there = self.config.define if key == "define" else self.config.options
+        return f" {lines.setting(key, {**_written(there), **value})}"
+
+    def _of_rules(self, key: str) -> set[str]:
+        """Return the macros or options that the source's own rules set."""
+        rules = [rule for rule in self.config.source if glob_regex(rule.path).fullmatch(self.path)]
+        if key == "define":
+            return {name for rule in rules for name in (*dict(rule.define), *rule.undefined)}
+        return {name for rule in rules for name in _written(rule.options)}
+
+
+def _written(values: Macros | Mapping[str, Any]) -> dict[str, Any]:
+    """Return macros or options as a table has them."""
+    if isinstance(values, Mapping):
+        return {name.replace("_", "-"): value for name, value in values.items()}
+    return dict(values)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
-from hatch_cubin._plan import Module
+from hatch_cubin._plan import plan_modules
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints.setting import Setting
 from hatch_cubin.errors import Location
@@ -38,17 +39,7 @@ def setting(
 ) -> Setting:
     """Return a compile of one source in a project with *files*, all of which it can read."""
     config = read_config(options)
-    module = Module(
-        "a",
-        Source(path, text),
-        variant=(),
-        define=config.define,
-        options=config.options,
-        include_dirs=config.include_dirs,
-        instantiate=(),
-        targets=(),
-        tables=TABLES,
-    )
+    (module,) = plan_modules(config, [Source(path, text)], defaultdict(tuple))
     write_tree(root, {path: text, **(files or {})})
     return Setting(root, config, module, search, tuple(files or ()), version)
 

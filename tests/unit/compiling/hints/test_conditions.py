@@ -67,6 +67,22 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
 
 
 @pytest.mark.parametrize(
+    ("before", "branch"),
+    [
+        ("#if 1", "#elif defined(NEVER)"),
+        ("#ifdef A", "#elif !defined(B)"),
+        ("#if 0", "#elif 1"),
+        ("#ifdef __CUDA_ARCH__", "#else"),
+        ("#ifdef __HIPCC__", "#else"),
+    ],
+)
+def test_of_a_later_branch_nothing_is_claimed(tmp_path: Path, before: str, branch: str) -> None:
+    assert hint(tmp_path, f"{before}\nint x;\n{branch}\n{TEMPLATE}#endif\n") == (
+        f"'{branch}' (demo/a.cu:3) may keep its kernels from the compiler; {UNNAMED}"
+    )
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",
@@ -75,7 +91,6 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
         f"#ifndef A_CU\n#define A_CU\n{TEMPLATE}#endif\n",
         f"#ifdef __CUDACC__\n{TEMPLATE}#endif\n",
         f"#if 1\n{TEMPLATE}#endif\n",
-        f"#ifdef __HIPCC__\n#include <hip.h>\n#else\n{TEMPLATE}#endif\n",
         f"#ifdef USE_HIP\nx\n#endif\n{TEMPLATE}",
         f"#ifndef NO_KERNELS\n{TEMPLATE}#endif\n",
         f"#define ON 1\n#if ON\n{TEMPLATE}#endif\n",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.setting import Setting
+from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.search import Root
 from tests.helpers import write_tree
 
@@ -153,6 +155,54 @@ def test_a_header_that_includes_its_namesake_is_not_its_own_answer(tmp_path: Pat
 def test_of_folders_as_near_one_is_named_whose_header_is_for_devices(tmp_path: Path) -> None:
     files = {"demo/cpu/util.h": "#include <vector>\n", "demo/gpu/util.h": "#include <type_traits>\n"}
     assert hint("util.h", setting(tmp_path, files=files)) == 'include-dirs = ["demo/gpu"]'
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without pipes")
+def test_a_folder_whose_header_leads_to_what_cannot_be_read_is_named_last(tmp_path: Path) -> None:
+    there = setting(tmp_path, files={"a/foo.h": '#include "bar.h"\n', "b/foo.h": ""}, path="c.cu")
+    os.mkfifo(tmp_path / "a/bar.h")
+    assert hint("foo.h", there, "c.cu") == 'include-dirs = ["b"]'
+    (tmp_path / "b/foo.h").unlink()
+    assert hint("foo.h", setting(tmp_path, path="d.cu"), "d.cu") == 'include-dirs = ["a"]'
+
+
+def test_headers_are_followed_once_for_all_units_and_only_to_tell_folders_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = []
+
+    def resolve(_self: object, _path: str, text: str, *_more: object) -> Closure:
+        followed.append(text)
+        return Closure()
+
+    monkeypatch.setattr(Resolver, "resolve", resolve)
+    files = {"a/two.h": "", "b/two.h": "", "a/one.h": "", "b/deep/one.h": ""}
+    for define in ("N = 1", "N = 2"):
+        there = setting(tmp_path, f"define = {{ {define} }}", path="c.cu", files=files)
+        assert hint("two.h", there, "c.cu") == 'include-dirs = ["a"]'
+        assert hint("one.h", there, "c.cu") == 'include-dirs = ["a"]'
+    assert followed == ["#include <two.h>\n"] * 2
+
+
+def test_a_library_of_hosts_is_told_though_the_project_has_a_copy(tmp_path: Path) -> None:
+    there = setting(tmp_path, files={"third_party/torch/extension.h": ""})
+    assert hint("torch/extension.h", there) == (
+        f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"
+    )
+
+
+def test_headers_of_a_virtual_environment_are_not_the_projects(tmp_path: Path) -> None:
+    env = {"venv/pyvenv.cfg": "", "venv/lib/python3.12/site-packages/lib/x.h": ""}
+    assert hint("lib/x.h", setting(tmp_path / "one", files=env)) == NOBODY
+    here = setting(tmp_path / "two", files={"pyvenv.cfg": "", "venv2/x.h": "", "venv/pyvenv.cfg": ""})
+    assert hint("x.h", here) == 'include-dirs = ["venv2"]'
+
+
+def test_a_link_to_nothing_is_no_header(tmp_path: Path) -> None:
+    there = setting(tmp_path, files={"far/away/x.h": ""})
+    (tmp_path / "demo/sub").mkdir()
+    (tmp_path / "demo/sub/x.h").symlink_to("gone.h")
+    assert hint("x.h", there) == 'include-dirs = ["far/away"]'
 
 
 def test_another_wording_of_the_compilers_is_understood(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hatch_cubin.errors import Location
 from hatch_cubin.sources.search import Root
 from tests.helpers import write_tree
 
-from .settings import APART, error, setting
+from .settings import APART, TABLES, error, setting, table
 
 AS_DEVICE = "options = { device-as-default-execution-space = true } takes such functions as device code"
 UNANNOTATED = (
@@ -39,6 +39,16 @@ def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path
     assert told[0].hint == (
         'options = { std = "c++20", device-as-default-execution-space = true } '
         "takes such functions as device code"
+    )
+
+
+def test_an_option_that_a_rule_of_the_source_sets_is_asked_for_in_its_lines(tmp_path: Path) -> None:
+    rule = f"{TABLES}\npath = 'demo/a.cu'\noptions = {{ device-as-default-execution-space = false }}"
+    told = host.unannotated([error(UNANNOTATED, "<cccl>/a.h")], setting(tmp_path, rule))
+    assert told is not None
+    assert told[0].hint == (
+        "these lines take such functions as device code:"
+        + table("options = { device-as-default-execution-space = true }")
     )
 
 

@@ -10,7 +10,7 @@ from hatch_cubin.compiling.diagnostics import Told
 from hatch_cubin.compiling.hints import names
 from tests.helpers import read_config
 
-from .settings import error, setting, undefined
+from .settings import TABLES, error, setting, table, undefined
 
 
 def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tmp_path: Path) -> None:
@@ -124,6 +124,16 @@ def test_what_the_table_says_already_stays_in_the_line(tmp_path: Path, there: st
     assert hinted(names.undefined([undefined("M_PI")], project)) == (
         "nvcc includes <cmath> by itself, NVRTC does not: "
         'options = { use-fast-math = true, pre-include = ["new", "cmath"] }'
+    )
+
+
+def test_what_a_rule_of_the_source_includes_stays_in_its_lines_and_nothing_is_there_twice(
+    tmp_path: Path,
+) -> None:
+    rule = f"{TABLES}\npath = '**/a.cu'\noptions = {{ pre-include = ['climits', 'cmath'] }}"
+    assert hinted(names.undefined([undefined("M_PI"), undefined("int8_t")], setting(tmp_path, rule))) == (
+        "nvcc includes <cmath>, <cstdint> by itself, NVRTC does not:"
+        + table('options = { pre-include = ["climits", "cmath", "cstdint"] }')
     )
 
 

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
-from .settings import setting
+import pytest
+
+from .settings import TABLES, setting, table
 
 
 def test_a_line_has_what_the_table_has_and_the_new(tmp_path: Path) -> None:
     there = setting(tmp_path, 'exclude = ["a"]\ndefine = { N = 1 }\noptions = { std = "c++20", fma = false }')
     assert there.line("exclude", ["a", "b"]) == 'exclude = ["a", "b"]'
-    assert there.line("define", {"M": True}) == 'define = { N = "1", M = true }'
-    assert there.line("options", {"device-int128": True}) == (
-        'options = { std = "c++20", fma = false, device-int128 = true }'
+    assert there.pasted("define", {"M": True}) == ' define = { N = "1", M = true }'
+    assert there.pasted("options", {"device-int128": True}) == (
+        ' options = { std = "c++20", fma = false, device-int128 = true }'
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "value", "merged"),
+    [
+        ("define", "define = { N = 2 }", {"N": "…"}, 'define = { A = "1", N = "…" }'),
+        ("define", "define = { N = false, M = 3 }", {"N": True}, 'define = { A = "1", M = "3", N = true }'),
+        (
+            "options",
+            "options = { device-int128 = false }",
+            {"device-int128": True},
+            "options = { fma = false, device-int128 = true }",
+        ),
+    ],
+)
+def test_what_a_rule_of_the_source_sets_is_set_by_another(
+    tmp_path: Path, key: Literal["define", "options"], rule: str, value: dict[str, object], merged: str
+) -> None:
+    tables = f"define = {{ A = 1 }}\noptions = {{ fma = false }}\n{TABLES}\npath = 'demo/*.cu'\n{rule}"
+    there = setting(tmp_path, tables)
+    assert there.pasted(key, value) == table(merged)
+    assert there.pasted(key, {"unset": True}).startswith(f" {key} = {{ ")
 
 
 def test_only_files_that_the_compile_read_have_a_text(tmp_path: Path) -> None:
