@@ -145,7 +145,7 @@ def test_of_what_grows_meanwhile_no_more_is_read(tmp_path: Path, monkeypatch: py
 
 def test_a_path_that_cannot_be_is_told(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, FILES)
-    with pytest.raises(cubins.CubinDamagedError, match=r"is damaged: it cannot be read \(embedded null byte"):
+    with pytest.raises(cubins.CubinDamagedError, match=r"is damaged: it cannot be read \(.*embedded null"):
         cubins.use("a\0b")
 
 
