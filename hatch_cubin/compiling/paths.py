@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .._digest import digest
 from ..sources.includes import Closure
-from ..sources.search import Root
+from ..sources.search import PROJECT, Root
 
 _PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
 _FIRST, _COUNT = 100, 800  # below the usual limit of 1024 open files
@@ -31,7 +31,7 @@ class CompilePaths:
         self._project = project
         self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
-        self._logical = {project: "project"}
+        self._logical = {project: PROJECT}
         self._trees = {project: ""}
         for root in sorted(set(search), key=lambda root: root.logical):
             if root.tree:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from .._plan import Module, Unit
 from ..cubin.elf import read_order
 from ..keys.jobs import Job
+from ..sources.search import OWN, PROJECT
 
 _PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
 _MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and as much of disk
@@ -238,13 +239,13 @@ def _end(job: Job, project: Path) -> int:
 
 def _header(job: Job, project: Path, logical: str) -> tuple[bytes, bool]:
     """Return a header's text, and whether it is the project's."""
-    return _path(job, project, logical).read_bytes(), logical.startswith("project/")
+    return _path(job, project, logical).read_bytes(), logical.startswith(OWN)
 
 
 def _path(job: Job, project: Path, logical: str) -> Path:
     """Return the file that a logical name of a closure means."""
     roots = ((root.logical, root.path) for root in job.search)
-    for name, folder in (*roots, ("project", project)):
+    for name, folder in (*roots, (PROJECT, project)):
         if logical.startswith(f"{name}/") and (path := folder / logical[len(name) + 1 :]).is_file():
             return path
     return Path(logical)

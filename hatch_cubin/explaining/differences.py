@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..sources.search import OWN
+
 Inputs = Mapping[str, Any]
 Order = tuple[object, ...]
 
@@ -27,7 +29,6 @@ _PARTS: Mapping[str, type] = {  # without these, nothing can be compared
     "builds": dict,
     "cuda_core": str,
 }
-_OWN = "project/"  # what the logical names of the project's own files begin with
 _DIGESTS = re.compile(r"( [0-9a-f]{64})+$")
 
 _SENTENCES = {  # for what changed, what is new, what is gone
@@ -177,7 +178,7 @@ def _search(was: Inputs, now: Inputs) -> list[dict[str, str]]:
     The first header from elsewhere adds the whole rest of the path, which is no change worth telling.
     """
     paths = [was["search"], now["search"]]
-    own = [[folder for folder in path if folder.startswith(_OWN)] for path in paths]
+    own = [[folder for folder in path if folder.startswith(OWN)] for path in paths]
     beyond = [len(path) > len(folders) for path, folders in zip(paths, own, strict=True)]
     return [_members(path) for path in (paths if all(beyond) else own)]
 
@@ -209,7 +210,7 @@ def _is_brought(difference: Difference) -> bool:
     """Say whether a difference comes with another compiler, for both belong to the environment."""
     kind, name, *_values = difference
     return kind in {"headers", "tree", "implicit", "search order"} or (
-        kind == "search" and not str(name).startswith(_OWN)
+        kind == "search" and not str(name).startswith(OWN)
     )
 
 
@@ -221,7 +222,7 @@ def say_one(difference: Difference, now: Inputs) -> str:
     if kind == "headers":
         was, new = _build(was or ""), _build(new or "")
         sentence = "headers from {now} differ" if was == new else sentence
-    label = (name or "").removeprefix(_OWN)
+    label = (name or "").removeprefix(OWN)
     tool = "nvJitLink" if now["path"].endswith(".ptx") else "NVRTC"
     return sentence.format(name=label, was=was, now=new, path=now["path"], tool=tool)
 

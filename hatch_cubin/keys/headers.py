@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from .. import __version__, _home, _temporary
 from .._digest import digest
 from ..errors import ConfigError, Problem, ToolchainError
-from ..sources.search import Root
+from ..sources.search import OWN, Root
 from ..table.config import Config
 from ..toolkit.libraries import system_home
 from ..toolkit.toolkit import Toolkit
@@ -25,7 +25,7 @@ _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
 def project_roots(root: Path, folders: Iterable[str]) -> Iterator[Root]:
     """Yield the project's own include folders."""
     for folder in folders:
-        yield Root(root / folder, f"project/{PurePosixPath(folder)}")
+        yield Root(root / folder, f"{OWN}{PurePosixPath(folder)}")
 
 
 def package_roots(config: Config) -> Iterator[Root]:

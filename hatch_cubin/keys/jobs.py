@@ -19,14 +19,12 @@ from ..sources import disk
 from ..sources.includes import Closure, Resolver
 from ..sources.project import Project
 from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
-from ..sources.search import Root, content_digest
+from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
 from .headers import package_roots, project_roots, toolkit_roots
 from .parts import drop_parts
 from .recall import Recall
-
-_OWN = "project/"  # what the logical names of the project's own files begin with
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     closures = {job.unit.module: job.closure for job in jobs}
     sources = {module.source.path: module.source.sha256 for module in closures}
     headers = {
-        path: closure.files[_OWN + path] for closure in closures.values() for path in _own_files(closure)
+        path: closure.files[OWN + path] for closure in closures.values() for path in _own_files(closure)
     }
     return headers | sources
 
@@ -120,7 +118,7 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
 def changed_header(project: Project, job: Job) -> str | None:
     """Return a header of the project that has changed since the unit's key was made; None if none has."""
     for path in _own_files(job.closure):
-        if content_digest(project.root / path) != job.closure.files[_OWN + path]:
+        if content_digest(project.root / path) != job.closure.files[OWN + path]:
             return path
     places = (place for places in sorted(job.closure.absent) for place in places)
     found = next((place for place in places if disk.is_file(place, project.root)), None)
@@ -134,7 +132,7 @@ def header_stamps(project: Project, job: Job) -> list[str]:
 
 def _own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
     return [
-        logical[len(_OWN) :] for logical in closure.files if logical.startswith(_OWN) and logical not in but
+        logical[len(OWN) :] for logical in closure.files if logical.startswith(OWN) and logical not in but
     ]
 
 

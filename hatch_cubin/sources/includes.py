@@ -26,7 +26,7 @@ from .scan import (
     meanings,
     parse_operand,
 )
-from .search import Root, Search
+from .search import OWN, Root, Search
 from .source import is_inside
 
 
@@ -56,7 +56,7 @@ class Closure:
         """Return the digest of each of the user's headers, and one for all headers of each other tree."""
         trees: dict[str, list[str]] = {}
         for logical, content in sorted(self.files.items()):
-            tree = logical if logical.startswith(("project/", "/")) else logical.partition("/")[0]
+            tree = logical if logical.startswith((OWN, "/")) else logical.partition("/")[0]
             trees.setdefault(tree, []).extend((logical, content))
         return {tree: parts[1] if tree == parts[0] else digest(parts) for tree, parts in trees.items()}
 

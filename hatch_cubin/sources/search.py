@@ -14,6 +14,8 @@ from ..errors import SourceError
 from . import disk
 from .scan import Include, Scan, Scans
 
+PROJECT = "project"  # the logical name of the project's folder
+OWN = f"{PROJECT}/"  # what the logical names of the project's own files begin with
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
 
@@ -38,7 +40,7 @@ class Search:
     """Looks for includes along one search path, beside the file that asks, and in the project."""
 
     def __init__(self, project: Path, search: Iterable[Root], scans: Scans | None = None) -> None:
-        self.project = Root(project, "project")
+        self.project = Root(project, PROJECT)
         self.search = tuple(search)
         self.scans = scans or Scans()
         self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}

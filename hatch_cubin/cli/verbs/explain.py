@@ -118,8 +118,10 @@ def _chosen(jobs: Sequence[Job], asked: str, root: Path) -> list[Job]:
 
 def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], root: Path) -> str:
     """Return a hint at what may be meant by a name that names no source and no module."""
+    from ...sources.search import OWN
+
     readers = dict.fromkeys(
-        job.unit.module.source.path for job in jobs if f"project/{asked}" in job.closure.files
+        job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.files
     )
     if readers:
         return f"a header of {_listed([*readers], verbose=False)}"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from ...errors import SourceError
 from ...sources.includes import Resolver
-from ...sources.search import Root
+from ...sources.search import OWN, Root
 from ...sources.source import walk
 from ..diagnostics import Diagnostic, Told
 from . import host
@@ -98,7 +98,7 @@ def _steps(one: str, other: str) -> int:
 
 def _leads_astray(name: str, folder: str, project: Path, search: tuple[Root, ...]) -> bool:
     """Say whether the header that a folder has includes what only hosts have, or what cannot be read."""
-    root = Root(project / folder, f"project/{folder}")
+    root = Root(project / folder, f"{OWN}{folder}")
     try:
         closure = Resolver(project, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
     except SourceError:
