@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_SWITCHES = ("HATCH_CUBIN_SKIP", "HATCH_CUBIN_REQUIRE_HITS", "HATCH_CUBIN_TRACEBACK")
+_SWITCHES = (
+    "HATCH_CUBIN_SKIP",
+    "HATCH_CUBIN_REQUIRE_HITS",
+    "HATCH_CUBIN_LOCKED",
+    "HATCH_CUBIN_TRACEBACK",
+)
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 

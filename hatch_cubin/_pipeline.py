@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import _home
+from . import _home, _locking
+from ._plan import Unit
 from ._report import report
 from .bundle import layout, sbom
 from .cache import history
@@ -18,9 +20,12 @@ from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
 from .compiling.results import Results, obtain, require
 from .errors import HatchCubinError
-from .keys.jobs import Job, make_jobs, named_files, reachable_files
+from .keys import locked
+from .keys.jobs import Job, every_closure, headers_of_others, make_jobs, named_files, reachable_files
+from .keys.lock import NAME, Lock
 from .keys.recall import Recall, Units, recall_of
 from .sources.project import Project, read_sources
+from .sources.source import Source
 from .toolkit import requirements
 from .toolkit.toolkit import DATA_MODEL, Toolkit
 
@@ -31,15 +36,18 @@ class Plan(NamedTuple):
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
+    headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
 
 
-def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
+def build(
+    project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
+) -> dict[str, bytes]:
     """Compile what the cache lacks, and return the files of the bundle and its bill of materials, by name.
 
     A build whose cache is thrown away afterwards must not be *noted*: its notes would take the place of those
     of builds whose cache is kept.
     """
-    files, _sources = build_held(project, None, noted=noted)
+    files, _sources = build_held(project, None, noted=noted, require=require)
     return {
         name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
         for name, content in files.items()
@@ -47,7 +55,11 @@ def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
 
 
 def build_held(
-    project: Project, hold: Path | None, *, noted: bool = True
+    project: Project,
+    hold: Path | None,
+    *,
+    noted: bool = True,
+    require: Callable[[Project], object] | None = None,
 ) -> tuple[dict[str, Content], list[str]]:
     """Return the same files, and the paths of the project's files that they were built from.
 
@@ -59,10 +71,11 @@ def build_held(
         return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
     with _seldom_collected():
-        plan = make_plan(project)
+        plan = choose_plan(project, require)
         results = bake(project, plan, noted=noted, hold=hold)
         built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
-        bill = sbom.bill(project, plan.jobs, plan.toolkit)
+        headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
+        bill = sbom.bill(project, plan.jobs, plan.toolkit, headers)
         files = layout.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
         return {**files, sbom.NAME: [bill]}, named_files(project, plan.jobs)
 
@@ -78,9 +91,33 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def make_plan(project: Project) -> Plan:
-    """Return what a build consists of: every unit, with its headers and its keys."""
+def choose_plan(project: Project, require: Callable[[Project], object] | None = None) -> Plan:
+    """Return the plan of a build: by the word of the project's lock, or else by that of the toolkit here.
+
+    *require* is called before the toolkit is asked, and may raise an error that tells how to install it.
+    """
     sources = read_sources(project)
+    word = _locking.heard(project, sources)
+    if word is not None and word.enough:
+        for note in word.plan.notes:
+            project.say(note)
+        return Plan(word.plan.toolkit, word.plan.jobs, Recall(None), word.lock.headers)
+    if require is not None:
+        require(project)
+    plan = make_plan(project, sources)
+    if word is not None:
+        changes = word.plan.changes
+        if not changes:
+            jobs, changes = locked.against(word.lock, plan.jobs, plan.toolkit)
+            plan = plan._replace(jobs=tuple(jobs))
+        _locking.refuse(project, changes)
+        _locking.tell(project, changes)
+    return plan
+
+
+def make_plan(project: Project, sources: Sequence[Source] | None = None) -> Plan:
+    """Return what a build consists of: every unit, with its headers and its keys."""
+    sources = read_sources(project) if sources is None else sources
     install = requirements.install_command(project.config, project.environ)
     recall = recall_of(project)
     toolkit = Toolkit(project.config.toolkit, install, recall.facts)
@@ -146,6 +183,33 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
     layout.write(files | notes, project.root / project.bundle_folder)
 
 
+def make_lock(project: Project) -> Lock:
+    """Compile what the cache lacks, and return the lock of what was built."""
+    sources = read_sources(project)
+    plan = make_plan(project, sources)
+    results = {unit: found.sha256 for unit, found in bake(project, plan).done.items()}
+    return _described(project, plan, sources, results)
+
+
+def check_lock(project: Project, found: Lock) -> list[str]:
+    """Return how a lock differs from the one that would be written now; nothing is compiled."""
+    sources = read_sources(project)
+    if changes := locked.plan(found, project, sources).changes:
+        return [*changes]
+    plan = make_plan(project, sources)
+    if changes := locked.against(found, plan.jobs, plan.toolkit)[1]:
+        return [*changes]
+    now = _described(project, plan, sources, locked.results(found, plan.jobs))
+    return locked.differences(found, now)
+
+
+def _described(
+    project: Project, plan: Plan, sources: Sequence[Source], results: Mapping[Unit, str | None]
+) -> Lock:
+    everything = every_closure(project, sources, plan.toolkit, plan.recall.scans)
+    return locked.describe(project, everything, plan.toolkit, plan.jobs, results)
+
+
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return every file of the project that its kernels can be built from: sources and headers.
 
@@ -157,6 +221,12 @@ def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
         if project.skips:  # a bundle without kernels does not need its sources to be right
             return []
         raise
+
+
+def sdist_files(project: Project) -> list[str]:
+    """Return every file of the project that a wheel needs where only the sdist is: its lock, too."""
+    own = [NAME] if os.path.isfile(project.root / NAME) else []
+    return [*own, *needed_files(project)]
 
 
 def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:

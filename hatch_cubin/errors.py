@@ -84,6 +84,10 @@ class MissError(HatchCubinError):
     """Units had to be compiled where only cache hits were allowed."""
 
 
+class LockError(HatchCubinError):
+    """A build that has to go by the lock cannot."""
+
+
 class CheckError(HatchCubinError):
     """A check failed: what was looked at is not as it should be."""
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..keys import headers
 from ..keys.jobs import Job, digests_of, files_of
 from ..sources.project import Project
 from ..toolkit.toolkit import Toolkit
@@ -26,10 +25,10 @@ _AT_ONCE = 500  # files that git is asked about: the length of a command line is
 Component = dict[str, Any]
 
 
-def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit) -> bytes:
-    """Return the bill of what a bundle of *jobs* is made of."""
+def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
+    """Return the bill of what a bundle of *jobs* is made of, with *headers* of others."""
     made_with = tools(__version__, toolkit.nvrtc, toolkit.nvjitlink_if_loaded)
-    parts = (*made_with, *_headers_of(jobs), *starmap(file_part, sorted(digests_of(jobs).items())))
+    parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(digests_of(jobs).items())))
     return write_bill(bundle_part(project.package, _provenance(project, jobs)), parts)
 
 
@@ -79,21 +78,10 @@ def part(kind: str, name: str, version: str | None = None, *, wheel: str | None 
     return found
 
 
-def _headers_of(jobs: Iterable[Job]) -> Iterator[Component]:
+def _header_parts(headers: Mapping[str, str | None]) -> Iterator[Component]:
     """Yield the wheels and other trees outside the project whose headers the kernels can read."""
-    used = {
-        root.tree
-        for job in jobs
-        for root in job.search
-        if root.tree in job.closure.trees
-        or any(file.startswith(f"{root.logical}/") for file in job.closure.files)
-    }
-    for tree in used - {""}:
-        wheels = headers.wheels_of(tree)
-        for name, version in wheels.items():
-            yield part("library", name, version, wheel=name)
-        if not wheels:
-            yield part("library", tree)
+    for name, version in headers.items():
+        yield part("library", name, version, wheel=None if version is None else name)
 
 
 def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:

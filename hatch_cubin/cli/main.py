@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VERBS = {
     "plan": "list the units: arch, hit or miss, key",
     "bake": "compile what is missing into the cache",
+    "lock": "write cubin.lock: what the units are built from, to commit",
     "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
     "inspect": "show what is in a wheel, a folder or an installed package",
     "verify": "check a wheel against its manifest, or against a rebuild",

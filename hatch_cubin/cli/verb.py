@@ -19,6 +19,7 @@ __all__ = [
     "archs_argument",
     "jobs",
     "json_argument",
+    "locked_argument",
     "open_project",
     "project_arguments",
     "require_compiler",
@@ -63,12 +64,19 @@ def archs_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def locked_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--locked`, which forbids what the project's lock does not say."""
+    parser.add_argument("--locked", action="store_true", help="a stale cubin.lock is an error")
+
+
 def open_project(args: argparse.Namespace, **environ: str) -> Project:
     """Return the project that the arguments name; they and *environ* override the environment."""
     from ..doors import open as door
 
     if archs := getattr(args, "archs", None):
         environ["HATCH_CUBIN_ARCHS"] = archs
+    if getattr(args, "locked", False):
+        environ["HATCH_CUBIN_LOCKED"] = "1"
     environ = {**os.environ, **environ}
     return door.open_project(args.project, environ, sys.stderr, verbose=args.verbose)
 

@@ -16,7 +16,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin import hookimpl
 
-from .. import _pipeline, _temporary
+from .. import _locking, _pipeline, _temporary
 from .._console import Console
 from ..bundle import layout, sbom
 from ..errors import PREFIX, ConfigError, Problem, reported
@@ -24,7 +24,6 @@ from ..sources.project import Project, cache_entries, cache_folders
 from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import Config, parse_config
-from ..toolkit import requirements
 
 _NOTHING = ", nothing was built"
 
@@ -40,7 +39,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         if self.target_name != "wheel":
             return []
         with reported(self.app.display_error, _NOTHING):
-            return requirements.build_requirements(self._read_config(), os.environ)
+            return _locking.wanted(self._read_config(), self.root, self._project)
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""
@@ -81,7 +80,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
     def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
         self._keep_out(project.bundle_folder, *cache_entries(project))
         build_data["force_include"] |= {
-            str(project.root / path): path for path in _pipeline.needed_files(project)
+            str(project.root / path): path for path in _pipeline.sdist_files(project)
         }
 
     def _staging(self) -> Path:

@@ -17,7 +17,7 @@ from setuptools.command.egg_info import egg_info
 from setuptools.command.sdist import sdist
 from setuptools.discovery import find_package_path
 
-from .. import _pipeline, _streams, _temporary
+from .. import _locking, _pipeline, _streams, _temporary
 from .._console import Console
 from ..bundle import layout, sbom
 from ..errors import PREFIX, reported
@@ -25,7 +25,6 @@ from ..sources.project import Project, cache_entries
 from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import Config, parse_config
-from ..toolkit.requirements import build_requirements
 
 _NOTHING = ", nothing was built"
 _BUILD_CUBINS = "build_cubins"
@@ -35,7 +34,8 @@ def join(distribution: Distribution) -> None:
     """Take part in the build of *distribution*, if its project has the table."""
     if not tables.has_own_table(_root(distribution)):
         return
-    _ask_for_requirements(distribution)
+    if not _locking.concerns(_root(distribution)):
+        _ask_for_requirements(distribution)
     # `cmdclass` would be the place, but one in the project's configuration replaces it later.
     extended = functools.partial(_extended, distribution.get_command_class)
     distribution.get_command_class = functools.cache(extended)
@@ -53,8 +53,8 @@ def _ask_for_requirements(distribution: Distribution) -> None:
     if type(distribution).__module__ != "setuptools.build_meta" or _called_by("get_requires_for_build_sdist"):
         return
     with reported(_print, _NOTHING):
-        config = _read_config(_root(distribution))
-        requirements = build_requirements(config, os.environ)
+        root = _root(distribution)
+        requirements = _locking.wanted(_read_config(root), root, lambda: _project(distribution))
     if requirements:
         distribution.fetch_build_eggs(requirements)
 
@@ -146,6 +146,12 @@ class _Build(build):
 
 
 class _EggInfo(egg_info):
+    def finalize_options(self) -> None:
+        """Ask for what a wheel needs only now, if the packages matter, which were not known before."""
+        super().finalize_options()
+        if _locking.concerns(_root(self.distribution)):
+            _ask_for_requirements(self.distribution)
+
     def find_sources(self) -> None:
         """Keep bundles and caches out of sdists, and out of what `include_package_data` takes."""
         super().find_sources()
@@ -168,7 +174,7 @@ class _Sdist(sdist):
         They are added here and not before: what is in SOURCES.txt counts as package data.
         """
         with reported(_print, _NOTHING):
-            self.filelist.extend(_pipeline.needed_files(_project(self.distribution)))
+            self.filelist.extend(_pipeline.sdist_files(_project(self.distribution)))
         self.filelist.remove_duplicates()
         super().make_distribution()
 

@@ -22,9 +22,11 @@ from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
-from .headers import package_roots, project_roots, toolkit_roots
+from .headers import package_roots, project_roots, toolkit_roots, wheels_of
 from .parts import drop_parts
 from .recall import Recall
+
+Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,24 @@ def make_jobs(
     """Return one job per unit of the plan, with what is known of it from an earlier build."""
     recall = recall or Recall(None)
     finder = _HeaderFinder(project, toolkit, recall.scans)
-    everything = _modules(project, sources, lambda specs: expand(specs, toolkit))
+    everything = every_module(project, sources, toolkit)
     modules, notes = drop_parts(everything, project.root, finder.named)
     plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
         project.say(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
     return [job for module, units in by_module for job in _jobs_of(module, units, finder, toolkit, recall)]
+
+
+def every_module(project: Project, sources: Sequence[Source], toolkit: Toolkit) -> list[Module]:
+    """Return the modules of all sources, also of those that are only parts of others."""
+    return _modules(project, sources, lambda specs: expand(specs, toolkit))
+
+
+def every_closure(project: Project, sources: Sequence[Source], toolkit: Toolkit, scans: Scans) -> list[Found]:
+    """Return the same modules, each with its closure and its search path."""
+    finder = _HeaderFinder(project, toolkit, scans)
+    return [(module, *finder.find(module)) for module in every_module(project, sources, toolkit)]
 
 
 def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
@@ -113,6 +126,24 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
         path: closure.files[OWN + path] for closure in closures.values() for path in _own_files(closure)
     }
     return headers | sources
+
+
+def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
+    """Return the wheels, with their versions, and other trees whose headers *jobs* can read."""
+    used = {
+        root.tree
+        for job in jobs
+        for root in job.search
+        if root.tree in job.closure.trees
+        or any(file.startswith(f"{root.logical}/") for file in job.closure.files)
+    }
+    found: dict[str, str | None] = {}
+    for tree in used - {""}:
+        wheels = wheels_of(tree)
+        found.update(wheels)
+        if not wheels:
+            found[tree] = None
+    return found
 
 
 def changed_header(project: Project, job: Job) -> str | None:

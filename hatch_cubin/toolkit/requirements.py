@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from .._environment import is_on
 from ..table.config import Config
@@ -14,19 +14,53 @@ from .libraries import system_major
 _NEWEST_LINE = "13"
 # On CUDA 12 the folder crt/, which mma.h includes, comes in the compiler's wheel alone.
 _METAPACKAGE_EXTRAS = {"12": "nvrtc,nvjitlink,cudart,cccl,nvcc", "13": "nvrtc,nvjitlink,cudart,cccl,crt"}
+# What makes a release of the toolkit, as far as a build needs it.
+_PARTS = {
+    12: (
+        "nvidia-cuda-cccl-cu12",
+        "nvidia-cuda-nvcc-cu12",
+        "nvidia-cuda-nvrtc-cu12",
+        "nvidia-cuda-runtime-cu12",
+        "nvidia-nvjitlink-cu12",
+    ),
+    13: (
+        "nvidia-cuda-cccl",
+        "nvidia-cuda-crt",
+        "nvidia-cuda-nvrtc",
+        "nvidia-cuda-runtime",
+        "nvidia-nvjitlink",
+    ),
+}
+# No result depends on its version, and the newest one differs with Python's.
+_NOT_LOCKED = "cuda-bindings"
 _NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
-def build_requirements(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """Return what the build front end has to install for a wheel."""
+def build_requirements(
+    config: Config, environ: Mapping[str, str], locked: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return what the build front end has to install for a wheel; the *locked* versions where there are."""
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
-    return [*_toolkit_requirements(config.toolkit), *config.header_packages]
+    wanted = [*_toolkit_requirements(config.toolkit), *config.header_packages]
+    if not wanted or not locked:
+        return wanted
+    exact = [f"{name}=={version}" for name, version in locked.items()]
+    return [*exact, *(each for each in wanted if _name(each) == _NOT_LOCKED)]
 
 
-def install_command(config: Config, environ: Mapping[str, str]) -> str:
+def install_command(
+    config: Config, environ: Mapping[str, str], locked: Mapping[str, str] | None = None
+) -> str:
     """Return the command that installs the same by hand, where no build front end does."""
-    return f"pip install {shlex.join(build_requirements(config, environ))}"
+    return f"pip install {shlex.join(build_requirements(config, environ, locked))}"
+
+
+def versions(config: Config, major: int, others: Iterable[str]) -> dict[str, str]:
+    """Return the wheels that make a difference to results, and *others*, with the versions that are here."""
+    parts = () if config.toolkit == "system" else ("cuda-toolkit", *_PARTS[13 if major >= 13 else 12])
+    names = {"cuda-core", *parts, *map(_name, config.header_packages), *others}
+    return {name: importlib.metadata.version(name) for name in sorted(names) if is_installed(name)}
 
 
 def _toolkit_requirements(toolkit: str | None) -> list[str]:
@@ -57,10 +91,14 @@ def _toolkit_requirements(toolkit: str | None) -> list[str]:
     ]
 
 
+def _name(requirement: str) -> str:
+    return re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0]
+
+
 def is_installed(requirement: str) -> bool:
     """Say whether some version of what a requirement names is installed here."""
     try:
-        importlib.metadata.version(re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0])
+        importlib.metadata.version(_name(requirement))
     except importlib.metadata.PackageNotFoundError:
         return False
     return True

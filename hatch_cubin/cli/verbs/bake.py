@@ -17,6 +17,7 @@ from ..verb import (
     archs_argument,
     jobs,
     json_argument,
+    locked_argument,
     open_project,
     project_arguments,
     require_compiler,
@@ -31,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     project_arguments(parser)
     archs_argument(parser)
+    locked_argument(parser)
     parser.add_argument("--jobs", metavar="N", type=jobs, help="compile so many units at once")
     parser.add_argument(
         "--only",
@@ -46,10 +48,9 @@ def run(args: argparse.Namespace) -> Answer:
     """Bring the cache up to date."""
     asked = {"HATCH_CUBIN_JOBS": args.jobs, "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None}
     project = open_project(args, **{name: value for name, value in asked.items() if value})
-    require_compiler(project)
     from ... import _pipeline, _report
 
-    plan = _pipeline.make_plan(project)
+    plan = _pipeline.choose_plan(project, require_compiler)
     if args.only:
         plan = _chosen(plan, args.only)
     return Answer(_report.facts(_pipeline.bake(project, plan)))

@@ -41,12 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Build the bundle and write it."""
     project = _aimed(open_project(args), args.into)
-    require_compiler(project)
     from ... import _pipeline
     from ...bundle import layout
     from ...sources.source import BUNDLE
 
-    files = _pipeline.build(project)
+    files = _pipeline.build(project, require=require_compiler)
     layout.write(files, project.root / project.bundle_folder)
     total = sum(map(len, files.values()))
     facts = {

@@ -12,6 +12,7 @@ from ..verb import (
     Answer,
     archs_argument,
     json_argument,
+    locked_argument,
     open_project,
     project_arguments,
     require_compiler,
@@ -25,16 +26,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     project_arguments(parser)
     archs_argument(parser)
+    locked_argument(parser)
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
     """Plan, and look each unit up."""
     project = open_project(args)
-    require_compiler(project)
     from ... import _pipeline
 
-    plan = _pipeline.make_plan(project)
+    plan = _pipeline.choose_plan(project, require_compiler)
     with _pipeline.open_cache(project) as cache:
         units = [
             {

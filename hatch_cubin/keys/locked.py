@@ -1,0 +1,239 @@
+"""A project and its lock: write down what its units are made of, and say what has changed since."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from .. import __version__, _plan
+from .._plan import Module, Unit
+from ..cache.proof import Known
+from ..errors import HatchCubinError
+from ..sources.includes import Closure
+from ..sources.project import Project
+from ..sources.search import OWN, Root, content_digest
+from ..sources.source import Source
+from ..toolkit import requirements
+from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
+from . import vain
+from .jobs import Found, Job, digests_of, every_module, headers_of_others
+from .lock import Lock
+
+_FOLDERS = "folders "  # what the tree is called that stands for all folders of a project
+_NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
+
+
+class Plan(NamedTuple):
+    """The units that a project asks for, with their jobs by the lock's word, and why that is not believed."""
+
+    toolkit: Toolkit
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...]
+    changes: tuple[str, ...]  # what is not as it was
+    doubts: tuple[str, ...]  # what only a build with the compiler can tell
+
+
+def describe(
+    project: Project,
+    everything: Sequence[Found],
+    toolkit: Toolkit,
+    jobs: Sequence[Job],
+    results: Mapping[Unit, str | None],
+) -> Lock:
+    """Return the lock of a project's *jobs*, with the digests of their *results* as far as they are known.
+
+    *everything* has all modules with their closures, also of sources that are only parts of others.
+    """
+    files = digests_of(jobs)
+    pairs = [(module, closure) for module, closure, _search in everything]
+    headers = headers_of_others(jobs)
+    return Lock(
+        generator=__version__,
+        data_model=DATA_MODEL,
+        toolkit=project.config.toolkit,
+        header_packages=[*project.config.header_packages],
+        builds=_builds(toolkit),
+        wheels=requirements.versions(project.config, toolkit.major, filter(headers.get, headers)),
+        headers=headers,
+        files=files,
+        of_parts={path: content for path, content in _every_file(pairs) if path not in files},
+        absent=vain.absent(project.root, vain.tried(project.root, pairs)),
+        parts=sorted(
+            {module.source.path for module, _closure in pairs} - {job.unit.module.source.path for job in jobs}
+        ),
+        unsure=sorted(
+            {module.source.path for module, closure, search in everything if _is_unsure(closure, search)}
+        ),
+        modules=_modules(jobs, results),
+    )
+
+
+def _builds(toolkit: Toolkit) -> dict[str, Any]:
+    """Return what is known of the toolkit, of nvJitLink only if this project needs it."""
+    facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded)
+    return {**facts._asdict(), "supported": [*facts.supported]}
+
+
+def _every_file(closures: Iterable[tuple[Module, Closure]]) -> Iterator[tuple[str, str]]:
+    for module, closure in closures:
+        yield module.source.path, module.source.sha256
+        own = (logical for logical in closure.files if logical.startswith(OWN))
+        yield from ((logical[len(OWN) :], closure.files[logical]) for logical in own)
+
+
+def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[str, dict[str, Any]]:
+    modules: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        module = job.unit.module
+        entry = modules.setdefault(module.name, {**_inputs(module), "headers": job.closure.digest()})
+        entry.setdefault("units", {})[str(job.unit.arch)] = [*job.keys.hex(), results.get(job.unit)]
+    return modules
+
+
+def _inputs(module: Module) -> dict[str, Any]:
+    """Return what the project says of a module, as far as its results depend on that."""
+    settings = {
+        "define": [f"{name}={value}" for name, value in module.macros],
+        "include-dirs": [*module.include_dirs],
+        "instantiate": [*module.instantiate],
+        "options": module.plain_options,
+    }
+    return {"source": module.source.path, **{name: value for name, value in settings.items() if value}}
+
+
+def _is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
+    """Say whether more files can change a closure than those that it has, and those that are absent.
+
+    They can where an include of the project's own can mean anything, and where a header is the machine's.
+    """
+    outside = {root.tree for root in search if root.tree}
+    return (
+        any(logical.startswith("/") for logical in closure.files)
+        or any(tree.startswith(_FOLDERS) for tree in closure.trees)
+        or (closure.guessed and closure.trees >= outside)
+    )
+
+
+def plan(lock: Lock, project: Project, sources: Sequence[Source]) -> Plan:
+    """Return the units that *project* asks for, by the word of its *lock*; nothing of CUDA is needed."""
+    toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
+    changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
+    asked = _plan.Plan(())
+    try:
+        modules = every_module(project, sources, toolkit)
+        left = [module for module in modules if module.source.path not in lock.parts]
+        asked = _plan.plan_units(left, toolkit.toolchain())
+    except HatchCubinError as exc:  # a build without the lock will tell, if it is wrong for that one too
+        changes += [problem.what for problem in exc.problems]
+    changes += _other_units(lock, asked.units)
+    jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit))
+    doubts = tuple(f"what {path} includes, only the compiler's headers tell" for path in lock.unsure)
+    return Plan(toolkit, jobs, asked.notes, tuple(dict.fromkeys(changes)), doubts)
+
+
+def answers(lock: Lock, project: Project) -> bool:
+    """Say whether the lock's wheels are what the table asks for."""
+    asked = project.config.toolkit, [*project.config.header_packages]
+    return (lock.toolkit, [*lock.header_packages]) == asked
+
+
+def _other_settings(lock: Lock, project: Project) -> Iterator[str]:
+    pairs = {
+        "the version of hatch-cubin": (lock.generator, __version__),
+        "the data model": (lock.data_model, DATA_MODEL),
+        "toolkit": (lock.toolkit, project.config.toolkit),
+        "header-packages": ([*lock.header_packages], [*project.config.header_packages]),
+    }
+    for name, (before, now) in pairs.items():
+        if before != now:
+            yield f"{name} was {_shown(before)}, and is {_shown(now)}"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else str(value)
+
+
+def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Iterator[str]:
+    known = {source.path: source.sha256 for source in sources}
+    files = {**lock.of_parts, **lock.files}
+    yield from (f"{path} is new" for path in known.keys() - files.keys())
+    for path, content in files.items():
+        now = known.get(path) or content_digest(project.root / path)
+        if now != content:
+            yield f"{path} is {'changed' if os.path.exists(project.root / path) else 'gone'}"
+    for path in vain.appeared(project.root, lock.absent):
+        yield f"{path} is new, and an include may mean it"
+
+
+def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
+    """Yield what differs in the table's word about the units: those that are no more are nobody's need."""
+    seen: set[Module] = set()
+    for unit in units:
+        module = unit.module
+        locked = lock.modules.get(module.name)
+        if locked is None:
+            yield f"{module.name} is new"
+        elif str(unit.arch) not in locked["units"]:
+            yield f"{unit.name} is new"
+        elif module not in seen:
+            seen.add(module)
+            before = {name: value for name, value in locked.items() if name not in {"headers", "units"}}
+            now = _inputs(module)
+            yield from (
+                f"{name} of {module.name} is another"
+                for name in sorted({*before, *now})
+                if before.get(name) != now.get(name)
+            )
+
+
+def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit) -> Iterator[Job]:
+    """Yield jobs whose closures are all of the project's files: which of them reads which is not told."""
+    closure = Closure({OWN + path: content for path, content in lock.files.items()})
+    for unit in units:
+        if unit.module.source.is_ptx:
+            _ = toolkit.nvjitlink  # this build has asked for it
+        key, program_key, sha256 = lock.modules[unit.module.name]["units"][str(unit.arch)]
+        yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, "", expected(sha256))
+
+
+def expected(sha256: str | None) -> Known | None:
+    """Return what the lock knows of a result: nothing else is taken for it, whatever its record says."""
+    return None if sha256 is None else Known(sha256, 0, "", "")
+
+
+def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[list[Job], tuple[str, ...]]:
+    """Return *jobs* with what the lock knows of their results, and how they differ from those of the lock."""
+    found = [_with_lock(lock, job) for job in jobs]
+    other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
+    before, now = lock.builds, _builds(toolkit)
+    builds = [
+        f"{name} was {_shown(before[field])}, and is {_shown(now[field])}"
+        for field, name in _NAMED.items()
+        if before[field] != now[field]
+    ]
+    return found, (*builds, *(f"{name} has another key" for name in other))
+
+
+def _with_lock(lock: Lock, job: Job) -> Job:
+    key, _program_key, sha256 = _unit(lock, job)
+    return replace(job, known=expected(sha256)) if key == job.keys.key.hex() and job.known is None else job
+
+
+def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
+    return lock.modules[job.unit.module.name]["units"][str(job.unit.arch)]  # type: ignore[no-any-return]
+
+
+def results(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
+    """Return what the lock knows of the results of *jobs*."""
+    return {job.unit: _unit(lock, job)[2] for job in jobs}
+
+
+def differences(lock: Lock, now: Lock) -> list[str]:
+    """Return the parts in which two locks differ."""
+    return [
+        f"{field.name.replace('_', ' ')} would be written otherwise"
+        for field in fields(lock)
+        if getattr(lock, field.name) != getattr(now, field.name)
+    ]
