@@ -64,7 +64,7 @@ def describe(
             {module.source.path for module, _closure in pairs} - {job.unit.module.source.path for job in jobs}
         ),
         unsure=sorted(
-            {module.source.path for module, closure, search in everything if _is_unsure(closure, search)}
+            {module.source.path for module, closure, search in everything if is_unsure(closure, search)}
         ),
         modules=_modules(jobs, results),
     )
@@ -103,7 +103,7 @@ def _inputs(module: Module) -> dict[str, Any]:
     return {"source": module.source.path, **{name: value for name, value in settings.items() if value}}
 
 
-def _is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
+def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
     """Say whether more files can change a closure than those that it has, and those that are absent.
 
     They can where an include of the project's own can mean anything, and where a header is the machine's.
@@ -158,7 +158,7 @@ def _shown(value: object) -> str:
 def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Iterator[str]:
     known = {source.path: source.sha256 for source in sources}
     files = {**lock.of_parts, **lock.files}
-    yield from (f"{path} is new" for path in known.keys() - files.keys())
+    yield from (f"{path} is new" for path in sorted(known.keys() - files.keys()))
     for path, content in files.items():
         now = known.get(path) or content_digest(project.root / path)
         if now != content:
@@ -182,7 +182,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
             before = {name: value for name, value in locked.items() if name not in {"headers", "units"}}
             now = _inputs(module)
             yield from (
-                f"{name} of {module.name} is another"
+                f"{name} of {module.name} is changed"
                 for name in sorted({*before, *now})
                 if before.get(name) != now.get(name)
             )

@@ -1,0 +1,287 @@
+"""What a build with a lock does: as one without it would, or it says what has changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _locking, _pipeline
+from hatch_cubin.errors import LockError
+from hatch_cubin.keys import lock, locked
+from hatch_cubin.sources.project import Project, read_sources
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
+
+pytestmark = pytest.mark.nvrtc
+
+FILES = {
+    "demo/saxpy.cu": SAXPY,
+    "demo/scale.cu": SCALE,
+    "demo/copy.ptx": COPY_PTX,
+    "demo/half.cu": '#include "part.cu"\n#include "near.h"\n#include <far.h>\n'
+    '#if __has_include("own.h")\n#include "own.h"\n#endif\n'
+    'extern "C" __global__ void half(float *x) { *x = scaled(make_cuFloatComplex(*x, 0)); }\n',
+    "demo/part.cu": '#include "of_part.h"\n#if __has_include(<own_part.h>)\n#include <own_part.h>\n#endif\n',
+    "parts/own_part.h": "",
+    "demo/of_part.h": "#pragma once\n",
+    "demo/near.h": "#pragma once\n",
+    "include/far.h": "#pragma once\n#include <cuComplex.h>\n#include FOUND\n"
+    "__device__ inline float scaled(cuFloatComplex x) { return FACTOR * cuCrealf(x); }\n",
+    "include/found.h": "#pragma once\n#define FACTOR 2.0f\n",
+    "other/far.h": "#error the first folder has it\n",
+    "first.h": "#pragma once\n",
+}
+OPTIONS = """\
+toolkit = "13"
+archs = ["sm_90", "compute_90"]
+include-dirs = ["include", "other"]
+define = { FOUND = "<found.h>" }
+options = { pre_include = ["first.h"] }
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/scale.cu"
+instantiate = ["scale<float, 2>"]
+variants = { WIDE = [1, 2] }
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/part.cu"
+include-dirs = ["parts"]
+"""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What happens between the lock and a build: files, where None removes one, the table, variables."""
+
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    table: tuple[str, str] = ("", "")
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def _project(root: Path, cache: Path, edit: Edit = Edit()) -> Project:
+    """Return the project in a new folder, edited."""
+    files = {name: text for name, text in {**FILES, **edit.files}.items() if text is not None}
+    options = OPTIONS.replace(*edit.table) if edit.table[0] else OPTIONS
+    environ = {"HATCH_CUBIN_CACHE_DIR": str(cache), **edit.environ}
+    return make_project(write_tree(root, files), {}, options, **environ)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> str:
+    """The lock of the project."""
+    return lock.encode(_pipeline.make_lock(_project(tmp_path_factory.mktemp("project"), cache)))
+
+
+@pytest.fixture
+def project(tmp_path: Path, cache: Path, text: str) -> Project:
+    """The project, with its lock, in another folder."""
+    project = _project(tmp_path / "project", cache)
+    (project.root / lock.NAME).write_text(text)
+    return project
+
+
+def _heard(project: Project) -> _locking.Word:
+    word = _locking.heard(project, read_sources(project))
+    assert word is not None
+    return word
+
+
+KEPT = {
+    "nothing": Edit(),
+    "a file that is no source": Edit({"demo/notes.txt": ""}),
+    "a header that nothing asks for": Edit({"include/unused.h": "", "demo/unused.h": ""}),
+    "where an angled include does not look": Edit({"demo/found.h": "", "demo/far.h": ""}),
+    "a folder of that name": Edit({"demo/own/notes.txt": ""}),
+    "fewer archs": Edit(environ={"HATCH_CUBIN_ARCHS": "sm_90"}),
+    "another way to write archs": Edit(table=('"sm_90", "compute_90"', '"90"')),
+    "what no result depends on": Edit(table=("toolkit", "jobs = 2\nship-sources = true\ntoolkit")),
+    "a removed header that nothing read": Edit({"other/far.h": None, "other/keep.h": ""}),
+}
+CHANGES = {
+    "a source": (Edit({"demo/saxpy.cu": f"{SAXPY} "}), "demo/saxpy.cu is changed"),
+    "PTX": (Edit({"demo/copy.ptx": f"{COPY_PTX}\n"}), "demo/copy.ptx is changed"),
+    "a header": (Edit({"include/found.h": "#define FACTOR 3.0f\n"}), "include/found.h is changed"),
+    "a header that is gone": (Edit({"demo/near.h": None}), "demo/near.h is gone"),
+    "a part of another source": (Edit({"demo/part.cu": "// empty\n"}), "demo/part.cu is changed"),
+    "a header of that part alone": (
+        Edit({"parts/own_part.h": "__global__ void its() {}\n"}),
+        "parts/own_part.h is changed",
+    ),
+    "a pre-included header": (Edit({"first.h": "#define WIDE 3\n"}), "first.h is changed"),
+    "another one before it": (
+        Edit({"include/first.h": ""}),
+        "include/first.h is new, and an include may mean it",
+    ),
+    "a new source": (Edit({"demo/more.cu": SAXPY.replace("saxpy", "more")}), "demo/more.cu is new"),
+    "a removed source": (Edit({"demo/saxpy.cu": None}), "demo/saxpy.cu is gone"),
+    "a shadow beside a quoted include": (
+        Edit({"demo/near.h": None, "include/near.h": "#pragma once\n"}),
+        "demo/near.h is gone",
+    ),
+    "a shadow of the toolkit's": (
+        Edit({"include/cuComplex.h": ""}),
+        "include/cuComplex.h is new, and an include may mean it",
+    ),
+    "a shadow of what the toolkit includes": (
+        Edit({"other/math.h": ""}),
+        "other/math.h is new, and an include may mean it",
+    ),
+    "a folder that the toolkit has, too": (
+        Edit({"other/crt/host_defines.h": ""}),
+        "other/crt is new, and an include may mean it",
+    ),
+    "a header that was asked for": (
+        Edit({"demo/own.h": "#undef FACTOR\n#define FACTOR 4.0f\n"}),
+        "demo/own.h is new, and an include may mean it",
+    ),
+    "the same in another folder": (
+        Edit({"include/own.h": "#undef FACTOR\n#define FACTOR 4.0f\n"}),
+        "include/own.h is new, and an include may mean it",
+    ),
+    "a macro": (Edit(table=("{ FOUND", "{ FAST = true, FOUND")), "define of copy is changed"),
+    "what a macro finds": (Edit(table=("<found.h>", "<other.h>")), "define of copy is changed"),
+    "an option": (
+        Edit(table=("options = {", "options = { use_fast_math = true,")),
+        "options of copy is changed",
+    ),
+    "the order of folders": (
+        Edit(table=('"include", "other"', '"other", "include"')),
+        "include-dirs of copy is changed",
+    ),
+    "an instantiation": (Edit(table=("scale<float, 2>", "scale<float, 4>")), "instantiate of scale[WIDE=1] is changed"),
+    "a variant": (Edit(table=("[1, 2]", "[1, 2, 3]")), "scale[WIDE=3] is new"),
+    "a name": (Edit(table=("instantiate", 'name = "grow"\ninstantiate')), "grow[WIDE=1] is new"),
+    "an arch": (Edit(table=('["sm_90"', '["sm_80", "sm_90"')), "copy for sm_80 is new"),
+    "a variable's arch": (Edit(environ={"HATCH_CUBIN_ARCHS": "sm_80"}), "copy for sm_80 is new"),
+    "an arch that no toolkit has": (
+        Edit(environ={"HATCH_CUBIN_ARCHS": "sm_52"}),
+        "cannot be assembled for sm_52",
+    ),
+    "the toolkit": (Edit(table=('"13"', '"13.5"')), "toolkit was 13, and is 13.5"),
+    "no toolkit": (Edit(table=('toolkit = "13"\n', "")), "toolkit was 13, and is not set"),
+    "a variable's toolkit": (
+        Edit(environ={"HATCH_CUBIN_TOOLKIT": "12.9"}),
+        "toolkit was 13, and is 12.9",
+    ),
+    "a package of headers": (
+        Edit(table=("archs", 'header-packages = ["nvidia-cutlass"]\narchs')),
+        "header-packages was [], and is ['nvidia-cutlass']",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_changes_no_unit_needs_no_compiler_and_gives_the_same_bundle(
+    name: str, tmp_path: Path, cache: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = _project(tmp_path / "project", cache, KEPT[name])
+    fresh = _pipeline.build(project)
+    (project.root / lock.NAME).write_text(text)
+    word = _heard(project)
+    assert (word.plan.changes, word.plan.doubts, word.enough) == ((), (), True)
+    monkeypatch.setattr(_pipeline, "make_plan", None)  # which asks the toolkit
+    assert _pipeline.build(project) == fresh
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_changes_a_unit_is_told_and_the_lock_not_believed(
+    name: str, tmp_path: Path, cache: Path, text: str
+) -> None:
+    edit, change = CHANGES[name]
+    project = _project(tmp_path / "project", cache, edit)
+    (project.root / lock.NAME).write_text(text)
+    word = _heard(project)
+    assert (word.plan.changes[0], word.plan.jobs, word.enough) == (change, (), False)
+    with pytest.raises(LockError) as caught:
+        _heard(replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"}))
+    assert str(caught.value) == "\n  ".join(
+        (
+            "cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set",
+            *word.plan.changes,
+            "hint: 'hatch-cubin lock' writes it anew",
+        )
+    )
+
+
+def test_the_same_project_has_the_same_lock_in_any_folder(project: Project, text: str) -> None:
+    assert lock.encode(_pipeline.make_lock(project)) == text
+    assert str(project.root) not in text
+
+
+def test_other_versions_are_told(project: Project, text: str) -> None:
+    found = lock.decode(text)
+    before = replace(found, generator="0.0.1", data_model="llp64")
+    assert locked.plan(before, project, read_sources(project)).changes == (
+        f"the version of hatch-cubin was 0.0.1, and is {found.generator}",
+        "the data model was llp64, and is lp64",
+    )
+
+
+def test_a_build_goes_on_with_the_toolkit_where_the_lock_is_stale_and_says_so(
+    tmp_path: Path, cache: Path, text: str
+) -> None:
+    edit = Edit({"demo/near.h": "// edited\n", "demo/saxpy.cu": None})
+    project = _project(tmp_path / "project", cache, edit)
+    fresh = _pipeline.build(project)
+    (project.root / lock.NAME).write_text(text)
+    said: list[str] = []
+    assert _pipeline.build(replace(project, say=said.append)) == fresh
+    stale = "cubin.lock is stale (demo/near.h is changed, and 1 more): 'hatch-cubin lock' writes it anew"
+    assert stale in said
+
+
+def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
+    project: Project, tmp_path: Path, text: str
+) -> None:
+    bundle = _pipeline.build(project)
+    config = replace(project.config, cache_dir=str(tmp_path / "empty"))
+    empty = replace(project, config=config, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"})
+    assert not _heard(empty).enough
+    assert _pipeline.build(empty) == bundle
+    assert _heard(empty).enough
+    found = lock.decode(text)
+    older = replace(found, builds={**found.builds, "nvrtc": "13.0.1"})
+    (project.root / lock.NAME).write_text(lock.encode(older))
+    shutil.rmtree(tmp_path / "empty")
+    with pytest.raises(LockError, match=rf"NVRTC was 13\.0\.1, and is {found.builds['nvrtc']}"):
+        _pipeline.build(empty)
+
+
+def test_only_the_result_that_was_locked_is_taken_from_the_cache(project: Project, tmp_path: Path) -> None:
+    shutil.copytree(project.cache_folder, tmp_path / "poisoned")
+    poisoned = replace(project, config=replace(project.config, cache_dir=str(tmp_path / "poisoned")))
+    bundle = _pipeline.build(poisoned)
+    job, other = (
+        next(job for job in _heard(project).plan.jobs if job.unit.name == f"{name} for sm_90")
+        for name in ("scale[WIDE=1]", "saxpy")
+    )
+    with _pipeline.open_cache(poisoned) as store:
+        stranger = store.get(other.keys.key)
+        assert stranger is not None
+        store.put(job.keys.key, stranger, {})
+    assert not _heard(poisoned).enough
+    warned: list[str] = []
+    assert _pipeline.build(replace(poisoned, warn=warned.append)) == bundle
+    assert warned == ["damaged cache entries, built again: 1"]
+    assert _heard(poisoned).enough
+
+
+def test_what_only_the_compilers_headers_tell_needs_the_compiler(tmp_path: Path) -> None:
+    """An include that can be anything can also be a file that is not there yet."""
+    source = f"#if 0\n#include UNKNOWN(x)\n#endif\n{SAXPY}"
+    project = make_project(tmp_path, {"any.cu": source}, 'archs = ["sm_90"]', HATCH_CUBIN_LOCKED="1")
+    made = _pipeline.make_lock(project)
+    (tmp_path / lock.NAME).write_text(lock.encode(made))
+    word = _heard(project)
+    assert word.plan.doubts == ("what demo/any.cu includes, only the compiler's headers tell",)
+    assert (made.unsure, word.plan.changes, word.enough) == (["demo/any.cu"], (), False)
+    assert "manifest.json" in _pipeline.build(project)
+    write_tree(tmp_path, {"demo/more.h": ""})
+    with pytest.raises(LockError, match="any for sm_90 has another key"):
+        _pipeline.build(project)
