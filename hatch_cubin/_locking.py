@@ -34,7 +34,7 @@ def heard(project: Project, sources: Sequence[Source]) -> Word | None:
     found = lock.read(project.root)
     if found is None:
         if project.asks(SWITCH):
-            what = f"there is no {lock.NAME}, and {SWITCH} is set"
+            what = "there is no cubin.lock, and HATCH_CUBIN_LOCKED is set"
             raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
         return None
     plan = locked.plan(found, project, sources)
@@ -46,7 +46,7 @@ def heard(project: Project, sources: Sequence[Source]) -> Word | None:
 def refuse(project: Project, changes: Sequence[str]) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
     if changes and project.asks(SWITCH):
-        what = f"is stale, and {SWITCH} is set"
+        what = "is stale, and HATCH_CUBIN_LOCKED is set"
         raise LockError(Problem(what, Location(lock.NAME), lock.HINT, (*changes,)))
 
 

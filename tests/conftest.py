@@ -82,7 +82,17 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     """Keep the user's settings and cache folder out of every test."""
     for name in ("HATCH_ENV", "HATCH_ENV_ACTIVE"):  # of the Hatch that runs these tests
         monkeypatch.delenv(name, raising=False)
-    for name in ("ARCHS", "TOOLKIT", "JOBS", "REQUIRE_HITS", "REPORT", "SKIP", "TRACEBACK", "TIMEOUT", "LOCKED"):
+    for name in (
+        "ARCHS",
+        "TOOLKIT",
+        "JOBS",
+        "REQUIRE_HITS",
+        "REPORT",
+        "SKIP",
+        "TRACEBACK",
+        "TIMEOUT",
+        "LOCKED",
+    ):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 

@@ -1,4 +1,4 @@
-"""Where all is as a lock says, a source has the closure that it had: random trees, and each change of them."""
+"""Where all is as a lock says, a source has the closure that it had: random trees, each change of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from hatch_cubin.sources.search import OWN, Root, content_digest
 from hatch_cubin.sources.source import Source
 from tests.figures import Figures
 from tests.fuzz import include_trees
-
 
 PLAIN = [(condition, macro) for condition, macro in include_trees.QUESTIONS if not macro]  # others are unsure
 

@@ -8,12 +8,14 @@ builds of it. '--check' writes and compiles nothing: it fails where the lock is 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BundleError, CheckError, Location, Problem
 from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
+    from ...keys.lock import Lock
     from ...sources.project import Project
 
 
@@ -37,11 +39,12 @@ def _check(project: Project) -> Answer:
 
     found = lock.read(project.root)
     if found is None:
-        raise CheckError(Problem(f"there is no {lock.NAME}", hint=lock.HINT))
+        raise CheckError(Problem(f"there is no {lock.NAME}", hint="'hatch-cubin lock' writes one"))
     changes = _pipeline.check_lock(project, found)
-    stale = Problem("is stale", Location(lock.NAME), lock.HINT, tuple(changes))
-    lines = [] if changes else [f"{lock.NAME} is what would be written"]
-    return Answer({"file": lock.NAME, "changes": changes}, lines, [stale] if changes else [])
+    if changes:
+        stale = Problem("is stale", Location(lock.NAME), lock.HINT, tuple(changes))
+        return Answer(_facts(found, changes), problems=[stale])
+    return Answer(_facts(found), [f"{lock.NAME} is what would be written"])
 
 
 def _write(project: Project) -> Answer:
@@ -53,10 +56,19 @@ def _write(project: Project) -> Answer:
         (project.root / lock.NAME).write_bytes(lock.encode(made).encode())
     except OSError as exc:
         raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(lock.NAME))) from exc
-    units = sum(len(module["units"]) for module in made.modules.values())
-    facts = {"file": lock.NAME, "units": units, "wheels": made.wheels, "unsure": made.unsure}
-    lines = [f"{lock.NAME}: {units} unit{'s' * (units != 1)}, NVRTC {made.builds['nvrtc']}"]
-    if made.unsure:
-        paths = ", ".join(made.unsure)
-        lines.append(f"what {paths} includes, only the compiler's headers tell: every build needs those")
+    facts = _facts(made)
+    lines = [f"{lock.NAME} has {facts['units']} units, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
+    lines += (
+        f"what {path} includes, only the compiler's headers tell: builds need it" for path in made.unsure
+    )
     return Answer(facts, lines)
+
+
+def _facts(found: Lock, changes: Sequence[str] = ()) -> dict[str, Any]:
+    return {
+        "units": sum(len(module["units"]) for module in found.modules.values()),
+        "nvrtc": found.builds["nvrtc"],
+        "wheels": [{"name": name, "version": version} for name, version in found.wheels.items()],
+        "unsure": [*found.unsure],
+        "changes": [*changes],
+    }

@@ -33,6 +33,7 @@ TYPES: Mapping[str, type | None] = {
 ARGUMENTS = {
     "plan": ["plan"],
     "bake": ["bake"],
+    "lock": ["lock", "--check"],
     "bundle": ["bundle", "--into", "demo"],
     "init": ["init"],
     "cache dir": ["cache", "dir"],
@@ -42,6 +43,7 @@ ARGUMENTS = {
     "cache clear": ["cache", "clear"],
     "cache key": ["cache", "key"],
 }
+COPY_CU = SAXPY.replace("saxpy", "copy")
 PROJECT = {
     "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n', requires='"hatchling"'),
     "demo/__init__.py": "",
@@ -96,8 +98,13 @@ def test_a_verb_prints_the_fields_that_are_documented(
 ) -> None:
     if verb == "cache stats":
         main.main(["bake"])  # something to remember
+    if verb == "lock":  # something that is unsure, and something that has changed since
+        write_tree(project, {"demo/any.cu": f"#if 0\n#include UNKNOWN\n#endif\n{COPY_CU}"})
+        main.main(["lock"])
+        write_tree(project, {"demo/empty.h": "// edited\n"})
     if verb == "cache fsck":
         write_tree(Path(os.environ["HATCH_CUBIN_CACHE_DIR"]), {"notes.txt": ""})  # something to find
+    capsys.readouterr()
     with contextlib.suppress(SystemExit):
         main.main([*ARGUMENTS[verb], "--json"])
     facts = json.loads(capsys.readouterr().out)

@@ -154,7 +154,10 @@ CHANGES = {
         Edit(table=('"include", "other"', '"other", "include"')),
         "include-dirs of copy is changed",
     ),
-    "an instantiation": (Edit(table=("scale<float, 2>", "scale<float, 4>")), "instantiate of scale[WIDE=1] is changed"),
+    "an instantiation": (
+        Edit(table=("scale<float, 2>", "scale<float, 4>")),
+        "instantiate of scale[WIDE=1] is changed",
+    ),
     "a variant": (Edit(table=("[1, 2]", "[1, 2, 3]")), "scale[WIDE=3] is new"),
     "a name": (Edit(table=("instantiate", 'name = "grow"\ninstantiate')), "grow[WIDE=1] is new"),
     "an arch": (Edit(table=('["sm_90"', '["sm_80", "sm_90"')), "copy for sm_80 is new"),

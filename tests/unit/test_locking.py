@@ -1,0 +1,100 @@
+"""What a front end is asked for where the project has a lock."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _locking, _pipeline
+from hatch_cubin.errors import LockError
+from hatch_cubin.keys import lock
+from hatch_cubin.sources.project import Project
+from hatch_cubin.toolkit.requirements import build_requirements
+from tests.helpers import SAXPY, make_project, read_config
+
+pytestmark = pytest.mark.nvrtc
+
+OPTIONS = 'toolkit = "13"\narchs = ["sm_90"]\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project that was locked, with a cache of its own."""
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, OPTIONS)
+    (tmp_path / lock.NAME).write_text(lock.encode(_pipeline.make_lock(project)))
+    return project
+
+
+def wanted(project: Project) -> list[str]:
+    return _locking.wanted(project.config, project.root, lambda: project)
+
+
+def none() -> Project:
+    raise AssertionError("nobody asked for it")
+
+
+def test_without_a_lock_the_project_is_not_looked_at(tmp_path: Path) -> None:
+    config = read_config('toolkit = "13"')
+    assert _locking.wanted(config, tmp_path, none) == build_requirements(config, {})
+
+
+def test_where_nothing_is_asked_for_a_lock_does_not_change_that(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    assert _locking.wanted(project.config, project.root, none) == []
+
+
+def test_where_all_is_cached_no_wheel_is_asked_for(project: Project) -> None:
+    assert wanted(project) == []
+
+
+def _without_entries(project: Project) -> Project:
+    shutil.rmtree(project.cache_folder)
+    return project
+
+
+def _cut_off(project: Project) -> Project:
+    for entry in project.cache_folder.glob("entries/*/*"):
+        entry.write_bytes(entry.read_bytes()[:-1])
+    return project
+
+
+def _edited(project: Project) -> Project:
+    (project.root / "demo/saxpy.cu").write_text(SAXPY + "\n")
+    return project
+
+
+@pytest.mark.parametrize("change", [_without_entries, _cut_off, _edited])
+def test_where_something_has_to_be_compiled_the_locks_builds_are_asked_for(
+    project: Project, change: Callable[[Project], Project]
+) -> None:
+    found = lock.read(project.root)
+    assert found is not None
+    assert {"cuda-core", "cuda-toolkit", "nvidia-cuda-nvrtc", "nvidia-nvjitlink"} <= found.wheels.keys()
+    assert wanted(change(project)) == [
+        *(f"{name}=={version}" for name, version in found.wheels.items()),
+        "cuda-bindings==13.*",  # no result depends on it
+    ]
+
+
+def test_another_toolkit_in_the_table_asks_for_that_one(project: Project) -> None:
+    other = replace(project, config=read_config('toolkit = "12.9"'))
+    assert wanted(other) == build_requirements(other.config, {})
+
+
+def test_a_stale_lock_is_told_before_anything_is_installed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_LOCKED", "1")
+    strict = replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"})
+    assert wanted(strict) == []
+    with pytest.raises(LockError, match=r"demo/saxpy\.cu is changed"):
+        wanted(_edited(strict))
+    (project.root / lock.NAME).unlink()
+    with pytest.raises(LockError, match=r"there is no cubin\.lock, and HATCH_CUBIN_LOCKED is set"):
+        wanted(strict)
