@@ -43,11 +43,19 @@ def heard(project: Project, sources: Sequence[Source]) -> Word | None:
     return Word(found, plan, enough)
 
 
-def refuse(project: Project, changes: Sequence[str]) -> None:
+def refuse(project: Project, changes: Sequence[str], hint: str = lock.HINT) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
     if changes and project.asks(SWITCH):
         what = "is stale, and HATCH_CUBIN_LOCKED is set"
-        raise LockError(Problem(what, Location(lock.NAME), lock.HINT, (*changes,)))
+        raise LockError(Problem(what, Location(lock.NAME), hint, (*changes,)))
+
+
+def install_command(project: Project) -> str | None:
+    """Return the command that installs the builds of the project's lock; None where there is none for it."""
+    found = lock.read(project.root)
+    if found is None or not found.wheels or not locked.answers(found, project):
+        return None
+    return requirements.locked_command(project.config, found.wheels)
 
 
 def tell(project: Project, changes: Sequence[str]) -> None:

@@ -20,9 +20,9 @@ from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
 from .compiling.results import Results, obtain, require
 from .errors import HatchCubinError
-from .keys import locked
+from .keys import lock, locked
 from .keys.jobs import Job, every_closure, headers_of_others, make_jobs, named_files, reachable_files
-from .keys.lock import NAME, Lock
+from .keys.lock import Lock
 from .keys.recall import Recall, Units, recall_of
 from .sources.project import Project, read_sources
 from .sources.source import Source
@@ -105,13 +105,14 @@ def choose_plan(project: Project, require: Callable[[Project], object] | None = 
     if require is not None:
         require(project)
     plan = make_plan(project, sources)
-    if word is not None:
-        changes = word.plan.changes
-        if not changes:
-            jobs, changes = locked.against(word.lock, plan.jobs, plan.toolkit)
-            plan = plan._replace(jobs=tuple(jobs))
-        _locking.refuse(project, changes)
-        _locking.tell(project, changes)
+    if word is None:
+        return plan
+    changes = word.plan.changes
+    if not changes:
+        jobs, changes = locked.against(word.lock, plan.jobs, plan.toolkit)
+        _locking.refuse(project, changes, _locking.install_command(project) or lock.HINT)
+        plan = plan._replace(jobs=tuple(jobs))
+    _locking.tell(project, changes)
     return plan
 
 
@@ -225,7 +226,7 @@ def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
 
 def sdist_files(project: Project) -> list[str]:
     """Return every file of the project that a wheel needs where only the sdist is: its lock, too."""
-    own = [NAME] if os.path.isfile(project.root / NAME) else []
+    own = [lock.NAME] if os.path.isfile(project.root / lock.NAME) else []
     return [*own, *needed_files(project)]
 
 

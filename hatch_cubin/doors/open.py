@@ -54,9 +54,12 @@ def require_compiler(project: Project) -> None:
 
     wanted = requirements.build_requirements(project.config, project.environ)
     if not all(map(requirements.is_installed, wanted)):
+        from .. import _locking
+
         what = "the compiler that the table asks for is not installed here"
         # The command names all wheels, for one that is installed may have another version.
-        hint = requirements.install_command(project.config, project.environ)
+        usual = requirements.install_command(project.config, project.environ)
+        hint = _locking.install_command(project) or usual
         raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
 
 

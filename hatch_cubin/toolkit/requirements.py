@@ -43,17 +43,22 @@ def build_requirements(
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
     wanted = [*_toolkit_requirements(config.toolkit), *config.header_packages]
-    if not wanted or not locked:
-        return wanted
+    return _exact(wanted, locked) if wanted and locked else wanted
+
+
+def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
     exact = [f"{name}=={version}" for name, version in locked.items()]
     return [*exact, *(each for each in wanted if _name(each) == _NOT_LOCKED)]
 
 
-def install_command(
-    config: Config, environ: Mapping[str, str], locked: Mapping[str, str] | None = None
-) -> str:
+def install_command(config: Config, environ: Mapping[str, str]) -> str:
     """Return the command that installs the same by hand, where no build front end does."""
-    return f"pip install {shlex.join(build_requirements(config, environ, locked))}"
+    return f"pip install {shlex.join(build_requirements(config, environ))}"
+
+
+def locked_command(config: Config, locked: Mapping[str, str]) -> str:
+    """Return the command that installs the *locked* versions by hand."""
+    return f"pip install {shlex.join(_exact(_toolkit_requirements(config.toolkit), locked))}"
 
 
 def versions(config: Config, major: int, others: Iterable[str]) -> dict[str, str]:

@@ -31,7 +31,7 @@ ROOMS: dict[str, str] = {
     "explaining": "ground table sources _plan cache keys bundle",
     "wheels": "ground cubin sources bundle _pipeline",
     "doors": "ground table sources toolkit bundle _locking _pipeline",
-    "cli": "ground table sources cache keys bundle explaining _report _pipeline wheels doors",
+    "cli": "ground table sources cache keys bundle explaining _report _locking _pipeline wheels doors",
     "_commands": "doors",
     "__main__": "cli",
 }

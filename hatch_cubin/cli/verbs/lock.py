@@ -57,7 +57,8 @@ def _write(project: Project) -> Answer:
     except OSError as exc:
         raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(lock.NAME))) from exc
     facts = _facts(made)
-    lines = [f"{lock.NAME} has {facts['units']} units, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
+    units = f"{facts['units']} unit{'s' * (facts['units'] != 1)}"
+    lines = [f"{lock.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
     lines += (
         f"what {path} includes, only the compiler's headers tell: builds need it" for path in made.unsure
     )

@@ -70,13 +70,16 @@ def run(args: argparse.Namespace) -> Answer:
         lines = [] if problems else [_agrees(bundle) for bundle in found.bundles]
         if args.rebuild:
             try:
-                comparison = _compare(args, found)
+                project = open_project(args)
+                comparison = _compare(project, found)
             except HatchCubinError as exc:  # what is known already must not be lost
                 problems += exc.problems
             else:
                 facts["rebuild"] = _facts(comparison)
                 lines += _summary(comparison, len(found.bundles) - 1)
-                problems += _findings(comparison)
+                from ... import _locking
+
+                problems += _findings(comparison, _locking.install_command(project))
     facts |= {"ok": not problems, "problems": [_fact(problem) for problem in problems]}
     return Answer(facts, lines, problems)
 
@@ -96,8 +99,7 @@ def _fact(problem: Problem) -> dict[str, Any]:
 # --- the rebuild ---------------------------------------------------------------------------------
 
 
-def _compare(args: argparse.Namespace, found: Found) -> Comparison:
-    project = open_project(args)
+def _compare(project: Project, found: Found) -> Comparison:
     require_compiler(project)
     bundle = _bundle_of(project, found)
     bill = bill_of(found, bundle)
@@ -153,13 +155,17 @@ def _same(number: int) -> str:
     return f"{number} {'is' if number == 1 else 'are'} the same to the byte"
 
 
-def _findings(comparison: Comparison) -> Iterator[Problem]:
-    """Yield a problem for each kind of difference, with the units or the files that have it."""
+def _findings(comparison: Comparison, install: str | None) -> Iterator[Problem]:
+    """Yield a problem for each kind of difference, with the units or the files that have it.
+
+    The project's lock knows how to *install* the toolkit of its builds.
+    """
     for verdict, (what, hint) in _FINDINGS.items():
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
-            why = _toolchain(comparison) if verdict == "other inputs" else ()
-            yield Problem(f"{_count(len(units), 'unit')} {what}", None, hint, (*units, *why))
+            why = [*_toolchain(comparison)] if verdict == "other inputs" else []
+            mend = hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
+            yield Problem(f"{_count(len(units), 'unit')} {what}", None, mend, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
         what = f"{_count(len(files), 'file')} not what the project gives, though all units are"

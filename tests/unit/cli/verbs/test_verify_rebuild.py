@@ -13,6 +13,7 @@ import pytest
 from hatch_cubin import __version__, _home, _pipeline
 from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.cache import entries
+from hatch_cubin.keys import lock
 from hatch_cubin.sources.project import Project
 from tests.cubins import bill_for, cubin, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, run, sha256, write_tree
@@ -145,6 +146,11 @@ def test_another_toolchain_proves_nothing_and_is_named(
         f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
         "  hint: verify it with the sources and the toolkit that it was built with",
     ]
+    made_lock = _pipeline.make_lock(project)
+    (tmp_path / lock.NAME).write_text(lock.encode(made_lock))
+    again = rebuilt(capsys, tmp_path / "demo" / "_cubins", tmp_path)
+    named = f"cubin.lock names a toolkit: pip install cuda-core=={toolkit.core} cuda-toolkit=="
+    assert again.err.splitlines()[-1].startswith(f"  hint: {named}")
 
 
 @pytest.mark.nvrtc

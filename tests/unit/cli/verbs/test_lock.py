@@ -1,0 +1,118 @@
+"""The verb `lock`, and `--locked` of others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin.cli.main import main
+from hatch_cubin.keys.lock import NAME
+from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.helpers import SAXPY, pyproject, write_tree
+
+pytestmark = pytest.mark.nvrtc
+
+ANEW = "  hint: 'hatch-cubin lock' writes it anew"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
+    return write_tree(tmp_path, {"pyproject.toml": pyproject('archs = ["sm_90"]\n'), **files})
+
+
+class Said:
+    """What a verb prints, and how it ends."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], root: Path, *arguments: str) -> None:
+        capsys.readouterr()
+        try:
+            self.code: object = main([*arguments, "--project", str(root)])
+        except SystemExit as ended:
+            self.code = ended.code
+        said = capsys.readouterr()
+        self.out, self.err = said.out.splitlines(), said.err.splitlines()
+
+
+def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = Said(capsys, root, "lock", "--check")
+    assert missing.err == [
+        "hatch-cubin: error: there is no cubin.lock",
+        "  hint: 'hatch-cubin lock' writes one",
+    ]
+    written = Said(capsys, root, "lock")
+    assert written.out == [f"cubin.lock has 1 unit, compiled by NVRTC {Toolkit(None).nvrtc}: commit it"]
+    assert written.err[0].startswith("hatch-cubin: 1 unit: 0 cached, 1 compiled in ")
+    assert Said(capsys, root, "lock", "--check").out == ["cubin.lock is what would be written"]
+
+
+def test_a_check_says_what_has_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Said(capsys, root, "lock")
+    before = (root / NAME).read_bytes()
+    write_tree(root, {"demo/saxpy.cu": f"{SAXPY}\n"})
+    stale = Said(capsys, root, "lock", "--check")
+    assert (stale.code, stale.err[:2]) == (
+        1,
+        ["hatch-cubin: error: cubin.lock: is stale", "  demo/saxpy.cu is changed"],
+    )
+    assert (root / NAME).read_bytes() == before
+
+
+def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "pyproject.toml").write_text(pyproject('archs = ["sm_80", "sm_90"]\n'))
+    Said(capsys, root, "lock")
+    (root / "pyproject.toml").write_text(pyproject('archs = ["sm_90"]\n'))
+    assert Said(capsys, root, "plan", "--locked").code == 0
+    told = Said(capsys, root, "lock", "--check")
+    assert told.err == [
+        "hatch-cubin: error: cubin.lock: is stale",
+        "  modules would be written otherwise",
+        ANEW,
+    ]
+
+
+def test_an_unsure_source_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tree(root, {"demo/saxpy.cu": f"#if 0\n#include ANY\n#endif\n{SAXPY}"})
+    assert Said(capsys, root, "lock").out[1:] == [
+        "what demo/saxpy.cu includes, only the compiler's headers tell: builds need it"
+    ]
+    assert Said(capsys, root, "lock", "--check").code == 0
+
+
+@pytest.mark.parametrize("verb", ["plan", "bake"])
+def test_a_stale_lock_can_be_refused(root: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    Said(capsys, root, "lock")
+    assert Said(capsys, root, verb, "--locked").code == 0
+    write_tree(root, {"demo/more.h": "", "demo/saxpy.cu": f"{SAXPY}\n"})
+    stale = Said(capsys, root, verb, "--locked")
+    assert (stale.code, stale.out) == (1, [])
+    assert stale.err == [
+        "hatch-cubin: error: cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set",
+        "  demo/saxpy.cu is changed",
+        ANEW,
+    ]
+
+
+def test_a_plan_and_a_bundle_of_hits_need_no_compiler(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Said(capsys, root, "lock")
+    made = Said(capsys, root, "bundle", "--into", str(root / "demo"))
+    (root / "demo/_cubins/manifest.json").unlink()
+    monkeypatch.setattr(_pipeline, "make_plan", None)
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    assert Said(capsys, root, "plan").out[1:] == ["1 unit: 1 in the cache, 0 to compile"]
+    assert Said(capsys, root, "bundle", "--into", str(root / "demo")).out == made.out
+
+
+def test_a_lock_that_cannot_be_written_is_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / NAME).mkdir()
+    assert (
+        Said(capsys, root, "lock").err[-1]
+        == "hatch-cubin: error: cubin.lock: cannot be written: Is a directory"
+    )
