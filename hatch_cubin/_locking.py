@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from . import _temporary
 from ._environment import is_on
-from .cache.entries import Cache
+from ._plan import Unit
+from .cache.entries import Cache, Compiled
 from .errors import Location, LockError, Problem
 from .keys import lock, locked
 from .keys.jobs import Job
@@ -26,11 +28,11 @@ class Word(NamedTuple):
 
     lock: Lock
     plan: locked.Plan
-    enough: bool  # whether a build needs nothing else: all is as it was, and in the cache
+    found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
 
 
-def heard(project: Project, sources: Sequence[Source]) -> Word | None:
-    """Return what the project's lock says; None where it has none."""
+def heard(project: Project, sources: Sequence[Source], hold: Path | None = None) -> Word | None:
+    """Return what the project's lock says, None where it has none; results are kept in the folder *hold*."""
     found = lock.read(project.root)
     if found is None:
         if project.asks(SWITCH):
@@ -39,8 +41,8 @@ def heard(project: Project, sources: Sequence[Source]) -> Word | None:
         return None
     plan = locked.plan(found, project, sources)
     refuse(project, plan.changes)
-    enough = not plan.changes and not plan.doubts and _are_cached(project, plan.jobs)
-    return Word(found, plan, enough)
+    believed = not plan.changes and not plan.doubts
+    return Word(found, plan, _cached(project, plan.jobs, hold) if believed else None)
 
 
 def refuse(project: Project, changes: Sequence[str], hint: str = lock.HINT) -> None:
@@ -71,10 +73,13 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
     if not now or not concerns(root):
         return now
     there = project()
-    word = heard(there, read_sources(there))
+    with _temporary.make() as hold:
+        word = heard(there, read_sources(there), hold)
     if word is None or not locked.answers(word.lock, there):
         return now
-    return [] if word.enough else requirements.build_requirements(config, os.environ, word.lock.wheels)
+    if word.found is not None:
+        return []
+    return requirements.build_requirements(config, os.environ, word.lock.wheels)
 
 
 def concerns(root: str | Path) -> bool:
@@ -82,10 +87,17 @@ def concerns(root: str | Path) -> bool:
     return is_on(os.environ, SWITCH) or os.path.exists(os.path.join(root, lock.NAME))
 
 
-def _are_cached(project: Project, jobs: Sequence[Job]) -> bool:
-    """Say whether the cache has each result, proven as a build proves it."""
-    cache = Cache(project.cache_folder, None, _keep_quiet)
-    return all(cache.get(job.keys.key, job.known) is not None for job in jobs)
+def _cached(project: Project, jobs: Sequence[Job], hold: Path | None) -> Mapping[Unit, Compiled] | None:
+    """Return all results, proven as a build proves them; None where the cache lacks one."""
+    if hold is not None:
+        (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
+    cache = Cache(project.cache_folder, None, _keep_quiet, hold)
+    found: dict[Unit, Compiled] = {}
+    for job in jobs:
+        if (hit := cache.get(job.keys.key, job.known)) is None:
+            return None
+        found[job.unit] = hit
+    return found
 
 
 def _keep_quiet(_warning: str) -> None:

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from . import _home, _locking
@@ -37,6 +38,7 @@ class Plan(NamedTuple):
     jobs: tuple[Job, ...]
     recall: Recall
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
+    found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
 
 
 def build(
@@ -71,7 +73,7 @@ def build_held(
         return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
     with _seldom_collected():
-        plan = choose_plan(project, require)
+        plan = choose_plan(project, require, hold)
         results = bake(project, plan, noted=noted, hold=hold)
         built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
         headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
@@ -91,17 +93,20 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def choose_plan(project: Project, require: Callable[[Project], object] | None = None) -> Plan:
+def choose_plan(
+    project: Project, require: Callable[[Project], object] | None = None, hold: Path | None = None
+) -> Plan:
     """Return the plan of a build: by the word of the project's lock, or else by that of the toolkit here.
 
-    *require* is called before the toolkit is asked, and may raise an error that tells how to install it.
+    *require* is called before the toolkit is asked, and may raise an error that tells how to install it. What
+    is found in the cache on the way is kept in the folder *hold*.
     """
     sources = read_sources(project)
-    word = _locking.heard(project, sources)
-    if word is not None and word.enough:
+    word = _locking.heard(project, sources, hold)
+    if word is not None and word.found is not None:
         for note in word.plan.notes:
             project.say(note)
-        return Plan(word.plan.toolkit, word.plan.jobs, Recall(None), word.lock.headers)
+        return Plan(word.plan.toolkit, word.plan.jobs, Recall(None), word.lock.headers, word.found)
     if require is not None:
         require(project)
     plan = make_plan(project, sources)
@@ -133,7 +138,7 @@ def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None 
         for doubt in (plan.toolkit.doubt, _home.trouble()):
             if doubt is not None:
                 project.warn(doubt)
-        results = obtain(project, plan.jobs, cache, plan.toolkit)
+        results = obtain(project, plan.jobs, cache, plan.toolkit, plan.found)
     report(project, results, time.monotonic() - start)
     if noted:
         plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
@@ -207,7 +212,7 @@ def check_lock(project: Project, found: Lock) -> list[str]:
 def _described(
     project: Project, plan: Plan, sources: Sequence[Source], results: Mapping[Unit, str | None]
 ) -> Lock:
-    everything = every_closure(project, sources, plan.toolkit, plan.recall.scans)
+    everything = every_closure(project, sources, plan.toolkit, plan.recall.scans, plan.jobs)
     return locked.describe(project, everything, plan.toolkit, plan.jobs, results)
 
 

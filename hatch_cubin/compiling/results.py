@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from .._plan import Module, Unit
 from ..bundle import runtime
@@ -38,11 +39,17 @@ class Results:
     missing: list[Unit] = field(default_factory=list)
 
 
-def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit) -> Results:
-    """Return what came of every unit: its result, from the cache or compiled, or why there is none."""
+def obtain(
+    project: Project,
+    jobs: Sequence[Job],
+    cache: Cache,
+    toolkit: Toolkit,
+    found: Mapping[Unit, Compiled] = MappingProxyType({}),
+) -> Results:
+    """Return what came of every unit: its result, *found* before or now or compiled, or why none."""
     results = Results()
     for job in jobs:
-        if (hit := cache.get(job.keys.key, job.known)) is not None:
+        if (hit := found.get(job.unit) or cache.get(job.keys.key, job.known)) is not None:
             results.done[job.unit] = hit
     misses = [job for job in jobs if job.unit not in results.done]
     _repeat_warnings(project, results.done.values())

@@ -68,10 +68,15 @@ def every_module(project: Project, sources: Sequence[Source], toolkit: Toolkit) 
     return _modules(project, sources, lambda specs: expand(specs, toolkit))
 
 
-def every_closure(project: Project, sources: Sequence[Source], toolkit: Toolkit, scans: Scans) -> list[Found]:
-    """Return the same modules, each with its closure and its search path."""
+def every_closure(
+    project: Project, sources: Sequence[Source], toolkit: Toolkit, scans: Scans, jobs: Iterable[Job]
+) -> list[Found]:
+    """Return the same modules with what was found for them: for *jobs*, and now for what is no job."""
+    found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
+    known = {module.source.path for module in found}
     finder = _HeaderFinder(project, toolkit, scans)
-    return [(module, *finder.find(module)) for module in every_module(project, sources, toolkit)]
+    parts = (part for part in every_module(project, sources, toolkit) if part.source.path not in known)
+    return [*found.values(), *((part, *finder.find(part)) for part in parts)]
 
 
 def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:

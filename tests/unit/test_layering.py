@@ -26,7 +26,7 @@ ROOMS: dict[str, str] = {
     "bundle": "ground sources _plan cache toolkit keys",
     "compiling": "ground cubin table sources _plan cache toolkit keys bundle",
     "_report": "sources compiling",
-    "_locking": "ground table sources cache toolkit keys",
+    "_locking": "ground table sources _plan cache toolkit keys",
     "_pipeline": "ground sources _plan cache toolkit keys bundle compiling _report _locking",
     "explaining": "ground table sources _plan cache keys bundle",
     "wheels": "ground cubin sources bundle _pipeline",

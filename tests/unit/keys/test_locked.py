@@ -187,7 +187,7 @@ def test_what_changes_no_unit_needs_no_compiler_and_gives_the_same_bundle(
     fresh = _pipeline.build(project)
     (project.root / lock.NAME).write_text(text)
     word = _heard(project)
-    assert (word.plan.changes, word.plan.doubts, word.enough) == ((), (), True)
+    assert (word.plan.changes, word.plan.doubts, word.found is None) == ((), (), False)
     monkeypatch.setattr(_pipeline, "make_plan", None)  # which asks the toolkit
     assert _pipeline.build(project) == fresh
 
@@ -200,7 +200,7 @@ def test_what_changes_a_unit_is_told_and_the_lock_not_believed(
     project = _project(tmp_path / "project", cache, edit)
     (project.root / lock.NAME).write_text(text)
     word = _heard(project)
-    assert (word.plan.changes[0], word.plan.jobs, word.enough) == (change, (), False)
+    assert (word.plan.changes[0], word.plan.jobs, word.found) == (change, (), None)
     with pytest.raises(LockError) as caught:
         _heard(replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"}))
     assert str(caught.value) == "\n  ".join(
@@ -245,15 +245,25 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     bundle = _pipeline.build(project)
     config = replace(project.config, cache_dir=str(tmp_path / "empty"))
     empty = replace(project, config=config, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"})
-    assert not _heard(empty).enough
+    assert _heard(empty).found is None
     assert _pipeline.build(empty) == bundle
-    assert _heard(empty).enough
+    assert _heard(empty).found is not None
     found = lock.decode(text)
     older = replace(found, builds={**found.builds, "nvrtc": "13.0.1"})
     (project.root / lock.NAME).write_text(lock.encode(older))
     shutil.rmtree(tmp_path / "empty")
     with pytest.raises(LockError, match=rf"NVRTC was 13\.0\.1, and is {found.builds['nvrtc']}"):
         _pipeline.build(empty)
+
+
+def test_what_was_found_is_there_whatever_becomes_of_the_cache(project: Project, tmp_path: Path) -> None:
+    shutil.copytree(project.cache_folder, tmp_path / "cache")
+    own = replace(project, config=replace(project.config, cache_dir=str(tmp_path / "cache")))
+    (tmp_path / "hold").mkdir()
+    plan = _pipeline.choose_plan(own, hold=tmp_path / "hold")
+    shutil.rmtree(tmp_path / "cache")
+    assert {*_pipeline.bake(own, plan).done} == {job.unit for job in plan.jobs}
+    assert len([*(tmp_path / "hold/locked").iterdir()]) == len(plan.jobs)
 
 
 def test_only_the_result_that_was_locked_is_taken_from_the_cache(project: Project, tmp_path: Path) -> None:
@@ -268,11 +278,11 @@ def test_only_the_result_that_was_locked_is_taken_from_the_cache(project: Projec
         stranger = store.get(other.keys.key)
         assert stranger is not None
         store.put(job.keys.key, stranger, {})
-    assert not _heard(poisoned).enough
+    assert _heard(poisoned).found is None
     warned: list[str] = []
     assert _pipeline.build(replace(poisoned, warn=warned.append)) == bundle
     assert warned == ["damaged cache entries, built again: 1"]
-    assert _heard(poisoned).enough
+    assert _heard(poisoned).found is not None
 
 
 def test_what_only_the_compilers_headers_tell_needs_the_compiler(tmp_path: Path) -> None:
@@ -283,7 +293,7 @@ def test_what_only_the_compilers_headers_tell_needs_the_compiler(tmp_path: Path)
     (tmp_path / lock.NAME).write_text(lock.encode(made))
     word = _heard(project)
     assert word.plan.doubts == ("what demo/any.cu includes, only the compiler's headers tell",)
-    assert (made.unsure, word.plan.changes, word.enough) == (["demo/any.cu"], (), False)
+    assert (made.unsure, word.plan.changes, word.found) == (["demo/any.cu"], (), None)
     assert "manifest.json" in _pipeline.build(project)
     write_tree(tmp_path, {"demo/more.h": ""})
     with pytest.raises(LockError, match="any for sm_90 has another key"):
