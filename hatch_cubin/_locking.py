@@ -62,9 +62,8 @@ def install_command(project: Project) -> str | None:
 
 def tell(project: Project, changes: Sequence[str]) -> None:
     """Say that the lock is stale, and why, where the build goes on without it."""
-    if changes:
-        more = f", and {len(changes) - 1} more" * (len(changes) > 1)
-        project.say(f"{lock.NAME} is stale ({changes[0]}{more}): {lock.HINT}")
+    more = f", and {len(changes) - 1} more" * (len(changes) > 1)
+    project.say(f"{lock.NAME} is stale ({changes[0]}{more}): {lock.HINT}")
 
 
 def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:

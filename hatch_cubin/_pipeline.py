@@ -112,13 +112,14 @@ def choose_plan(
     plan = make_plan(project, sources)
     if word is None:
         return plan
-    changes = word.plan.changes
-    if not changes:
-        jobs, changes = locked.against(word.lock, plan.jobs, plan.toolkit)
+    if word.plan.changes:
+        _locking.tell(project, word.plan.changes)
+        return plan
+    jobs, changes = locked.against(word.lock, plan.jobs, plan.toolkit)
+    if changes:
         _locking.refuse(project, changes, _locking.install_command(project) or lock.HINT)
-        plan = plan._replace(jobs=tuple(jobs))
-    _locking.tell(project, changes)
-    return plan
+        _locking.tell(project, changes)
+    return plan._replace(jobs=tuple(jobs))
 
 
 def make_plan(project: Project, sources: Sequence[Source] | None = None) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from .. import __version__, _home, _temporary
@@ -87,16 +87,34 @@ def _wheels() -> str:
     return f"{_NVIDIA} {digest(sorted(found))}"
 
 
-def wheels_of(tree: str) -> dict[str, str]:
-    """Return the wheels that a tree of headers comes from, each with its version."""
+def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
+    """Return the wheels that a tree of headers comes from, each with its version.
+
+    NVIDIA's share folders: they count if they have one of the *files*, and all do where any file may be read.
+    """
     named = re.match(r"(\S+)==(\S+)", tree)
     wheels = {named[1]: named[2]} if named else {}
     if _NVIDIA in tree:
+        installed = None if files is None else set(_places(files))
         for found in importlib.metadata.distributions():
             name = found.metadata["Name"]
-            if name.startswith("nvidia-") and _include_folders(found):
+            if name.startswith("nvidia-") and _has(found, installed):
                 wheels.setdefault(name, found.version)
     return wheels
+
+
+def _places(files: Iterable[str]) -> Iterator[str]:
+    """Yield where headers of wheels may be installed, by their logical names."""
+    for logical in files:
+        place = logical.partition("/")[2]
+        yield from (place, f"nvidia/{place}")
+
+
+def _has(found: importlib.metadata.Distribution, files: Collection[str] | None) -> bool:
+    """Say whether a wheel has one of the *files*, or any header where they are None."""
+    if files is None:
+        return bool(_include_folders(found))
+    return any(str(file) in files for file in found.files or ())
 
 
 def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:

@@ -135,16 +135,20 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
 
 def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
     """Return the wheels, with their versions, and other trees whose headers *jobs* can read."""
-    used = {
-        root.tree
-        for job in jobs
-        for root in job.search
-        if root.tree in job.closure.trees
-        or any(file.startswith(f"{root.logical}/") for file in job.closure.files)
-    }
+    closures = {id(job.closure): (job.search, job.closure) for job in jobs}
+    read: dict[tuple[Root, ...], set[str]] = {}
+    for search, closure in closures.values():
+        read.setdefault(search, set()).update(closure.files)
+    any_of = {tree for _search, closure in closures.values() for tree in closure.trees}
+    used: dict[str, set[str]] = {}
+    for search, files in read.items():
+        for root in search:
+            own = {file for file in files if file.startswith(f"{root.logical}/")}
+            if root.tree and (own or root.tree in any_of):
+                used.setdefault(root.tree, set()).update(own)
     found: dict[str, str | None] = {}
-    for tree in used - {""}:
-        wheels = wheels_of(tree)
+    for tree, files in used.items():
+        wheels = wheels_of(tree, None if tree in any_of else files)
         found.update(wheels)
         if not wheels:
             found[tree] = None

@@ -78,6 +78,7 @@ def test_header_wheels_are_named_with_their_versions(tmp_path: Path, monkeypatch
     site = tmp_path / "site"
     install_wheel(site, "more-headers", {"more/include/more.h": "// more\n"}, version="4.2")
     install_wheel(site, "nvidia-less", {"nvidia/less/include/less.h": "// less\n"}, version="1.0")
+    install_wheel(site, "nvidia-other", {"nvidia/less/include/other.h": "// other\n"}, version="1.0")
     monkeypatch.syspath_prepend(site)
     options = f'{ONE}header-packages = ["more-headers", "nvidia-less"]\n'
     source = f"#include <more.h>\n{SAXPY}"
@@ -86,7 +87,9 @@ def test_header_wheels_are_named_with_their_versions(tmp_path: Path, monkeypatch
     (more,) = (part for part in bill["components"] if part["type"] == "library")
     assert more["purl"] == "pkg:pypi/more-headers@4.2"
     bill = _bill(tmp_path / "project", {"k.cu": source.replace("more", "less")}, options)
-    assert _named(bill, "library")["nvidia-less"] == "1.0"
+    assert _named(bill, "library") == {"nvidia-less": "1.0"}  # whose folder has others, too
+    bill = _bill(tmp_path / "project", {"k.cu": f"#if 0\n#include ANY\n#endif\n{SAXPY}"}, options)
+    assert _named(bill, "library").items() >= {"nvidia-less": "1.0", "nvidia-other": "1.0"}.items()
 
 
 def test_two_builds_in_two_folders_have_one_bill(tmp_path: Path) -> None:

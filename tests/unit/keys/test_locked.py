@@ -256,6 +256,18 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
         _pipeline.build(empty)
 
 
+def test_what_a_group_leaves_out_is_told_with_a_lock_too(tmp_path: Path) -> None:
+    said: list[str] = []
+    project = make_project(tmp_path, {"copy.ptx": COPY_PTX}, 'archs = ["all-major"]')
+    project = replace(project, say=said.append)
+    (tmp_path / lock.NAME).write_text(lock.encode(_pipeline.make_lock(project)))
+    notes = [line for line in said if "left out" in line]
+    said.clear()
+    _pipeline.choose_plan(project)
+    assert notes
+    assert said == notes
+
+
 def test_what_was_found_is_there_whatever_becomes_of_the_cache(project: Project, tmp_path: Path) -> None:
     shutil.copytree(project.cache_folder, tmp_path / "cache")
     own = replace(project, config=replace(project.config, cache_dir=str(tmp_path / "cache")))
