@@ -39,7 +39,7 @@ class Lock:
     files: Mapping[str, str]  # of the project, that its units read, with their digests
     of_parts: Mapping[str, str]  # of the project, that only sources without kernels read
     absent: Mapping[str, Sequence[str]]  # by folder, where includes were looked for in vain
-    parts: Sequence[str]  # sources that are no modules, for others include them
+    parts: Mapping[str, Mapping[str, Any]]  # modules that are none, for others include their sources
     unsure: Sequence[str]  # sources whose headers only a build with the compiler's own headers can tell
     modules: Mapping[str, Mapping[str, Any]]  # each has its source, its settings and its units
 

@@ -46,7 +46,7 @@ def describe(
 
     *everything* has all modules with their closures, also of sources that are only parts of others.
     """
-    files = digests_of(jobs)
+    files, built = digests_of(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in everything]
     headers = headers_of_others(jobs)
     return Lock(
@@ -60,9 +60,7 @@ def describe(
         files=files,
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
         absent=vain.absent(project.root, vain.tried(project.root, pairs)),
-        parts=sorted(
-            {module.source.path for module, _closure in pairs} - {job.unit.module.source.path for job in jobs}
-        ),
+        parts={module.name: _inputs(module) for module, _closure in pairs if module.source.path not in built},
         unsure=sorted(
             {module.source.path for module, closure, search in everything if is_unsure(closure, search)}
         ),
@@ -123,7 +121,9 @@ def plan(lock: Lock, project: Project, sources: Sequence[Source]) -> Plan:
     asked = _plan.Plan(())
     try:
         modules = every_module(project, sources, toolkit)
-        left = [module for module in modules if module.source.path not in lock.parts]
+        names = {module.name for module in modules}
+        changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
+        left = [module for module in modules if lock.parts.get(module.name) != _inputs(module)]
         asked = _plan.plan_units(left, toolkit.toolchain())
     except HatchCubinError as exc:  # a build without the lock will tell, if it is wrong for that one too
         changes += [problem.what for problem in exc.problems]
@@ -168,7 +168,7 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield what differs in the table's word about the units: those that are no more are nobody's need."""
+    """Yield what differs in the table's word about the units; archs that are left out are no difference."""
     seen: set[Module] = set()
     for unit in units:
         module = unit.module
@@ -218,7 +218,9 @@ def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[list[Job
 
 def _with_lock(lock: Lock, job: Job) -> Job:
     key, _program_key, sha256 = _unit(lock, job)
-    return replace(job, known=expected(sha256)) if key == job.keys.key.hex() and job.known is None else job
+    if key != job.keys.key.hex() or (job.known is not None and job.known.sha256 == sha256):
+        return job
+    return replace(job, known=expected(sha256))
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:

@@ -22,7 +22,7 @@ LOCK = Lock(
     files={"demo/ä.cu": "aa"},
     of_parts={},
     absent={"include": ["crt", "math.h"]},
-    parts=[],
+    parts={},
     unsure=[],
     modules={"red[BLOCK=64]": {"source": "demo/ä.cu", "units": {"sm_90": ["01", None, "02"]}}},
 )
@@ -54,7 +54,7 @@ TEXT = """\
  "absent": {
   "include": ["crt", "math.h"]
  },
- "parts": [],
+ "parts": {},
  "unsure": [],
  "modules": {
   "red[BLOCK=64]": {

@@ -120,6 +120,18 @@ CHANGES = {
     ),
     "a new source": (Edit({"demo/more.cu": SAXPY.replace("saxpy", "more")}), "demo/more.cu is new"),
     "a removed source": (Edit({"demo/saxpy.cu": None}), "demo/saxpy.cu is gone"),
+    "a source that is left out": (
+        Edit(table=("archs", 'exclude = ["demo/saxpy.cu"]\narchs')),
+        "saxpy is gone",
+    ),
+    "a source that is left out, and whose part is none any more": (
+        Edit(table=("archs", 'exclude = ["demo/half.cu"]\narchs')),
+        "half is gone",
+    ),
+    "an instantiation of a part": (
+        Edit(table=('["parts"]', '["parts"]\ninstantiate = ["some<int>"]')),
+        "part is new",
+    ),
     "a shadow beside a quoted include": (
         Edit({"demo/near.h": None, "include/near.h": "#pragma once\n"}),
         "demo/near.h is gone",
@@ -158,8 +170,9 @@ CHANGES = {
         Edit(table=("scale<float, 2>", "scale<float, 4>")),
         "instantiate of scale[WIDE=1] is changed",
     ),
+    "fewer variants": (Edit(table=("[1, 2]", "[1]")), "scale[WIDE=2] is gone"),
     "a variant": (Edit(table=("[1, 2]", "[1, 2, 3]")), "scale[WIDE=3] is new"),
-    "a name": (Edit(table=("instantiate", 'name = "grow"\ninstantiate')), "grow[WIDE=1] is new"),
+    "a name": (Edit(table=("instantiate", 'name = "grow"\ninstantiate')), "scale[WIDE=1] is gone"),
     "an arch": (Edit(table=('["sm_90"', '["sm_80", "sm_90"')), "copy for sm_80 is new"),
     "a variable's arch": (Edit(environ={"HATCH_CUBIN_ARCHS": "sm_80"}), "copy for sm_80 is new"),
     "an arch that no toolkit has": (
@@ -235,7 +248,7 @@ def test_a_build_goes_on_with_the_toolkit_where_the_lock_is_stale_and_says_so(
     (project.root / lock.NAME).write_text(text)
     said: list[str] = []
     assert _pipeline.build(replace(project, say=said.append)) == fresh
-    stale = "cubin.lock is stale (demo/near.h is changed, and 1 more): 'hatch-cubin lock' writes it anew"
+    stale = "cubin.lock is stale (demo/near.h is changed, and 2 more): 'hatch-cubin lock' writes it anew"
     assert stale in said
 
 
