@@ -267,6 +267,23 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     shutil.rmtree(tmp_path / "empty")
     with pytest.raises(LockError, match=rf"NVRTC was 13\.0\.1, and is {found.builds['nvrtc']}"):
         _pipeline.build(empty)
+    said: list[str] = []
+    free = replace(project, config=config, say=said.append)
+    assert _pipeline.build(free) == bundle
+    assert any(line.startswith("cubin.lock is stale (NVRTC was 13.0.1, and is ") for line in said)
+
+
+def test_a_lock_counts_more_than_what_is_recalled(tmp_path: Path) -> None:
+    project = make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_80", "sm_90"]')
+    made = _pipeline.make_lock(project)  # which notes what it found
+    units = made.modules["saxpy"]["units"]
+    units["sm_80"][2] = "0" * 64
+    (tmp_path / lock.NAME).write_text(lock.encode(made))
+    jobs = _pipeline.choose_plan(project).jobs
+    assert [job.known and (job.known.sha256, job.known.size > 0) for job in jobs] == [
+        ("0" * 64, False),
+        (units["sm_90"][2], True),
+    ]
 
 
 def test_what_a_group_leaves_out_is_told_with_a_lock_too(tmp_path: Path) -> None:
