@@ -112,14 +112,11 @@ def choose_plan(
     plan = make_plan(project, sources)
     if word is None:
         return plan
-    if word.plan.changes:
-        _locking.tell(project, word.plan.changes)
-        return plan
-    jobs, changes = locked.against(word.lock, plan.jobs, plan.toolkit)
+    changes = word.plan.changes or locked.against(word.lock, plan.jobs, plan.toolkit)
     if changes:
         _locking.refuse(project, changes, _locking.install_command(project) or lock.HINT)
         _locking.tell(project, changes)
-    return plan._replace(jobs=tuple(jobs))
+    return plan._replace(jobs=tuple(locked.enforced(word.lock, plan.jobs)))
 
 
 def make_plan(project: Project, sources: Sequence[Source] | None = None) -> Plan:
@@ -204,7 +201,7 @@ def check_lock(project: Project, found: Lock) -> list[str]:
     if changes := locked.plan(found, project, sources).changes:
         return [*changes]
     plan = make_plan(project, sources)
-    if changes := locked.against(found, plan.jobs, plan.toolkit)[1]:
+    if changes := locked.against(found, plan.jobs, plan.toolkit):
         return [*changes]
     now = _described(project, plan, sources, locked.results(found, plan.jobs))
     return locked.differences(found, now)

@@ -203,9 +203,19 @@ def expected(sha256: str | None) -> Known | None:
     return None if sha256 is None else Known(sha256, 0, "", "")
 
 
-def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[list[Job], tuple[str, ...]]:
-    """Return *jobs* with what the lock knows of their results, and how they differ from those of the lock."""
-    found = [_with_lock(lock, job) for job in jobs]
+def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Yield *jobs* with what the lock knows of their results, which is true even where it is stale."""
+    digests = {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
+    for job in jobs:
+        sha256 = digests.get(job.keys.key.hex())
+        if sha256 is None or (job.known is not None and job.known.sha256 == sha256):
+            yield job
+        else:
+            yield replace(job, known=expected(sha256))
+
+
+def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
+    """Return how *jobs* of an unchanged project, with this toolkit, differ from those of the lock."""
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
     builds = [
@@ -213,14 +223,7 @@ def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[list[Job
         for field, name in _NAMED.items()
         if before[field] != now[field]
     ]
-    return found, (*builds, *(f"{name} has another key" for name in other))
-
-
-def _with_lock(lock: Lock, job: Job) -> Job:
-    key, _program_key, sha256 = _unit(lock, job)
-    if key != job.keys.key.hex() or (job.known is not None and job.known.sha256 == sha256):
-        return job
-    return replace(job, known=expected(sha256))
+    return (*builds, *(f"{name} has another key" for name in other))
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
