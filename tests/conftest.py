@@ -31,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if (
+            signal.getsignal(number) is signal.SIG_IGN
+        ):  # in the background, behind nohup: processes inherit it
+            signal.signal(number, usual)
     for name in CAPABILITIES:
         if name != "gpu":
             config.addinivalue_line("markers", f"{name}: needs this capability")
