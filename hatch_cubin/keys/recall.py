@@ -24,7 +24,7 @@ from ..sources.scan import Include, Scan, Scans
 from ..toolkit import libraries
 from ..toolkit.toolkit import Facts, Keys
 
-_FORMAT = 3  # since 3 PTX is assembled, and has other keys
+_FORMAT = 2  # since 2 what several units have in common stands once
 _FILES = 20  # that are kept, those used last
 
 Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
