@@ -18,9 +18,10 @@ from ..sources.project import Project
 from ..sources.source import ptx_entries
 from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, preludes
+from .assembly import located
 from .diagnostics import Diagnostic
 from .paths import CompilePaths
-from .tasks import folders_for, make_scratch, make_tasks
+from .tasks import folders_for, make_scratch, make_tasks, served_together
 from .turns import Turns
 
 _EDITED = "was changed while a source that includes it was compiled"
@@ -89,18 +90,22 @@ class _Bake:
         self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
         misses = (job for job in jobs if job.unit not in results.done)
         # Units that can share their headers stand together.
-        self._misses = sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch))
+        self._misses = served_together(
+            sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
+        )
         # Paths are named for all jobs, so that no name depends on what is cached already.
         self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
         self._workers = min(project.config.jobs or cores.count(), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
-        keys = [job.keys.key for job in self._misses]
+        keys = [[job.keys.key for job in group] for group in self._misses]
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
         self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
         self._trust = preludes.Trust()
         shared = {
-            task.prelude.id: job for task, job in zip(self._tasks, self._misses, strict=True) if task.prelude
+            task.prelude.id: group[0]
+            for task, group in zip(self._tasks, self._misses, strict=True)
+            if task.prelude
         }
         self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
         self._said: set[str] = set()
@@ -109,7 +114,7 @@ class _Bake:
         """Compile, until every unit has a result or has failed."""
         from .storing import Storing  # with what a build of nothing but hits needs not import
 
-        units = len(self._results.done) + len(self._misses)
+        units = len(self._results.done) + sum(map(len, self._misses))
         with contextlib.ExitStack() as stack:
             self._storing = Storing(self._turns.done)
             stack.callback(self._storing.close)
@@ -118,12 +123,13 @@ class _Bake:
             for answer in stack.enter_context(
                 contextlib.closing(executor.run(self._upcoming, setup, self._accepts))
             ):
-                job = self._misses[answer.id]
-                self._progress.finished(job.unit.name)
-                self._take(job, answer)
+                for job in self._misses[answer.id]:
+                    self._progress.finished(job.unit.name)
+                self._take(self._misses[answer.id], answer)
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
-        folders = folders_for(self._misses, self._paths, self._toolkit, stack)
+        first = [group[0] for group in self._misses]  # the others of a group have the same headers
+        folders = folders_for(first, self._paths, self._toolkit, stack)
         scratch = make_scratch(stack) if any(task.prelude for task in self._tasks) else ""
         limit_s = self._project.config.timeout_s
         return executor.Setup(self._toolkit.libraries, folders, self._workers, limit_s, scratch=scratch)
@@ -139,41 +145,55 @@ class _Bake:
         while (number := self._turns.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
-        job, task = self._misses[number], self._tasks[number]
-        self._progress.started(job.unit.name)
+        group, task = self._misses[number], self._tasks[number]
+        for job in group:
+            self._progress.started(job.unit.name)
         if task.prelude is not None:
             count = self._turns.left_like(number) + 1
             pays = preludes.pays(task.prelude.id, count, held, others)
-            if not pays or not self._trust.allows(job.unit):
+            if not pays or not self._trust.allows(group[0].unit):
                 return replace(task, prelude=None)
         return task
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Say whether a result is the one that the plain compile gives."""
-        job, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
+        """Say whether the results are those that the plain compile gives."""
+        group, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
         if not answer.ok or prelude is None:
             return True
         # The headers were precompiled some time ago. One may have been edited then, and be as before by now.
-        edited = answer.shared and header_stamps(self._project, job) != self._stamps[prelude.id]
-        return self._trust.accepts(job.unit, answer.output, shared=answer.shared, edited=edited)
+        edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[prelude.id]
+        accepted = [
+            self._trust.accepts(job.unit, _code(job.unit, answer), shared=answer.shared, edited=edited)
+            for job in group
+        ]
+        return all(accepted)
 
-    def _found_late(self, number: int, hit: Compiled) -> None:
-        self._progress.found()
-        self._results.done[self._misses[number].unit] = hit
-        _repeat_warnings(self._project, [hit])
+    def _found_late(self, number: int, hits: Sequence[Compiled]) -> None:
+        for job, hit in zip(self._misses[number], hits, strict=True):
+            self._progress.found()
+            self._results.done[job.unit] = hit
+        _repeat_warnings(self._project, hits)
 
-    def _take(self, job: Job, answer: executor.Result) -> None:
-        found = diagnostics.parse_log(answer.log, job.unit.module.source.path, self._paths.readable)
-        outcome = _outcome(job.unit, answer, found)
-        if (edited := changed_header(self._project, job)) is not None:
-            # The result may be of another header than its key: once stored, it would be stale for ever.
-            outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
-        if isinstance(outcome, Compiled):
-            warnings = (*job.warnings, *_of_host_code(job.unit.module), *_warnings(found))
-            self._keep(job, answer, replace(outcome, warnings=warnings))
+    def _take(self, group: Sequence[Job], answer: executor.Result) -> None:
+        path = group[0].unit.module.source.path
+        log = answer.log if answer.ok else located(answer.log, answer.ptx.decode("utf-8", "replace"), path)
+        found = diagnostics.parse_log(log, path, self._paths.readable)
+        edited = changed_header(self._project, group[0])
+        kept: list[tuple[Job, Compiled]] = []
+        for job in group:
+            outcome = _outcome(job.unit, answer, found)
+            if edited is not None:
+                # The result may be of another header than its key: once stored, it would be stale for ever.
+                outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+            if isinstance(outcome, Compiled):
+                warnings = (*job.warnings, *_of_host_code(job.unit.module), *_warnings(found))
+                kept.append((job, replace(outcome, warnings=warnings)))
+            else:
+                self._results.failed.append((job.unit, self._advised(job, outcome)))
+        if kept:
+            self._keep(kept, answer)
         else:
             self._turns.done(answer.id)
-            self._results.failed.append((job.unit, self._advised(job, outcome)))
 
     def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
         from .advice import advise
@@ -183,15 +203,21 @@ class _Bake:
         setting = Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
         return advise(found, setting)
 
-    def _keep(self, job: Job, answer: executor.Result, compiled: Compiled) -> None:
-        for warning in compiled.warnings:
+    def _keep(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
+        for warning in (warning for _job, compiled in kept for warning in compiled.warnings):
             if warning not in self._said:  # the same for every arch and variant
                 self._said.add(warning)
                 self._project.warn(warning)
+
+        def store() -> None:
+            for job, compiled in kept:
+                self._cache.put(job.keys.key, compiled, job.inputs)
+
         # Stored at once, so that an interrupted build goes on from here.
-        self._storing.start(answer.id, lambda: self._cache.put(job.keys.key, compiled, job.inputs))
-        self._results.done[job.unit] = compiled
-        self._results.seconds[job.unit] = answer.seconds
+        self._storing.start(answer.id, store)
+        for job, compiled in kept:
+            self._results.done[job.unit] = compiled
+            self._results.seconds[job.unit] = answer.seconds
 
 
 def _of_host_code(module: Module) -> Iterator[str]:
@@ -215,23 +241,25 @@ def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
         return errors or [_unreadable(result.log, source.path)]
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
-    wrong = None
-    if unit.arch.is_ptx and not source.is_ptx:
-        kernels = ptx_entries(result.output.decode())
-    else:
-        try:
-            cubin = elf.read_cubin(result.output)
-        except ValueError as exc:
-            return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
-        kernels = cubin.kernels
-        if not cubin.loadable:
-            wrong = "the result is relocatable and cannot be loaded"
-    if not kernels and wrong is None:
-        wrong = diagnostics.NO_KERNEL
+    try:
+        cubin = elf.read_cubin(result.output)
+    except ValueError as exc:
+        return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
+    is_made_ptx = unit.arch.is_ptx and not source.is_ptx
+    kernels = ptx_entries(result.ptx.decode()) if is_made_ptx else cubin.kernels
+    wrong = None if kernels else diagnostics.NO_KERNEL
+    if not cubin.loadable:
+        wrong = "the result is relocatable and cannot be loaded"
     if wrong is not None:
         return [Diagnostic("error", Location(source.path), wrong)]
-    data = source.text.encode() if source.is_ptx and unit.arch.is_ptx else result.output
-    return Compiled(data, names.spelled_names(kernels, symbols))
+    return Compiled(_code(unit, result), names.spelled_names(kernels, symbols))
+
+
+def _code(unit: Unit, result: executor.Result) -> bytes:
+    """Return what a unit is of a compile: its cubin or its PTX; a PTX source is its own."""
+    if not unit.arch.is_ptx:
+        return result.output
+    return unit.module.source.text.encode() if unit.module.source.is_ptx else result.ptx
 
 
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:

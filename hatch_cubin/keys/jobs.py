@@ -21,7 +21,7 @@ from ..sources.project import Project
 from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
-from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
+from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_inputs, unit_keys
 from .headers import package_roots, project_roots, toolkit_roots
 from .parts import drop_parts
 from .recall import Recall
@@ -43,7 +43,7 @@ class Job:
     @property
     def inputs(self) -> dict[str, Any]:
         """What the unit's key is made of, under names that people know."""
-        return {**key_inputs(self.unit.module, self.toolkit, self.closure), "arch": str(self.unit.arch)}
+        return unit_inputs(self.unit, self.toolkit, self.closure)
 
 
 def make_jobs(

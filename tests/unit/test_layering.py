@@ -94,6 +94,7 @@ MODULES: dict[str, dict[str, str]] = {
         "layout": "editable manifest runtime stub",
     },
     "compiling": {
+        "assembly": "",
         "cores": "",
         "diagnostics": "",
         "executor": "",
@@ -115,8 +116,8 @@ MODULES: dict[str, dict[str, str]] = {
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/links hints/names "
         "hints/setting hints/texts",
         "tasks": "executor paths preludes",
-        "results": "advice cores diagnostics executor hints/conditions hints/setting hints/targets paths "
-        "preludes storing tasks turns",
+        "results": "advice assembly cores diagnostics executor hints/conditions hints/setting hints/targets "
+        "paths preludes storing tasks turns",
     },
     "_report": {"_report": ""},
     "_pipeline": {"_pipeline": ""},

@@ -169,12 +169,39 @@ def test_an_error_on_some_archs_says_which_archs_work(tmp_path: Path, compiler: 
 def test_an_instruction_of_one_gpu_says_which_arch_has_it(tmp_path: Path, compiler: str) -> None:
     files = {"k.cu": 'extern "C" __global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n'}
     assert failure(tmp_path, files, 'archs = ["sm_90"]') == (
-        "demo/k.cu: Instruction 'wgmma.fence' not supported on .target 'sm_90' (in the generated PTX)\n"
+        "demo/k.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
+        "      wgmma.fence.sync.aligned;\n"
         f"  while compiling k for sm_90 ({compiler})\n"
         "  hint: sm_90a has it, plain archs do not:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/k.cu"\n'
         '    archs = ["sm_90a"]'
+    )
+
+
+GARBAGE = """\
+#include "a.cuh"
+extern "C" __global__ void k(unsigned *x) {
+  of_header(x);
+  asm volatile("total.garbage %0;" :: "r"(*x));
+}
+"""
+A_HEADER = '#pragma once\n__device__ inline void of_header(unsigned *x) { ++*x; asm("bogus;"); }\n'
+
+
+@pytest.mark.parametrize("archs", [["compute_90"], ["sm_90"], ["compute_90", "sm_90"]])
+def test_what_no_assembler_takes_is_an_error_for_ptx_too_and_told_once(
+    tmp_path: Path, compiler: str, archs: list[str]
+) -> None:
+    files = {"k.cu": GARBAGE, "a.cuh": A_HEADER}
+    while_compiling = f"  while compiling k for {', '.join(archs)} ({compiler})\n"
+    assert f"{failure(tmp_path, files, f'archs = {archs}')}\n" == (
+        "demo/a.cuh:2: Not a name of any known instruction: 'bogus'\n"
+        f"      bogus;\n{while_compiling}"
+        "demo/k.cu:4: Unknown modifier '.garbage'\n"
+        f"      total.garbage %…;\n{while_compiling}"
+        "demo/k.cu:4: Not a name of any known instruction: 'total'\n"
+        f"      total.garbage %…;\n{while_compiling}"
     )
 
 
@@ -370,6 +397,65 @@ def test_the_second_build_hits_in_another_folder(tmp_path: Path) -> None:
         ("k", "sm_80", True),
         ("k", "sm_90", True),
     ]
+
+
+@pytest.fixture
+def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the arch of each compile."""
+    real, given = executor.run, list[str]()
+
+    def run(upcoming: Any, *more: Any) -> Any:
+        def heard(*state: Any) -> Any:
+            if (task := upcoming(*state)) is not None:
+                given.append(task.options[0].decode())
+            return task
+
+        return real(heard, *more)
+
+    monkeypatch.setattr(executor, "run", run)
+    return given
+
+
+PAIR = 'archs = ["sm_80", "compute_80", "sm_90"]\n'
+
+
+def test_one_compile_serves_the_cubin_and_the_ptx_of_an_arch(tmp_path: Path, compiles: list[str]) -> None:
+    files = {"k.cu": SAXPY, "copy.ptx": COPY_PTX}
+    cold = report(tmp_path / "cold", files, PAIR)
+    assert (cold["compiled"], sorted(compiles)) == (6, ["-arch=sm_80"] * 2 + ["-arch=sm_90"] * 2)
+    compiles.clear()
+    warm = report(tmp_path / "warm", files, PAIR)
+    assert (warm["hits"], compiles) == (6, [])
+
+
+def test_what_one_compile_gives_is_what_two_give(tmp_path: Path, compiles: list[str]) -> None:
+    files, own = {"k.cu": SAXPY}, {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / "own")}
+    both = cubins(build(tmp_path / "both", files, 'archs = ["sm_90", "compute_90"]'))
+    ptx = cubins(build(tmp_path / "ptx", files, 'archs = ["compute_90"]', **own))
+    then = report(tmp_path / "then", files, 'archs = ["sm_90", "compute_90"]', **own)
+    assert compiles == ["-arch=sm_90"] * 3
+    assert (then["hits"], then["compiled"]) == (1, 1)
+    cubin = cubins(build(tmp_path / "cubin", files, 'archs = ["sm_90"]', **own))
+    assert cubin | ptx == both
+
+
+def test_where_one_compile_for_two_units_fails_both_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(upcoming: Any, *_setup: object) -> Iterator[Result]:
+        while (task := upcoming(None, [])) is not None:
+            yield Result(task.id, ok=False, log="fatal: the compiler crashed (signal 11)")
+
+    path = tmp_path / "report.json"
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "run", crash)
+        said = failure(tmp_path, {"k.cu": SAXPY}, PAIR, HATCH_CUBIN_REPORT=str(path))
+    assert [line.split(" (")[0] for line in said.splitlines()] == [
+        "demo/k.cu: the compiler crashed",
+        "  while compiling k for compute_80, sm_80, sm_90",
+    ]
+    assert json.loads(path.read_text())["failed"] == 3
+    assert report(tmp_path, {"k.cu": SAXPY}, PAIR)["compiled"] == 3
 
 
 def test_a_build_that_fails_in_one_unit_keeps_the_others(tmp_path: Path) -> None:

@@ -46,9 +46,11 @@ def options(tmp_path_factory: pytest.TempPathFactory, toolkit: Toolkit) -> tuple
 
 def compiled(text: str, options: tuple[bytes, ...], *more: str) -> tuple[str, str]:
     """Return the PTX of a source, or an empty text, and all that the compiler said, headers included."""
-    task = {"id": 0, "kind": "c++ to ptx", "code": text.encode(), "name": b"k.cu", "instantiate": []}
-    result = worker.compile_task(task | {"options": [*options, *(each.encode() for each in more)]})
-    return result["output"].decode(), result["log"]
+    task = {"id": 0, "kind": "c++", "code": text.encode(), "name": b"k.cu", "instantiate": []}
+    result = worker.compile_task(
+        task | {"options": [*options, *(each.encode() for each in more)], "ptx": True}
+    )
+    return result["ptx"].decode(), result["log"]
 
 
 def forwards(shim: str) -> bool:
