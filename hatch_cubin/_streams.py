@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "hint": "1;36"}
-_WORDS = re.compile(r"^(hatch-cubin[a-z ]*: |  )(error|warning|hint):", re.MULTILINE)
+_WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"
 
 
 def write(stream: TextIO | None, text: str) -> None:
@@ -42,7 +42,7 @@ def takes_colour(stream: TextIO | None) -> bool:
 
 def coloured(message: str) -> str:
     """Return a message with colour on the word that says what it is, and on that before a hint."""
-    return _WORDS.sub(lambda found: f"{found[1]}\x1b[{_COLOURS[found[2]]}m{found[2]}:\x1b[0m", message)
+    return re.sub(_WORDS, lambda found: f"{found[1]}\x1b[{_COLOURS[found[2]]}m{found[2]}:\x1b[0m", message)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

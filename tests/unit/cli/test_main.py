@@ -71,6 +71,24 @@ def test_what_a_stream_cannot_show_is_spelled(tmp_path: Path, encoding: str, sho
     assert (done.returncode, done.stdout.rstrip()) == (0, os.fsencode(f"{tmp_path}{os.sep}") + name)
 
 
+def test_answers_have_no_colour_and_what_names_hold_gets_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    problem = Problem("\x1b[2J\nhatch-cubin: is gone", Location("k\x1b.cu"), "go on")
+    for arguments, said in ((["plan"], "one\n"), (["plan", "--json"], None)):
+        _answers(monkeypatch, Answer({}, ["one"], [problem]))
+        with pytest.raises(SystemExit):
+            main.main(arguments)
+        out, err = capsys.readouterr()
+        assert said in {out, None}
+        assert "\x1b" not in out
+        assert err == (
+            "hatch-cubin: \x1b[1;31merror:\x1b[0m k\\x1b.cu: \\x1b[2J\nhatch-cubin: is gone\n"
+            "  \x1b[1;36mhint:\x1b[0m go on\n"
+        )
+
+
 def test_programs_get_facts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     _answers(monkeypatch, Answer({"n": 1}, ["one", "two"]))
     assert main.main(["plan", "--json"]) == 0
