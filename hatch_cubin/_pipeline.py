@@ -6,7 +6,7 @@ import contextlib
 import gc
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
 from .compiling.results import Results, obtain, require
-from .errors import HatchCubinError
+from .errors import HatchCubinError, Problem
 from .keys.jobs import Job, make_jobs, named_files, reachable_files
 from .keys.recall import Recall, Units, recall_of
 from .sources.project import Project, read_sources
@@ -89,6 +89,13 @@ def make_plan(project: Project) -> Plan:
 
 def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
     """Return the result of every unit; one error names all that fail, once all others are stored."""
+    results = attempt(project, plan, noted=noted, hold=hold)
+    require(results, plan.toolkit)
+    return results
+
+
+def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
+    """Return the result of every unit that has one, and which have none."""
     start = time.monotonic()
     _home.sweep()
     with open_cache(project, hold) as cache:
@@ -103,8 +110,16 @@ def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None 
         hits = len(keys) - len(results.seconds)
         counts = {"hits": hits, "misses": len(plan.jobs) - hits}
         history.note(project.cache_folder, project.root, counts, keys)
-    require(results, plan.toolkit)
     return results
+
+
+def failures(results: Results, plan: Plan) -> Sequence[Problem]:
+    """Return what is wrong with the units that have no result."""
+    try:
+        require(results, plan.toolkit)
+    except HatchCubinError as exc:
+        return exc.problems
+    return ()
 
 
 def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:

@@ -85,7 +85,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the user's settings and cache folder out of every test."""
-    for name in ("HATCH_ENV", "HATCH_ENV_ACTIVE"):  # of the Hatch that runs these tests
+    for name in ("HATCH_ENV", "HATCH_ENV_ACTIVE", "NO_COLOR", "FORCE_COLOR"):  # of what runs these tests
         monkeypatch.delenv(name, raising=False)
     for name in ("ARCHS", "TOOLKIT", "JOBS", "REQUIRE_HITS", "REPORT", "SKIP", "TRACEBACK", "TIMEOUT"):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)

@@ -40,6 +40,16 @@ def json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
 
 
+def wheels_argument(parser: argparse.ArgumentParser) -> None:
+    """Add what a verb looks into: any number of wheels, folders and packages."""
+    parser.add_argument(
+        "wheels",
+        metavar="WHEEL|DIR|PACKAGE",
+        nargs="+",
+        help="a wheel, a folder, or the import name of an installed package",
+    )
+
+
 def folder_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--project`, which says where the project is."""
     parser.add_argument(

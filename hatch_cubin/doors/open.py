@@ -32,7 +32,7 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
     from ..table.config import make_config
 
     def tell(kind: str) -> Callable[[str], object]:
-        return lambda message: _streams.write(stream, f"{PREFIX}{kind}{message}\n")
+        return lambda message: _streams.tell(stream, f"{PREFIX}{kind}{message}")
 
     root = Path(folder).absolute()
     console = Console(stream, say=tell(""), warn=tell("warning: "))

@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
 from ..cubin.elf import read_cubin, read_resources
 from ..cubin.names import plain_name
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from .installed import Bundle
 
@@ -73,6 +73,7 @@ class BundleFacts(TypedDict):
     """A whole bundle."""
 
     place: str
+    where: str
     format: int
     generator: str
     toolchain: Mapping[str, str | None]
@@ -110,6 +111,7 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
     shared = _shared(units)
     return {
         "place": bundle.place,
+        "where": bundle.where,
         "format": manifest.format,
         "generator": " ".join(manifest.generator),
         "toolchain": manifest.toolchain,
@@ -152,7 +154,7 @@ def manifest_of(bundle: Bundle) -> Manifest:
         return read_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
         hint = "a newer hatch-cubin made it: upgrade this one" if "reads up to" in str(exc) else None
-        raise BundleError(Problem(str(exc), Location(f"{bundle.place}/manifest.json"), hint)) from exc
+        raise BundleError(Problem(str(exc), bundle.at("manifest.json"), hint)) from exc
 
 
 def unit_name(module: str, arch: str) -> str:

@@ -13,7 +13,7 @@ from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ..bundle.stub import stub
 from ..cubin.elf import read_cubin, read_resources
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from . import releases
 from .installed import Bundle
@@ -54,7 +54,7 @@ def is_of_this_version(manifest: Manifest) -> bool:
 
 
 def _problem(bundle: Bundle, name: str, what: str) -> Problem:
-    return Problem(what, Location(f"{bundle.place}/{name}"))
+    return Problem(what, bundle.at(name))
 
 
 def _of_indexes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
@@ -89,7 +89,7 @@ def _of_code(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _stranger(bundle: Bundle, name: str, version: str) -> Problem:
-    where = Location(f"{bundle.place}/manifest.json")
+    where = bundle.at("manifest.json")
     if name != _NAME:
         return Problem(f"says that {name} made it, not {_NAME}", where)
     if releases.is_newer(version):

@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> Answer:
     plan = _pipeline.make_plan(project)
     if args.only:
         plan = _chosen(plan, args.only)
-    return Answer(_report.facts(_pipeline.bake(project, plan)))
+    results = _pipeline.attempt(project, plan)
+    return Answer(_report.facts(results), problems=_pipeline.failures(results, plan))
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:

@@ -41,7 +41,8 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add what can be done, and the arguments of each."""
-    choices = parser.add_subparsers(metavar="ACTION", required=True)
+    choices = parser.add_subparsers(metavar="ACTION")
+    parser.set_defaults(act=None, refuse=parser.error)
     for name, (act, summary) in _ACTIONS.items():
         own = choices.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         own.set_defaults(act=act, action=name, refuse=own.error)
@@ -69,6 +70,8 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Do what was chosen."""
+    if args.act is None:
+        args.refuse(f"name an action: {', '.join(_ACTIONS)}")
     answer: Answer = args.act(args)
     return answer._replace(facts={"action": args.action, **answer.facts})
 

@@ -1,4 +1,4 @@
-"""Check that a wheel, a folder or an installed package holds together.
+"""Check that wheels, folders or installed packages hold together.
 
 'verify' proves that a wheel holds together, and that its loader is one that a release shipped. Every file
 of a bundle is compared with the manifest, the manifest and the keys with what is written for their facts, and
@@ -16,21 +16,31 @@ against damage alone.
 from __future__ import annotations
 
 import argparse
+import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of, bill_problems
-from ...wheels.installed import Bundle, Found, bundles_of, opened
+from ...wheels.installed import Bundle, Found, bundles_of, named, opened
 from ...wheels.record import record_problems
 from ...wheels.survey import manifest_of, unit_name
 from ...wheels.verify import bundle_problems, is_of_this_version
-from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
+from ..verb import (
+    Answer,
+    json_argument,
+    open_project,
+    project_arguments,
+    require_compiler,
+    wheels_argument,
+)
 
 if TYPE_CHECKING:
     from ...sources.project import Project
-    from ...wheels.rebuild import Comparison, Verdict
+    from ...wheels.rebuild import Comparison, Rebuilt, Verdict
+
+T = TypeVar("T")
 
 _OF_ITS_BUILD = "verify it with the sources and the toolkit that it was built with"
 _FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
@@ -49,11 +59,7 @@ _FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "what",
-        metavar="WHEEL|DIR|PACKAGE",
-        help="a wheel, a folder, or the import name of an installed package",
-    )
+    wheels_argument(parser)
     parser.add_argument("--rebuild", action="store_true", help="compile the project again, and compare")
     project_arguments(parser)
     json_argument(parser)
@@ -61,49 +67,95 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Check everything, and return all that is wrong."""
-    with opened(args.what) as found:
-        problems = [] if found.wheel is None else [*record_problems(found.wheel)]
-        for bundle in found.bundles:
-            problems += bundle_problems(bundle, in_wheel=found.wheel is not None)
-        facts: dict[str, Any] = {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
-        problems += bill_problems(found)
-        lines = [] if problems else [_agrees(bundle) for bundle in found.bundles]
-        if args.rebuild:
-            try:
-                comparison = _compare(args, found)
-            except HatchCubinError as exc:  # what is known already must not be lost
-                problems += exc.problems
-            else:
+    again = _Again(args) if args.rebuild else None
+    checked = [_checked(what, again) for what in named(args.wheels)]
+    facts = {"ok": not any(each.problems for each in checked), "results": [each.facts for each in checked]}
+    lines = [line for each in checked for line in each.lines]
+    return Answer(facts, lines, [problem for each in checked for problem in each.problems])
+
+
+def _checked(what: str, again: _Again | None) -> Answer:
+    """Check one wheel; what keeps it from being looked into is a problem of its own."""
+    facts: dict[str, Any] = {"named": what, "path": what, "bundles": []}
+    lines: list[str] = []
+    problems: list[Problem] = []
+    try:
+        with opened(what) as found:
+            facts |= {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
+            problems += _problems(found)
+            lines += [] if problems else [_agrees(bundle) for bundle in found.bundles]
+            if again is not None:
+                bundle, comparison = _compare(again, found)
                 facts["rebuild"] = _facts(comparison)
-                lines += _summary(comparison, len(found.bundles) - 1)
-                problems += _findings(comparison)
-    facts |= {"ok": not problems, "problems": [_fact(problem) for problem in problems]}
-    return Answer(facts, lines, problems)
+                lines += _summary(bundle, comparison, len(found.bundles) - 1)
+                problems += _findings(bundle, comparison)
+    except HatchCubinError as exc:  # what is known already must not be lost
+        problems += exc.problems
+    return Answer({**facts, "ok": not problems}, lines, problems)
+
+
+def _problems(found: Found) -> Iterator[Problem]:
+    if found.wheel is not None:
+        yield from record_problems(found.wheel)
+    for bundle in found.bundles:
+        yield from bundle_problems(bundle, in_wheel=found.wheel is not None)
+    yield from bill_problems(found)
 
 
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
     loader = f"the loader is that of {' '.join(manifest.generator)}"
     unknown = "" if is_of_this_version(manifest) else ", the stub was not compared"
-    return f"{bundle.place}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}"
-
-
-def _fact(problem: Problem) -> dict[str, Any]:
-    path = None if problem.where is None else problem.where.path
-    return {"path": path, "what": problem.what, "details": [*problem.details], "hint": problem.hint}
+    return f"{bundle.where}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}"
 
 
 # --- the rebuild ---------------------------------------------------------------------------------
 
 
-def _compare(args: argparse.Namespace, found: Found) -> Comparison:
+class _Again:
+    """The project that wheels are compared with: opened once, and compiled once, when the first one is."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.project = _once(lambda: _opened_project(args))
+        self.rebuilt = _once(self._rebuild)
+
+    def _rebuild(self) -> Rebuilt:
+        from ...wheels.rebuild import rebuild
+
+        return rebuild(self.project())
+
+
+def _opened_project(args: argparse.Namespace) -> Project:
     project = open_project(args)
     require_compiler(project)
-    bundle = _bundle_of(project, found)
-    bill = bill_of(found, bundle)
-    from ...wheels import rebuild
+    return project
 
-    return rebuild.rebuild(project, bundle, bill and bill.data)
+
+def _once(make: Callable[[], T]) -> Callable[[], T]:
+    """Return a function that makes something when first called, and later gives or raises the same."""
+
+    @functools.cache
+    def outcome() -> T | HatchCubinError:
+        try:
+            return make()
+        except HatchCubinError as exc:
+            return exc
+
+    def get() -> T:
+        made = outcome()
+        if isinstance(made, HatchCubinError):
+            raise made
+        return made
+
+    return get
+
+
+def _compare(again: _Again, found: Found) -> tuple[Bundle, Comparison]:
+    from ...wheels.rebuild import compare_bundle
+
+    bundle = _bundle_of(again.project(), found)
+    bill = bill_of(found, bundle)
+    return bundle, compare_bundle(bundle, bill and bill.data, again.rebuilt)
 
 
 def _bundle_of(project: Project, found: Found) -> Bundle:
@@ -140,11 +192,12 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _summary(comparison: Comparison, others: int) -> Iterator[str]:
+def _summary(bundle: Bundle, comparison: Comparison, others: int) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
-    yield f"{_count(len(comparison.verdicts), 'unit')} compiled again: {_same(counts['same'])}"
-    same = sum(comparison.files.values())
-    yield f"{_count(len(comparison.files), 'other file')} made again: {_same(same)}"
+    units = _count(len(comparison.verdicts), "unit")
+    yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
+    files, same = _count(len(comparison.files), "other file"), sum(comparison.files.values())
+    yield f"{bundle.where}: {files} made again: {_same(same)}"
     if others:
         yield f"{_count(others, 'other bundle')} not of this project: not compared with a build"
 
@@ -153,17 +206,18 @@ def _same(number: int) -> str:
     return f"{number} {'is' if number == 1 else 'are'} the same to the byte"
 
 
-def _findings(comparison: Comparison) -> Iterator[Problem]:
+def _findings(bundle: Bundle, comparison: Comparison) -> Iterator[Problem]:
     """Yield a problem for each kind of difference, with the units or the files that have it."""
+    where = Location(bundle.where)
     for verdict, (what, hint) in _FINDINGS.items():
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
             why = _toolchain(comparison) if verdict == "other inputs" else ()
-            yield Problem(f"{_count(len(units), 'unit')} {what}", None, hint, (*units, *why))
+            yield Problem(f"{_count(len(units), 'unit')} {what}", where, hint, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
         what = f"{_count(len(files), 'file')} not what the project gives, though all units are"
-        yield Problem(what, None, _OF_ITS_BUILD, (*files, *_toolchain(comparison)))
+        yield Problem(what, where, _OF_ITS_BUILD, (*files, *_toolchain(comparison)))
 
 
 def _count(number: int, kind: str) -> str:

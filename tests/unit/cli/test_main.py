@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,10 +71,33 @@ def test_what_a_stream_cannot_show_is_spelled(tmp_path: Path, encoding: str, sho
     assert (done.returncode, done.stdout.rstrip()) == (0, os.fsencode(f"{tmp_path}{os.sep}") + name)
 
 
+def test_answers_have_no_colour_and_what_names_hold_gets_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    problem = Problem("\x1b[2J\nhatch-cubin: is gone", Location("k\x1b.cu"), "go on")
+    for arguments, said in ((["plan"], "one\n"), (["plan", "--json"], None)):
+        _answers(monkeypatch, Answer({}, ["one"], [problem]))
+        with pytest.raises(SystemExit):
+            main.main(arguments)
+        out, err = capsys.readouterr()
+        assert said in {out, None}
+        assert "\x1b" not in out
+        assert err == (
+            "hatch-cubin: \x1b[1;31merror:\x1b[0m k\\x1b.cu: \\x1b[2J\nhatch-cubin: is gone\n"
+            "  \x1b[1;36mhint:\x1b[0m go on\n"
+        )
+
+
 def test_programs_get_facts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     _answers(monkeypatch, Answer({"n": 1}, ["one", "two"]))
     assert main.main(["plan", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"format": 1, "verb": "plan", "n": 1}
+    assert json.loads(capsys.readouterr().out) == {
+        "format": 1,
+        "verb": "plan",
+        "n": 1,
+        "errors": [],
+    }
 
 
 def test_problems_come_beside_the_facts_and_end_with_1(
@@ -93,9 +117,67 @@ def test_several_problems_are_counted(
 ) -> None:
     _answers(monkeypatch, ConfigError(Problem("one"), Problem("two")))
     with pytest.raises(SystemExit):
-        main.main(["plan", "--json"])
+        main.main(["plan"])
     error = "hatch-cubin: error: one\nhatch-cubin: error: two\nhatch-cubin: 2 errors\n"
     assert tuple(capsys.readouterr()) == ("", error)
+
+
+LATER = Problem("is damaged", Location("k.cubin", 2), "build again", ("it has", "no kernel"))
+EARLIER = Problem("is missing", Location("a.cubin"))
+AS_JSON = [
+    {"what": "is missing", "path": "a.cubin", "line": None, "details": [], "hint": None},
+    {
+        "what": "is damaged",
+        "path": "k.cubin",
+        "line": 2,
+        "details": ["it has", "no kernel"],
+        "hint": "build again",
+    },
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "facts"),
+    [
+        (Answer({"n": 1}, ["one"], [LATER, EARLIER, LATER]), {"n": 1}),
+        (ConfigError(LATER, EARLIER), {}),
+    ],
+    ids=["found by a verb", "in a verb's way"],
+)
+def test_programs_get_what_is_wrong_too_and_people_can_read_it_beside(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: Answer | BaseException,
+    facts: dict[str, int],
+) -> None:
+    _answers(monkeypatch, answer)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main.main(["plan", "--json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"format": 1, "verb": "plan", **facts, "errors": AS_JSON}
+    assert err.splitlines()[0] == "hatch-cubin: error: a.cubin: is missing"
+    assert err.splitlines()[-1] == "hatch-cubin: 2 errors"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verb", "what"),
+    [
+        (["plan", "--nix", "--json"], "plan", "unrecognized arguments: --nix"),
+        (["cache", "gc", "--json"], "cache", "at least one of --max-size, "),
+        (["plam", "--json"], None, "argument VERB: 'plam' is not "),
+    ],
+)
+def test_programs_get_wrong_usage_too(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], verb: str | None, what: str
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments)
+    out, err = capsys.readouterr()
+    facts = json.loads(out)
+    assert (facts["verb"], [*facts]) == (verb, ["format", "verb", "errors"])
+    (error,) = facts["errors"]
+    assert error["what"].startswith(what)
+    assert err.endswith(f"error: {error['what']}\n")
 
 
 def test_an_interrupt_is_one_line(
@@ -156,6 +238,47 @@ def test_a_verb_behind_the_question_for_help_hides_no_other(capsys: pytest.Captu
             main.main(arguments)
     said = capsys.readouterr().out
     assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
+def test_without_a_verb_help_is_wrong_usage_and_says_what_to_begin_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main([])
+    out, err = capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main.main(["--help"])
+    assert (out, err) == ("", capsys.readouterr().out)
+    verbs = re.findall(r"^    (\w+)  ", err, re.MULTILINE)
+    assert (verbs, verbs[0]) == ([*main.VERBS], "init")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "guess"),
+    [
+        (["inspekt", "x.whl"], "; did you mean 'inspect'?"),
+        (["verfy", "x.whl", "--json"], "; did you mean 'verify'?"),
+        (["build"], "; did you mean 'bake'?"),
+        (["clean"], "; did you mean 'cache clear'?"),
+        (["xyzzy"], ""),
+        (["cache", "claer"], "; did you mean 'clear'?"),
+        (["cache", "build"], ""),
+    ],
+    ids=" ".join,
+)
+def test_a_verb_that_there_is_not_is_guessed(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], guess: str
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments)
+    known = "init, plan, bake, explain, inspect, verify, cache or bundle"
+    command, word = "hatch-cubin", arguments[0]
+    kind = "VERB"
+    if word == "cache":
+        known, kind = "dir, stats, fsck, gc, clear or key", "ACTION"
+        command, word = "hatch-cubin cache", arguments[1]
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"{command}: error: argument {kind}: {word!r} is not {known}{guess}"
 
 
 def test_a_verbs_help_is_what_its_module_says(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.errors import BundleError
-from hatch_cubin.wheels.installed import opened
+from hatch_cubin.wheels.installed import named, opened
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import write_tree
 
@@ -83,14 +83,37 @@ def test_a_package_is_found_by_its_name_and_not_imported(
     assert not {"found_by_name", "found_by_name.sub"} & {*sys.modules}
 
 
-@pytest.mark.parametrize(
-    "name", ["no_such_package", "json.no_such_part", "json.decoder", "../x.whl", "a..b", ""]
-)
+@pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])
 def test_a_name_that_means_nothing_here(name: str) -> None:
     assert refusal(name) == (
         f"{name}: is neither a file, nor a folder, nor a package that this Python has installed\n"
         f"  hint: this Python is {sys.executable}"
     )
+
+
+@pytest.mark.parametrize(
+    ("wheels", "hint"),
+    [
+        ([], "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"),
+        (["one.whl"], "there is a wheel: dist/one.whl"),
+        (["one.whl", "two.whl"], "there are 2 wheels: dist/*.whl"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.whl", "dist/x", "dist/x*.zip"])
+def test_a_path_that_leads_nowhere_points_to_what_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheels: list[str], hint: str, name: str
+) -> None:
+    write_tree(tmp_path / "dist", dict.fromkeys(wheels, ""))
+    monkeypatch.chdir(tmp_path)
+    assert refusal(name) == f"{name}: there is no such file or folder\n  hint: {hint}"
+
+
+def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"b.whl": "", "a.whl": "", "[c].whl": ""})
+    root = str(tmp_path)
+    assert named([f"{root}/?.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json"]) == [
+        *(f"{root}/a.whl", f"{root}/b.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json")
+    ]
 
 
 def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
@@ -128,7 +151,7 @@ def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) ->
     with opened(str(wheel)) as found:
         (only,) = found.bundles
         assert only.read("second") == b"2" * 100
-        with pytest.raises(BundleError, match=r"^a/_cubins/first: cannot be unpacked: "):
+        with pytest.raises(BundleError, match=r"/w\.whl/a/_cubins/first: cannot be unpacked: "):
             only.read("first")
 
 

@@ -84,6 +84,7 @@ def test_without_either_it_is_the_users(
     assert say("dir", "--json") == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "dir",
         "folder": str(own / "cubins"),
     }
@@ -126,6 +127,7 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
     assert facts == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "stats",
         "folder": str(tmp_path / "cache"),
         "entries": 2,
@@ -179,6 +181,7 @@ def test_a_cache_that_is_right_is_said_to_be(tmp_path: Path, project: Path, say:
     assert say("fsck", "--json") == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "fsck",
         "folder": str(tmp_path / "cache"),
         "entries": 2,
@@ -312,7 +315,7 @@ def test_where_no_build_is_known_nothing_goes(
             ["gc", "--unused-for", "3"],
             "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'",
         ),
-        ([], "the following arguments are required: ACTION"),
+        ([], "name an action: dir, stats, fsck, gc, clear, key"),
     ],
 )
 def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
@@ -328,6 +331,7 @@ def test_the_key_changes_with_what_any_unit_is_made_of_and_with_nothing_else(pro
     assert say("key", "--json") == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "key",
         "key": key,
         "units": 2,

@@ -250,6 +250,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
     assert answer == {
         "format": 1,
         "verb": "explain",
+        "errors": [],
         "source": "demo/k.cu",
         "cache": os.environ["HATCH_CUBIN_CACHE_DIR"],
         "toolchain": f"NVRTC {Toolkit(None).nvrtc}",

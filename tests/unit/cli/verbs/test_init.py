@@ -99,6 +99,7 @@ def test_what_was_done_is_told_to_programs_too(tmp_path: Path, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == {
         "format": 1,
         "verb": "init",
+        "errors": [],
         "project": str(tmp_path),
         "changes": [
             {"file": "pyproject.toml", "what": "[build-system] requires"},

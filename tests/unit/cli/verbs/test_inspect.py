@@ -71,37 +71,35 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "min_driver": 11000,
         "kernels": [{"name": "copy", "symbol": "copy", **unknown}],
     }
+    expected = {
+        "place": "demo/_cubins",
+        "where": f"{wheel}/demo/_cubins",
+        "format": 1,
+        "generator": f"hatch-cubin {__version__}",
+        "toolchain": {"nvrtc": "13.0.88"},
+        "data_model": "lp64",
+        "skipped": False,
+        "min_driver": {"cubin": 13000, "ptx": 11000},
+        "totals": {
+            "modules": 2,
+            "units": 3,
+            "kernels": 2,
+            "files": 2,
+            "bytes": len(code) + len(PTX),
+            "packed": (packed["a.sm_80.cubin"] or 0) + (packed["copy.compute_80.ptx"] or 0),
+            "shared": len(code),
+        },
+        "archs": {"sm_80": len(code), "sm_100": len(code), "compute_80": len(PTX)},
+        "modules": {"a": len(code), "copy": len(PTX)},
+        "largest": {"a.sm_80.cubin": len(code), "copy.compute_80.ptx": len(PTX)},
+        "shared": [{"file": "a.sm_80.cubin", "bytes": len(code), "units": ["a for sm_80", "a for sm_100"]}],
+        "units": [unit, {**unit, "arch": "sm_100"}, text],
+    }
     assert inspect_json(capsys, wheel) == {
         "format": 1,
         "verb": "inspect",
-        "path": str(wheel),
-        "bundles": [
-            {
-                "place": "demo/_cubins",
-                "format": 1,
-                "generator": f"hatch-cubin {__version__}",
-                "toolchain": {"nvrtc": "13.0.88"},
-                "data_model": "lp64",
-                "skipped": False,
-                "min_driver": {"cubin": 13000, "ptx": 11000},
-                "totals": {
-                    "modules": 2,
-                    "units": 3,
-                    "kernels": 2,
-                    "files": 2,
-                    "bytes": len(code) + len(PTX),
-                    "packed": (packed["a.sm_80.cubin"] or 0) + (packed["copy.compute_80.ptx"] or 0),
-                    "shared": len(code),
-                },
-                "archs": {"sm_80": len(code), "sm_100": len(code), "compute_80": len(PTX)},
-                "modules": {"a": len(code), "copy": len(PTX)},
-                "largest": {"a.sm_80.cubin": len(code), "copy.compute_80.ptx": len(PTX)},
-                "shared": [
-                    {"file": "a.sm_80.cubin", "bytes": len(code), "units": ["a for sm_80", "a for sm_100"]}
-                ],
-                "units": [unit, {**unit, "arch": "sm_100"}, text],
-            }
-        ],
+        "results": [{"named": str(wheel), "path": str(wheel), "bundles": [expected]}],
+        "errors": [],
     }
 
 
@@ -150,7 +148,38 @@ def test_several_bundles_of_one_wheel_are_all_shown(
 ) -> None:
     files = bundle(made("k", data=cubin("k")))
     wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins", files) | inside("b/_cubins", files))
-    assert [each["place"] for each in inspect_json(capsys, wheel)["bundles"]] == ["a/_cubins", "b/_cubins"]
+    (result,) = inspect_json(capsys, wheel)["results"]
+    assert [each["place"] for each in result["bundles"]] == ["a/_cubins", "b/_cubins"]
+
+
+def test_several_wheels_are_shown_on_one_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels = [
+        make_wheel(tmp_path / f"{name}.whl", inside("demo/_cubins", bundle(made("k", data=cubin("k")))))
+        for name in ("a", "b")
+    ]
+    html = tmp_path / "page.html"
+    assert main(["inspect", *map(str, wheels), "--html", str(html)]) == 0
+    places = [f"{wheel}/demo/_cubins" for wheel in wheels]
+    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("_cubins")] == places
+    text = html.read_text("utf-8")
+    assert re.findall(r"<h1>(.*?)</h1>", text) == ["a.whl and 1 more"]
+    assert re.findall(r"<h2>(.*?)</h2>", text) == places
+
+
+def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k")))).as_posix()
+    error = refusal(capsys, "no_such_package", place)
+    assert error.startswith("hatch-cubin: error: no_such_package: is neither a file")
+    with pytest.raises(SystemExit):
+        main(["inspect", "no_such_package", place, "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert [(each["named"], each["path"], len(each["bundles"])) for each in facts["results"]] == [
+        ("no_such_package", "no_such_package", 0),
+        (place, place, 1),
+    ]
+    assert [error["path"] for error in facts["errors"]] == ["no_such_package"]
 
 
 def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,7 +261,7 @@ def test_a_real_bundle_with_the_report_of_its_build(
     )
     place = write_tree(tmp_path / "demo" / "_cubins", _pipeline.build(project))
     asked = (place, "--html", tmp_path / "page.html", "--report", tmp_path / "r.json")
-    assert inspect_json(capsys, *asked)["bundles"][0]["totals"]["units"] == 2
+    assert inspect_json(capsys, *asked)["results"][0]["bundles"][0]["totals"]["units"] == 2
     rows = Page((tmp_path / "page.html").read_text("utf-8")).units
     assert [row[:3] for row in rows] == [["saxpy", "sm_80", "saxpy"], ["saxpy", "sm_90", "saxpy"]]
     assert all(re.fullmatch(r"\d+\.\d\d s", row[4]) for row in rows)
