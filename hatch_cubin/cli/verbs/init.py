@@ -145,7 +145,8 @@ def _replace(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a full disk destroys nobody's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(data)
+        with open(beside, "xb") as file:  # what stands there already is not opened
+            file.write(data)
         if path.exists():
             shutil.copymode(path, beside)
         beside.replace(path)
