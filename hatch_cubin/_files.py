@@ -8,17 +8,17 @@ import stat
 from pathlib import Path
 
 _KINDS = {
-    stat.S_IFREG: "a file",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFLNK: "a link that leads nowhere",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
+    stat.S_IFREG: "is a file",
+    stat.S_IFDIR: "is a folder",
+    stat.S_IFLNK: "is a link that leads nowhere",
+    stat.S_IFIFO: "is a pipe",
+    stat.S_IFSOCK: "is a socket",
 }
 
 
 def kind(mode: int) -> str:
     """Say what a file of that mode is; of a link it is the mode of what it leads to, if there is anything."""
-    return _KINDS.get(stat.S_IFMT(mode), "a device")
+    return _KINDS.get(stat.S_IFMT(mode), "is a device")
 
 
 def looked_at(path: str | Path) -> os.stat_result:
@@ -45,7 +45,7 @@ def _at_once(path: str, flags: int) -> int:
     except OSError as exc:
         if exc.errno != errno.ENXIO:
             raise
-        raise OSError(errno.ENXIO, f"it is {kind(os.stat(path).st_mode)} that nobody reads") from exc
+        raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
     if never_wait:  # for its reader: that one is there, and may be slower than we are
         os.set_blocking(descriptor, True)
     return descriptor

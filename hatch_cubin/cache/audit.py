@@ -83,7 +83,7 @@ class _Look:
             elif status is not None and stat.S_ISREG(mode) and _STORED.fullmatch(known):
                 yield path, status.st_size
             elif mode and not (stat.S_ISREG(mode) and _OTHER.fullmatch(known)):
-                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), f"is {_files.kind(mode)}"))
+                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), _files.kind(mode)))
 
     def _sort(self) -> tuple[set[str], dict[str, Record]]:
         """Tell entries from records, by what they begin with."""

@@ -39,7 +39,7 @@ class Bundle:
     def read(self, name: str) -> bytes:
         """Return a file's bytes; BundleError where it is missing or damaged."""
         if name not in self.packed:
-            what = f"is {self.strange[name]}" if name in self.strange else "is missing"
+            what = self.strange.get(name, "is missing")
             raise BundleError(Problem(what, Location(f"{self.place}/{name}")))
         return self._read(name)
 

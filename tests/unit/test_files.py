@@ -13,15 +13,15 @@ from hatch_cubin import _files
 from tests import strange
 
 KINDS: dict[Callable[[Path], None], str] = {
-    strange.a_file: "a file",
-    strange.a_folder: "a folder",
-    strange.a_pipe: "a pipe",
-    strange.a_socket: "a socket",
-    strange.a_link_to_a_pipe: "a pipe",
-    strange.a_link_to_a_device: "a device",
-    strange.a_link_to_a_folder: "a folder",
-    strange.a_link_to_nowhere: "a link that leads nowhere",
-    strange.a_link_to_itself: "a link that leads nowhere",
+    strange.a_file: "is a file",
+    strange.a_folder: "is a folder",
+    strange.a_pipe: "is a pipe",
+    strange.a_socket: "is a socket",
+    strange.a_link_to_a_pipe: "is a pipe",
+    strange.a_link_to_a_device: "is a device",
+    strange.a_link_to_a_folder: "is a folder",
+    strange.a_link_to_nowhere: "is a link that leads nowhere",
+    strange.a_link_to_itself: "is a link that leads nowhere",
 }
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_endless_wait")]
@@ -48,7 +48,7 @@ def test_a_file_is_written_and_anew_what_was_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("put", [strange.a_pipe, strange.a_link_to_a_pipe, strange.a_socket])
 def test_what_nobody_reads_is_not_waited_for(tmp_path: Path, put: Callable[[Path], None]) -> None:
     put(tmp_path / "it")
-    with pytest.raises(OSError, match=rf"it is {KINDS[put]} that nobody reads"):
+    with pytest.raises(OSError, match=rf"it {KINDS[put]} that nobody reads"):
         _files.write(tmp_path / "it", "text")
 
 

@@ -181,7 +181,7 @@ def _in_the_way(folder: Path) -> Iterator[Problem]:
     else:
         if stat.S_ISDIR(mode):
             return
-        why = f"it is {_files.kind(mode)}"
+        why = f"it {_files.kind(mode)}"
     yield Problem(f"no cache can be there: {why}", Location(str(folder)), _ELSEWHERE)
 
 
