@@ -66,10 +66,10 @@ def test_a_device_is_written(tmp_path: Path) -> None:
 def test_a_pipe_that_is_read_slowly_gets_all_of_it(tmp_path: Path) -> None:
     text = "0123456789" * 100_000  # more than a pipe holds
     os.mkfifo(tmp_path / "it")
-    reader = os.open(tmp_path / "it", os.O_RDONLY | os.O_NONBLOCK)
+    first = os.open(tmp_path / "it", os.O_RDONLY | os.O_NONBLOCK)  # so that somebody is there
     writing = threading.Thread(target=_files.write, args=(tmp_path / "it", text))
     writing.start()
-    os.set_blocking(reader, True)
-    with open(reader) as file:
+    with open(tmp_path / "it") as file:  # once the other end is open, too
+        os.close(first)
         assert file.read() == text
     writing.join()
