@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -112,7 +112,7 @@ class _Look:
                 data = self._tried(entry, _bytes) if self._sizes[entry] == record.size else b""
                 if data is not None and not record.is_of(data):
                     self._note("damaged", entry, "is not what its record says")
-                elif data is not None and not record.names(resources_of(data), data):
+                elif data is not None and not record.names(resources_of(data), data, _asked(record)):
                     self._note("damaged", path, "names other kernels than its entry has")
                 elif data is not None:
                     yield entry, path
@@ -126,6 +126,12 @@ class _Look:
         except OSError as exc:
             self._note("damaged", path, f"cannot be read: {exc.strerror}")
             return None
+
+
+def _asked(record: Record) -> Collection[str] | None:
+    """Return the names that the build asked for; None where it has not written that down."""
+    names = record.inputs.get("instantiate")
+    return names if isinstance(names, list) else None
 
 
 def _bytes(path: str) -> bytes:

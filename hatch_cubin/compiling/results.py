@@ -42,7 +42,7 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
     """Return what came of every unit: its result, from the cache or compiled, or why there is none."""
     results = Results()
     for job in jobs:
-        if (hit := cache.get(job.keys.key, job.known)) is not None:
+        if (hit := job.found_in(cache)) is not None:
             results.done[job.unit] = hit
     misses = [job for job in jobs if job.unit not in results.done]
     _repeat_warnings(project, results.done.values())
@@ -97,7 +97,7 @@ class _Bake:
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
         keys = [job.keys.key for job in self._misses]
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
-        self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
+        self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
         self._trust = preludes.Trust()
         shared = {
             task.prelude.id: job for task, job in zip(self._tasks, self._misses, strict=True) if task.prelude
@@ -157,10 +157,15 @@ class _Bake:
         edited = answer.shared and header_stamps(self._project, job) != self._stamps[prelude.id]
         return self._trust.accepts(job.unit, answer.output, shared=answer.shared, edited=edited)
 
-    def _found_late(self, number: int, hit: Compiled) -> None:
+    def _take_stored(self, number: int) -> bool:
+        """Take what another build has stored by now, and say whether there is anything."""
+        job = self._misses[number]
+        if (hit := job.found_in(self._cache)) is None:
+            return False
         self._progress.found()
-        self._results.done[self._misses[number].unit] = hit
+        self._results.done[job.unit] = hit
         _repeat_warnings(self._project, [hit])
+        return True
 
     def _take(self, job: Job, answer: executor.Result) -> None:
         found = diagnostics.parse_log(answer.log, job.unit.module.source.path, self._paths.readable)

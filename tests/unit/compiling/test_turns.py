@@ -48,7 +48,13 @@ class Build:
         self._now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
         monkeypatch.setattr(time, "sleep", self._sleep)
-        self.turns = Turns(KEYS, cache, self.found.__setitem__, patience_s, groups)
+        self.turns = Turns(KEYS, cache, self._take_stored, patience_s, groups)
+
+    def _take_stored(self, number: int) -> bool:
+        if (hit := self.cache.get(KEYS[number])) is None:
+            return False
+        self.found[number] = hit
+        return True
 
     def take(self, count: int) -> list[int | None]:
         return [self.turns.take() for _ in range(count)]
