@@ -37,7 +37,7 @@ _HINTS = {
     "orphaned": "no build can use it: 'cache gc' drops it when it was unused for long",
     "foreign": "no build touches it: remove it",
 }
-_ELSEWHERE = "remove it, or let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder"
+_ELSEWHERE = "let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 

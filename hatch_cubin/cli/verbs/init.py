@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> Answer:
     """Add what is missing."""
     root = Path(args.project).absolute()
     files = _Files(root)
-    if not (root / _PYPROJECT).is_file():
+    if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
         raise ConfigError(Problem(what, hint="'hatch new --init' or 'uv init --package' makes one"))
     pyproject, backend = tables.read_project(root)

@@ -391,7 +391,7 @@ def test_what_stands_where_the_cache_should_is_told(
     assert out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
     assert err.splitlines() == [
         f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]}",
-        "  hint: remove it, or let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder",
+        "  hint: let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there",
     ]
 
 
