@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
+from . import _files
 from .compiling.gaps import gaps
 from .compiling.results import Results
 from .sources.project import Project
@@ -28,7 +28,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
         return
     try:
         text = json.dumps({"format": FORMAT, **facts(results)}, indent=1)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        _files.write(path, text + "\n")
     except OSError as exc:
         project.warn(f"HATCH_CUBIN_REPORT: {path} cannot be written: {exc.strerror}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +91,16 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     for name in ("ARCHS", "TOOLKIT", "JOBS", "REQUIRE_HITS", "REPORT", "SKIP", "TRACEBACK", "TIMEOUT"):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files that nobody else uses."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
 
 
 @pytest.fixture

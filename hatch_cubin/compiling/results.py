@@ -43,7 +43,7 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
     """Return what came of every unit: its result, from the cache or compiled, or why there is none."""
     results = Results()
     for job in jobs:
-        if (hit := cache.get(job.keys.key, job.known)) is not None:
+        if (hit := job.found_in(cache)) is not None:
             results.done[job.unit] = hit
     misses = [job for job in jobs if job.unit not in results.done]
     _repeat_warnings(project, results.done.values())
@@ -100,7 +100,7 @@ class _Bake:
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
         keys = [[job.keys.key for job in group] for group in self._misses]
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
-        self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
+        self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
         self._trust = preludes.Trust()
         shared = {
             task.prelude.id: group[0]
@@ -168,11 +168,17 @@ class _Bake:
         ]
         return all(accepted)
 
-    def _found_late(self, number: int, hits: Sequence[Compiled]) -> None:
-        for job, hit in zip(self._misses[number], hits, strict=True):
+    def _take_stored(self, number: int) -> bool:
+        """Take what another build has stored by now, and say whether there is anything."""
+        group = self._misses[number]
+        hits = [hit for job in group if (hit := job.found_in(self._cache)) is not None]
+        if len(hits) < len(group):
+            return False
+        for job, hit in zip(group, hits, strict=True):
             self._progress.found()
             self._results.done[job.unit] = hit
         _repeat_warnings(self._project, hits)
+        return True
 
     def _take(self, group: Sequence[Job], answer: executor.Result) -> None:
         path = group[0].unit.module.source.path

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import TypeAlias
 
-from ..cache.entries import Cache, Compiled
+from ..cache.entries import Cache
 
 # Chooses the group to go on with, given what is left of each group, and, for each key that other builds are
 # compiling, the group of that key.
@@ -17,23 +17,24 @@ Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | 
 class Turns:
     """Gives out numbers, each one when this build shall compile what is missing under the number's *keys*.
 
-    What another build is compiling is put off, and taken from the cache once it is there. A build waits only
-    when it has nothing else to do, and it keeps no claim while it waits: two builds cannot wait for each
-    other. After *patience_s* in which nothing was done, the claims of other builds no longer count.
+    What another build is compiling is put off, and taken from the cache once it is there, which *take_stored*
+    does if it can. A build waits only when it has nothing else to do, and it keeps no claim while it waits:
+    two builds cannot wait for each other. After *patience_s* in which nothing was done, the claims of other
+    builds no longer count.
     """
 
     def __init__(
         self,
         keys: Sequence[Sequence[bytes]],
         cache: Cache,
-        found: Callable[[int, list[Compiled]], object],
+        take_stored: Callable[[int], bool],
         patience_s: float,
         groups: Sequence[int | None] = (),
     ) -> None:
         self._keys = keys
         self._groups = groups or [None] * len(keys)
         self._cache = cache
-        self._found = found
+        self._take_stored = take_stored
         self._patience_s = patience_s
         self._running: set[int] = set()
         self._since, self._patient = time.monotonic(), True
@@ -59,10 +60,8 @@ class Turns:
             number = self._pop(choose(self._left, self._elsewhere))
             mine = all(map(self._cache.claim, self._keys[number])) or not self._patient
             # Looked for again: another build may have stored it a moment ago.
-            hits = [hit for key in self._keys[number] if (hit := self._cache.get(key)) is not None]
-            if len(hits) == len(self._keys[number]):
+            if self._take_stored(number):
                 self._release(number)
-                self._found(number, hits)
             elif mine:
                 self._running.add(number)
                 return number

@@ -13,6 +13,7 @@ from typing import Any
 from .. import _arch, _plan
 from .._digest import digest
 from .._plan import Module, Unit
+from ..cache.entries import Cache, Compiled
 from ..cache.proof import Known
 from ..errors import Location, Problem
 from ..sources import disk
@@ -44,6 +45,10 @@ class Job:
     def inputs(self) -> dict[str, Any]:
         """What the unit's key is made of, under names that people know."""
         return unit_inputs(self.unit, self.toolkit, self.closure)
+
+    def found_in(self, cache: Cache) -> Compiled | None:
+        """Return what the cache has of the unit; None where it has nothing that is proven."""
+        return cache.get(self.keys.key, self.known, self.unit.module.instantiate)
 
 
 def make_jobs(

@@ -125,7 +125,7 @@ def _has_hatch_toml(root: Folder) -> bool:
 def _read(root: Folder, name: str) -> Mapping[str, Any]:
     try:
         return toml.loads(_text(root, name))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         what = f"there is no {name} in {os.path.abspath(root)}"
         raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
     except OSError as exc:

@@ -6,14 +6,16 @@ import contextlib
 import glob
 import os
 import re
+import stat
 import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+from .. import _files
 from .._sizes import size
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
@@ -26,12 +28,16 @@ _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedErro
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle's files: their names, how many bytes each takes in its archive, and how to read one."""
+    """A bundle's files: their names, how many bytes each takes in its archive, and how to read one.
+
+    *strange* says what stands there and is no file: to open a pipe would wait for ever.
+    """
 
     place: str
     packed: Mapping[str, int | None]
     _read: Callable[[str], bytes]
     wheel: str | None = None
+    strange: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -45,7 +51,7 @@ class Bundle:
     def read(self, name: str) -> bytes:
         """Return a file's bytes; BundleError where it is missing or damaged."""
         if name not in self.packed:
-            raise BundleError(Problem("is missing", self.at(name)))
+            raise BundleError(Problem(self.strange.get(name, "is missing"), self.at(name)))
         return self._read(name)
 
 
@@ -166,7 +172,7 @@ def _in_folder(root: Path) -> Iterator[Bundle]:
     if root.name == BUNDLE or (root / "manifest.json").is_file():
         yield _folder_bundle(root)
         return
-    for parent, folders, _files in os.walk(root):
+    for parent, folders, _names in os.walk(root):
         if BUNDLE in folders:
             yield _folder_bundle(Path(parent, BUNDLE))
         folders[:] = sorted(name for name in folders if _may_hold_bundles(Path(parent, name)))
@@ -180,11 +186,13 @@ def _may_hold_bundles(folder: Path) -> bool:
 
 
 def _folder_bundle(folder: Path) -> Bundle:
-    names = [
-        path.relative_to(folder).as_posix()
+    found = {
+        path.relative_to(folder).as_posix(): _files.looked_at(path).st_mode
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    ]
+        if "__pycache__" not in path.parts
+    }
+    names = [name for name, mode in found.items() if stat.S_ISREG(mode)]
+    strange = {name: _files.kind(mode) for name, mode in found.items() if not stat.S_ISREG(mode)}
 
     def read(name: str) -> bytes:
         try:
@@ -194,7 +202,7 @@ def _folder_bundle(folder: Path) -> Bundle:
                 Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))
             ) from exc
 
-    return Bundle(folder.as_posix(), dict.fromkeys(names), read)
+    return Bundle(folder.as_posix(), dict.fromkeys(names), read, strange=strange)
 
 
 def _wheels_near(folder: str) -> str | None:

@@ -36,6 +36,10 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
     known = {*OF_EVERY, sbom.NAME, *entries, *(() if in_wheel else _OF_EDITABLE)}
     for name in sorted({*bundle.packed} - known):
         yield _problem(bundle, name, "is not in the manifest: it is no part of the bundle")
+    for name, kind in bundle.strange.items():
+        # What every bundle has is told where it is read.
+        if name not in {*OF_EVERY, *entries} and (name in known or kind != "is a folder"):
+            yield _problem(bundle, name, f"{kind}, and no part of a bundle")
     yield from _of_indexes(bundle, manifest)
     yield from _of_code(bundle, manifest)
     ours = is_of_this_version(manifest)

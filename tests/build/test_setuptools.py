@@ -18,18 +18,8 @@ from hatch_cubin.errors import ConfigError
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
-from .projects import BILL, LOADER, NOTES, ONE_ARCH, build, compiled, demo, in_bundle, unpack
+from .projects import BILL, LOADER, NOTES, ONE_ARCH, SETUPTOOLS, build, compiled, demo, in_bundle, unpack
 
-HEAD = """\
-[build-system]
-requires = ["setuptools", "hatch-cubin"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "demo"
-version = "1.0"
-
-"""
 TABLE = "[tool.hatch-cubin]\n"
 FILES: dict[str, str | bytes] = {
     "src/demo/__init__.py": "",
@@ -57,7 +47,7 @@ def project(
     more: str = "",
 ) -> Path:
     """Write a setuptools project around *files*; *more* ends its pyproject.toml."""
-    return write_tree(root, {"pyproject.toml": f"{HEAD}{TABLE}{options}\n{more}", **files})
+    return write_tree(root, {"pyproject.toml": f"{SETUPTOOLS}{TABLE}{options}\n{more}", **files})
 
 
 def ask(root: Path, hook: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -246,10 +236,10 @@ def test_an_sdist_needs_no_compiler(tmp_path: Path) -> None:
 
 WITHOUT: dict[str, dict[str, str | bytes]] = {
     "no pyproject.toml": {"setup.cfg": "[metadata]\nname = demo\nversion = 1.0\n"},
-    "no table": {"pyproject.toml": HEAD.replace(', "hatch-cubin"', "")},
-    "only the requirement": {"pyproject.toml": HEAD},
-    "not UTF-8": {"pyproject.toml": HEAD.encode() + b"# \xff\n"},
-    "no TOML": {"pyproject.toml": HEAD + "[tool.hatch-cubin\n"},
+    "no table": {"pyproject.toml": SETUPTOOLS.replace(', "hatch-cubin"', "")},
+    "only the requirement": {"pyproject.toml": SETUPTOOLS},
+    "not UTF-8": {"pyproject.toml": SETUPTOOLS.encode() + b"# \xff\n"},
+    "no TOML": {"pyproject.toml": SETUPTOOLS + "[tool.hatch-cubin\n"},
 }
 LOOK = """
 import sys
@@ -273,7 +263,7 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
 
 
 def test_the_wheel_of_a_project_without_the_table_is_setuptools_own(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": HEAD, **FLAT})
+    root = write_tree(tmp_path, {"pyproject.toml": SETUPTOOLS, **FLAT})
     assert wheel(root).keys() == {"demo/__init__.py", *PLAIN}
 
 
@@ -389,7 +379,7 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
 
 
 def test_a_table_that_is_none_is_a_mistake(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": f"{HEAD}[tool]\nhatch-cubin = 1\n", **FLAT})
+    root = write_tree(tmp_path, {"pyproject.toml": f"{SETUPTOOLS}[tool]\nhatch-cubin = 1\n", **FLAT})
     assert fails(root, "build_wheel", "dist") == [
         "hatch-cubin: error: pyproject.toml:10: [tool.hatch-cubin] must be a table, not 1",
         "hatch-cubin: 1 error, nothing was built",
@@ -481,7 +471,7 @@ def test_setuptools_says_which_packages_there_are(
 
 
 def test_setuptools_says_it_of_projects_that_have_no_table_yet(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": HEAD, **FLAT})
+    root = write_tree(tmp_path, {"pyproject.toml": SETUPTOOLS, **FLAT})
     assert setuptools.packages_of(root) == {"demo": "demo"}
 
 

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> Answer:
     """Add what is missing."""
     root = Path(args.project).absolute()
     files = _Files(root)
-    if not (root / _PYPROJECT).is_file():
+    if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
         raise ConfigError(Problem(what, hint="'hatch new --init' or 'uv init --package' makes one"))
     pyproject, backend = tables.read_project(root)
@@ -145,7 +145,8 @@ def _replace(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a full disk destroys nobody's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(data)
+        with open(beside, "xb") as file:  # what stands there already is not opened
+            file.write(data)
         if path.exists():
             shutil.copymode(path, beside)
         beside.replace(path)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ... import _files, _home
 from ..._sizes import size
 from ...errors import BundleError, Location, Problem
 from ...wheels.cuobjdump import find_cuobjdump, read_usage
@@ -82,7 +83,7 @@ def _problems(bundles: Iterable[BundleFacts]) -> Iterator[Problem]:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        _files.write(path, text)
     except OSError as exc:
         raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(path)))) from exc
 
@@ -90,7 +91,8 @@ def _write(path: Path, text: str) -> None:
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
     """Return what each unit took to compile, by module and arch; BundleError for another build's report."""
     try:
-        report = json.loads(path.read_text("utf-8"))
+        with _home.kept(path) as file:
+            report = json.loads(file.read())
         units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
         sizes = {unit: int(found["bytes"]) for unit, found in units.items()}
         times = {

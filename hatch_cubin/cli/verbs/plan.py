@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> Answer:
             {
                 "module": job.unit.module.name,
                 "arch": str(job.unit.arch),
-                "state": "miss" if cache.get(job.keys.key, job.known) is None else "hit",
+                "state": "miss" if job.found_in(cache) is None else "hit",
                 "key": job.keys.key.hex(),
                 "program_key": job.keys.program_key and job.keys.program_key.hex(),
                 "source": job.unit.module.source.path,

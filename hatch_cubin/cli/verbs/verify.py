@@ -217,7 +217,17 @@ def _findings(bundle: Bundle, comparison: Comparison) -> Iterator[Problem]:
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
         what = f"{_count(len(files), 'file')} not what the project gives, though all units are"
-        yield Problem(what, where, _OF_ITS_BUILD, (*files, *_toolchain(comparison)))
+        yield Problem(what, where, _where(comparison), (*files, *_toolchain(comparison)))
+
+
+def _where(comparison: Comparison) -> str:
+    """Say where a wheel can be verified; git alone knows a commit, and an sdist has none."""
+    before = {name: shipped for name, shipped, _here in comparison.toolchain}
+    if not before or not before.keys() <= {"commit", "dirty"}:
+        return _OF_ITS_BUILD
+    if before.get("commit") == "none":
+        return "a wheel made from an sdist names no commit: unpack that sdist, and verify it there"
+    return "verify it in a checkout of the commit that it was built from"
 
 
 def _count(number: int, kind: str) -> str:

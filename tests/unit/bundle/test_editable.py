@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import sys
@@ -167,6 +168,29 @@ def test_a_warning_that_is_an_error_is_raised_once(tmp_path: Path, monkeypatch: 
     with pytest.raises(cubins.CubinStaleWarning):
         cubins.read("k", cc=(9, 0))
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
+
+
+@pytest.mark.parametrize("notes", ["", "[]", "{}", '{"root": 5}', '{"root": ".", "files": {"k.cu": [1]}}'])
+def test_notes_that_are_damaged_are_told_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: str
+) -> None:
+    cubins = load(tmp_path, monkeypatch, editable.look)
+    (tmp_path / "editable.json").write_text(notes)
+    monkeypatch.setattr(editable, "__file__", str(tmp_path / "_editable.py"))
+    for _ in range(2):
+        with pytest.raises(cubins.CubinDamagedError, match=r"editable\.json is damaged: it cannot be read"):
+            cubins.names()
+
+
+def test_notes_that_the_system_cannot_read_are_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(*_words: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "editable.json")
+
+    cubins = load(tmp_path, monkeypatch, look)
+    with pytest.raises(cubins.CubinError, match=r"editable\.json cannot be read: Too many open files; close"):
+        cubins.names()
 
 
 def test_the_warning_is_at_the_line_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,15 @@ class Build:
         self._now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
         monkeypatch.setattr(time, "sleep", self._sleep)
-        self.turns = Turns(keys, cache, self.found.__setitem__, patience_s, groups)
+        self._keys = keys
+        self.turns = Turns(keys, cache, self._take_stored, patience_s, groups)
+
+    def _take_stored(self, number: int) -> bool:
+        hits = [hit for key in self._keys[number] if (hit := self.cache.get(key)) is not None]
+        if len(hits) < len(self._keys[number]):
+            return False
+        self.found[number] = hits
+        return True
 
     def take(self, count: int) -> list[int | None]:
         return [self.turns.take() for _ in range(count)]

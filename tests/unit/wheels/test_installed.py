@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.installed import named, opened
+from tests import strange
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import write_tree
 
@@ -173,3 +175,22 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "w.whl")
     assert refusal(tmp_path / "w.whl") == f"{tmp_path}/w.whl: is neither a file nor a folder"
     assert refusal("/dev/zero") == "/dev/zero: is neither a file nor a folder"
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    ("put", "kind"),
+    [
+        (strange.a_pipe, "a pipe"),
+        (strange.a_link_to_a_device, "a device"),
+        (strange.a_link_to_nowhere, "a link that leads nowhere"),
+        (strange.a_folder, "a folder"),
+    ],
+)
+def test_what_stands_in_a_files_place_is_named_and_not_opened(
+    tmp_path: Path, put: Callable[[Path], None], kind: str
+) -> None:
+    put(write_tree(tmp_path / "_cubins", FILES) / "x")
+    with opened(str(tmp_path)) as found, pytest.raises(BundleError, match=rf"/_cubins/x: is {kind}$"):
+        found.bundles[0].read("x")

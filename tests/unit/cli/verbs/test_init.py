@@ -308,11 +308,25 @@ def test_the_archs_are_those_that_all_major_means() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.parametrize("name", [".gitignore", "pyproject.toml"])
 def test_a_pipe_in_the_place_of_a_file_is_said_and_not_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(SystemExit):
+        main(["init", "--project", str(tmp_path)])
+    assert f"{name}: cannot be read: it is not a regular file\n" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.usefixtures("no_endless_wait")
+def test_a_pipe_beside_a_file_is_said_and_not_opened(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
-    os.mkfifo(tmp_path / ".gitignore")
+    os.mkfifo(tmp_path / f".pyproject.toml.{os.getpid()}")
     with pytest.raises(SystemExit):
         main(["init", "--project", str(tmp_path)])
-    assert ".gitignore: cannot be read: it is not a regular file\n" in capsys.readouterr().err
+    assert "pyproject.toml: cannot be written: File exists\n" in capsys.readouterr().err

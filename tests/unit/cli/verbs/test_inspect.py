@@ -19,6 +19,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.installed import opened
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, write_tree
+from tests.strange import a_pipe
 from tests.unit.wheels.test_page import Page
 
 
@@ -307,6 +308,21 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.Ca
     assert refusal(capsys, place, "--html", path) == (
         f"hatch-cubin: error: {path}: cannot be written: No such file or directory\n"
     )
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [("--html", "written: it is a pipe that nobody reads"), ("--report", "read: is not a file")],
+)
+def test_a_pipe_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, what: str
+) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k"))))
+    a_pipe(tmp_path / "pipe")
+    said = f"hatch-cubin: error: {tmp_path / 'pipe'}: cannot be {what}\n"
+    assert refusal(capsys, place, option, tmp_path / "pipe") == said
 
 
 def test_nothing_of_cuda_is_imported(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hatch_cubin.cubin.elf import read_resources
 from hatch_cubin.wheels import releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
+from tests.strange import a_pipe
 
 Files = Mapping[str, bytes]
 
@@ -499,3 +500,26 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, capsys: pytest.CaptureFix
     wheel.write_bytes(data)
     (error,) = Answer(capsys, wheel).errors
     assert error.startswith(f"{name}: cannot be unpacked: ")
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("k.sm_90.cubin", "is a pipe"),
+        ("keys.json", "is a pipe"),
+        (sbom.NAME, "is a pipe, and no part of a bundle"),
+        ("_editable.py", "is a pipe, and no part of a bundle"),
+        ("stray", "is a pipe, and no part of a bundle"),
+    ],
+)
+def test_a_pipe_in_a_folder_is_told_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, what: str
+) -> None:
+    place = write_tree(tmp_path / "demo/_cubins", FILES)
+    (place / name).unlink(missing_ok=True)
+    a_pipe(place / name)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["verify", str(place)])
+    assert capsys.readouterr().err.splitlines()[0] == f"hatch-cubin: error: {place}/{name}: {what}"
