@@ -260,6 +260,7 @@ def test_without_a_verb_help_is_wrong_usage_and_says_what_to_begin_with(
         (["verfy", "x.whl", "--json"], "; did you mean 'verify'?"),
         (["build"], "; did you mean 'bake'?"),
         (["clean"], "; did you mean 'cache clear'?"),
+        (["help"], "; did you mean '--help'?"),
         (["xyzzy"], ""),
         (["cache", "claer"], "; did you mean 'clear'?"),
         (["cache", "build"], ""),
@@ -279,6 +280,19 @@ def test_a_verb_that_there_is_not_is_guessed(
         command, word = "hatch-cubin cache", arguments[1]
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == f"{command}: error: argument {kind}: {word!r} is not {known}{guess}"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--project", "plan", "plan"], ["--project=x", "plan"], ["-v", "plan"], ["--json", "plan"]]
+)
+def test_an_option_before_the_verb_is_told_where_it_stands(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments)
+    option = arguments[0]
+    said = f"hatch-cubin: error: {option} stands behind the verb: hatch-cubin plan {option} …"
+    assert capsys.readouterr().err.splitlines()[-1] == said
 
 
 def test_a_verbs_help_is_what_its_module_says(

@@ -109,6 +109,12 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_a_wheel_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(capsys, write_tree(tmp_path / "_cubins", bundle(skipped=True)))
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("; there are no kernels in it: built with HATCH_CUBIN_SKIP\n")
+
+
 def test_several_are_checked_and_each_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that is damaged, and one that is not there, keep no other from being checked."""
     good, bad = wheel_of(tmp_path / "good", FILES), wheel_of(tmp_path / "bad", {**FILES, "more": b""})
