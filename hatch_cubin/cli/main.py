@@ -133,7 +133,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
     """Return what lays out help. argparse makes one for each argument; without a width it imports shutil."""
     try:
-        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
+        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 80
     except (OSError, ValueError):
         width = 80
     return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
