@@ -33,7 +33,15 @@ FORMAT = 1  # of what --json prints
 
 _WRONG_USAGE = 2
 _UNHEARD = 141  # as shells count: 128 and the number of SIGPIPE
-_MEANT = {"build": "bake", "compile": "bake", "clean": "cache clear", "list": "plan", "show": "inspect"}
+_OPTIONS = ("-h", "--help", "--version", "--print-completion")
+_MEANT = {
+    "build": "bake",
+    "clean": "cache clear",
+    "compile": "bake",
+    "help": "--help",
+    "list": "plan",
+    "show": "inspect",
+}
 _DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and look at what came of it."
 _EPILOG = """\
 'hatch-cubin VERB --help' tells more of each. Facts go to standard output, everything else to standard error.
@@ -65,6 +73,8 @@ def _run(arguments: Sequence[str]) -> None:
         if not arguments:
             parser.print_help(sys.stderr)
             raise SystemExit(_WRONG_USAGE)
+        if chosen and arguments[0].startswith("-") and not _is_own(arguments[0]):
+            parser.error(f"{arguments[0]} stands behind the verb: hatch-cubin {chosen[0]} {arguments[0]} …")
         _answer(parser.parse_args(arguments))
     except _UsageError as wrong:
         if "--json" in arguments:
@@ -72,6 +82,11 @@ def _run(arguments: Sequence[str]) -> None:
 
             _print(_json(chosen[0] if chosen else None, {}, [Problem(wrong.what)]))
         wrong.tell()
+
+
+def _is_own(option: str) -> bool:
+    """Say whether an option may stand before a verb; as argparse does, it may be cut short."""
+    return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 
 def _answer(args: argparse.Namespace) -> None:
@@ -118,7 +133,7 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
     """Return what lays out help. argparse makes one for each argument; without a width it imports shutil."""
     try:
-        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
+        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 80
     except (OSError, ValueError):
         width = 80
     return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)

@@ -22,6 +22,7 @@ from ..sources.source import BUNDLE
 
 _ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed better than code can be, is a bomb
 _HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
+_NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
 _IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
@@ -147,7 +148,8 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         archive = zipfile.ZipFile(path)
     except (*_DAMAGE, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
-        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path))
+        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
+        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
         raise BundleError(problem) from exc
     with archive:
         yield archive

@@ -500,6 +500,15 @@ def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup
     assert "".join(problem.details[-1:]).startswith(why)
 
 
+def test_all_that_setuptools_says_of_its_error_is_shown(tmp_path: Path) -> None:
+    root = project(tmp_path, "", {**FLAT, "other/__init__.py": ""})
+    with pytest.raises(ConfigError) as caught:
+        setuptools.packages_of(root)
+    first, *_more, last = caught.value.problems[0].details
+    assert first.startswith("error: Multiple top-level packages discovered in a flat-layout: [")
+    assert last.startswith("To find more information")
+
+
 def test_without_setuptools_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match="built with setuptools, which is not installed here\n  hint: pip "):

@@ -105,8 +105,9 @@ def _problems(found: Found) -> Iterator[Problem]:
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
     loader = f"the loader is that of {' '.join(manifest.generator)}"
+    empty = "; there are no kernels in it: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
     unknown = "" if is_of_this_version(manifest) else ", the stub was not compared"
-    return f"{bundle.where}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}"
+    return f"{bundle.where}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}{empty}"
 
 
 # --- the rebuild ---------------------------------------------------------------------------------

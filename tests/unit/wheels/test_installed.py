@@ -139,6 +139,13 @@ def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
     assert refusal(path).startswith(f"{path}: cannot be read as a wheel, which is a zip archive: ")
 
 
+def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
+    assert refusal(tmp_path / "demo-1.0.tar.gz").endswith(
+        "\n  hint: an sdist has sources: they are compiled when a wheel is built from it"
+    )
+
+
 def test_a_cut_wheel_cannot_be_read(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins"))
     wheel.write_bytes(wheel.read_bytes()[:-40])

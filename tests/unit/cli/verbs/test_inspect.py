@@ -153,36 +153,6 @@ def test_several_bundles_of_one_wheel_are_all_shown(
     assert [each["place"] for each in result["bundles"]] == ["a/_cubins", "b/_cubins"]
 
 
-def test_several_wheels_are_shown_on_one_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheels = [
-        make_wheel(tmp_path / f"{name}.whl", inside("demo/_cubins", bundle(made("k", data=cubin("k")))))
-        for name in ("a", "b")
-    ]
-    html = tmp_path / "page.html"
-    assert main(["inspect", *map(str, wheels), "--html", str(html)]) == 0
-    places = [f"{wheel}/demo/_cubins" for wheel in wheels]
-    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("_cubins")] == places
-    text = html.read_text("utf-8")
-    assert re.findall(r"<h1>(.*?)</h1>", text) == ["a.whl and 1 more"]
-    assert re.findall(r"<h2>(.*?)</h2>", text) == places
-
-
-def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k")))).as_posix()
-    error = refusal(capsys, "no_such_package", place)
-    assert error.startswith("hatch-cubin: error: no_such_package: is neither a file")
-    with pytest.raises(SystemExit):
-        main(["inspect", "no_such_package", place, "--json"])
-    facts = json.loads(capsys.readouterr().out)
-    assert [(each["named"], each["path"], len(each["bundles"])) for each in facts["results"]] == [
-        ("no_such_package", "no_such_package", 0),
-        (place, place, 1),
-    ]
-    assert [error["path"] for error in facts["errors"]] == ["no_such_package"]
-
-
 def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(skipped=True))
     assert main(["inspect", str(place), "--html", str(tmp_path / "page.html")]) == 0

@@ -110,31 +110,10 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_several_are_checked_and_each_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that is damaged, and one that is not there, keep no other from being checked."""
-    good, bad = wheel_of(tmp_path / "good", FILES), wheel_of(tmp_path / "bad", {**FILES, "more": b""})
-    gone = tmp_path / "gone.whl"
-    answer = Answer(capsys, bad, gone, good)
-    agrees = f"{good}/demo/_cubins: all 6 files agree with its manifest; the loader is that of {OURS}\n"
-    assert (answer.code, answer.out) == (1, agrees)
-    assert answer.err.splitlines()[0].startswith(f"hatch-cubin: error: {bad}/demo/_cubins/more: is not in")
-    assert answer.err.splitlines()[1].startswith(f"hatch-cubin: error: {gone}: ")
-    facts = json.loads(Answer(capsys, bad, gone, good, "--json").out)
-    assert (facts["ok"], facts["results"]) == (
-        False,
-        [
-            {"named": str(bad), "path": str(bad), "bundles": ["demo/_cubins"], "ok": False},
-            {"named": str(gone), "path": str(gone), "bundles": [], "ok": False},
-            {"named": str(good), "path": str(good), "bundles": ["demo/_cubins"], "ok": True},
-        ],
-    )
-    assert [error["path"] for error in facts["errors"]] == [f"{bad}/demo/_cubins/more", str(gone)]
-
-
-def test_several_sound_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheels = [wheel_of(tmp_path / name, FILES) for name in ("a", "b")]
-    answer = Answer(capsys, *wheels, "--json")
-    assert (answer.code, json.loads(answer.out)["ok"], answer.err) == (0, True, "")
+def test_a_wheel_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(capsys, write_tree(tmp_path / "_cubins", bundle(skipped=True)))
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("; there are no kernels in it: built with HATCH_CUBIN_SKIP\n")
 
 
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(

@@ -14,7 +14,7 @@ from hatch_cubin import __version__, _home, _pipeline
 from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.cache import entries
 from hatch_cubin.sources.project import Project
-from tests.cubins import bill_for, cubin, inside, make_wheel
+from tests.cubins import bill_for, cubin, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, run, sha256, write_tree
 
 from .test_verify import CODE, INFO, Answer, recorded
@@ -51,36 +51,6 @@ def test_a_rebuild_that_gives_the_same(
     )
     assert (answer.code, report.exists()) == (0, False)
     assert _notes() == before  # of the builds with caches that are kept
-
-
-@pytest.mark.nvrtc
-def test_several_wheels_are_compared_with_one_rebuild(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = wheel_of(tmp_path)
-    other = make_wheel(
-        tmp_path / "other.whl", recorded(inside("other/_cubins", bundle(made("k", data=CODE))))
-    )
-    again = shutil.copy(whole, tmp_path / "again.whl")
-    builds: list[Project] = []
-    build = _pipeline.build
-
-    def counted(project: Project, *, noted: bool) -> dict[str, bytes]:
-        builds.append(project)
-        return build(project, noted=noted)
-
-    monkeypatch.setattr(_pipeline, "build", counted)
-    answer = Answer(capsys, *(whole, other, again, "--rebuild", "--project", tmp_path))
-    assert len(builds) == 1
-    assert [line for line in answer.out.splitlines() if "compiled again" in line] == [
-        f"{wheel}/demo/_cubins: 2 units compiled again: 2 are the same to the byte"
-        for wheel in (whole, again)
-    ]
-    assert f"{other}: has no bundle that this project builds (demo/_cubins)" in answer.err
-    write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
-    answer = Answer(capsys, *(whole, again, "--rebuild", "--project", tmp_path))
-    assert len(builds) == 2
-    assert answer.errors == ['demo/saxpy.cu:1: identifier "wrong" is undefined']
 
 
 @pytest.mark.nvrtc
