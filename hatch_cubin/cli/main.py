@@ -62,8 +62,21 @@ def _run(arguments: Sequence[str]) -> None:
     from ..errors import reported
 
     with reported(_complain):
+        _require_folder(args)
         answer = args.run(args)
         _print(_text(args, answer), answer.problems)
+
+
+def _require_folder(args: argparse.Namespace) -> None:
+    """Raise CheckError where a project is looked for in a current folder that is there no more."""
+    if hasattr(args, "project") and not os.path.isabs(args.project):
+        try:
+            os.getcwd()
+        except OSError as exc:
+            from ..errors import CheckError, Problem
+
+            what = f"the current folder cannot be used: {exc.strerror}"
+            raise CheckError(Problem(what, hint="go to a project, or name one: --project DIR")) from exc
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
