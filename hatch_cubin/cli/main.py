@@ -95,6 +95,7 @@ def _answer(args: argparse.Namespace) -> None:
     as_json = getattr(args, "json", False)
     with reported(_complain):
         try:
+            _require_folder(args)
             answer = args.run(args)
         except HatchCubinError as exc:
             if as_json:
@@ -102,6 +103,18 @@ def _answer(args: argparse.Namespace) -> None:
             raise
         text = _json(args.verb, answer.facts, answer.problems) if as_json else _plain(answer.lines)
         _print(text, answer.problems)
+
+
+def _require_folder(args: argparse.Namespace) -> None:
+    """Raise CheckError where a project is looked for in a current folder that is there no more."""
+    if hasattr(args, "project") and not os.path.isabs(args.project):
+        try:
+            os.getcwd()
+        except OSError as exc:
+            from ..errors import CheckError, Problem
+
+            what = f"the current folder cannot be used: {exc.strerror}"
+            raise CheckError(Problem(what, hint="go to a project, or name one: --project DIR")) from exc
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:

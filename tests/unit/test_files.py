@@ -73,3 +73,12 @@ def test_a_pipe_that_is_read_slowly_gets_all_of_it(tmp_path: Path) -> None:
         os.close(first)
         assert file.read() == text
     writing.join()
+
+
+def test_a_system_without_pipes_by_name_waits_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_NONBLOCK")
+    monkeypatch.delattr(os, "set_blocking")
+    _files.write(tmp_path / "it", "text")
+    assert (tmp_path / "it").read_text() == "text"

@@ -22,6 +22,7 @@ from tests.strange import (
     a_link_to_nowhere,
     a_pipe,
     a_socket,
+    a_sparse_file,
 )
 
 pytestmark = pytest.mark.usefixtures("no_trouble")
@@ -145,6 +146,13 @@ def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callabl
         _home.kept(path)
     _home.keep(path, b"right", 3)
     assert kept_in(short) == {"a.txt": b"right"}
+
+
+@pytest.mark.linux
+def test_what_is_larger_than_anything_that_is_kept_is_not_read(short: Path) -> None:
+    a_sparse_file(short / "a.txt")
+    with pytest.raises(OSError, match="is larger than any that was kept"):
+        _home.kept(short / "a.txt")
 
 
 @pytest.mark.linux

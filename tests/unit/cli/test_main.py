@@ -314,3 +314,20 @@ def test_columns_are_aligned_and_numbers_stand_to_the_right() -> None:
 )
 def test_sizes_are_told_as_people_read_them(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("verb", ["plan", "cache stats", "init"])
+def test_a_current_folder_that_is_gone_is_one_line(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "gone").mkdir()
+    command = f'cd gone && rmdir ../gone && exec "$0" -m hatch_cubin {verb}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[-2:]) == (
+        1,
+        [
+            "hatch-cubin: error: the current folder cannot be used: No such file or directory",
+            "  hint: go to a project, or name one: --project DIR",
+        ],
+    )

@@ -86,14 +86,17 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_record_that_swaps_the_names_of_kernels_is_not_believed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = (
-        'extern "C" __global__ void a(int *x) { *x = 1; }\nextern "C" __global__ void b(int *x) { *x = 2; }'
-    )
-    project = make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n')
+    """Of names that only the compiler knows: no other would be believed."""
+    source = "using one = int;\nusing two = float;\ntemplate <class T> __global__ void k(T *x) { *x = 1; }\n"
+    of_source = "[[tool.hatch.build.hooks.cubin.source]]\npath = 'demo/k.cu'\n"
+    table = f"archs = ['sm_90']\n{of_source}instantiate = ['k<one>', 'k<two>']\n"
+    project = make_project(tmp_path, {"k.cu": source}, table)
     plan = _pipeline.make_plan(project)
     (compiled,) = _pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
+    swapped = dict(zip(compiled.kernels, [*compiled.kernels.values()][::-1], strict=True))
+    assert swapped != compiled.kernels
     with _pipeline.open_cache(project) as cache:
-        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, {"a": "b", "b": "a"}), {})
+        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, swapped), {})
     shipped = built(project)
     assert Answer(capsys, shipped).code == 0
     assert rebuilt(capsys, shipped, tmp_path).errors == []
