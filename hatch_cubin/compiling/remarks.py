@@ -1,4 +1,4 @@
-"""What is warned of in a source that compiles: what depends on the time, and a host's main function."""
+"""What is warned of in a source that compiles: what depends on the time, and a host's code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..sources import disk
 from ..sources.project import Project
 from ..sources.source import glob_regex
 from ..sources.stamps import Stamp, stamps
-from .hints.conditions import host_main
+from .hints.conditions import host_code
 
 _TABLE = ""  # the path of the macros of the table, each of which is a line of it
 
@@ -24,7 +24,7 @@ def remarks(project: Project, job: Job) -> tuple[str, ...]:
         return ()
     texts = _texts(project, job)
     found = [_of_time(stamp, project, module) for stamp in _stamps(module, texts)]
-    if (main := host_main(module, texts)) is not None:
+    if (main := host_code(module, texts)) is not None:
         found.append(main)
     return tuple(map(str, found))
 

@@ -22,8 +22,9 @@ _VALUE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 _MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|auto)\s+main\s*\(")
+_LEFT_OUT = "is taken as device code, as 'device-as-default-execution-space' says, and left out"
+_LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
 _NEVER = "(?!)"
-_LEFT_OUT = "main() is taken as device code, as 'device-as-default-execution-space' says, and left out"
 _NO_KERNEL = (
     "device functions alone are no kernel, 'exclude' leaves them out; a template is compiled only where "
     "'instantiate' names it:"
@@ -80,8 +81,8 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
     return every[0] if every and all(every) else ()
 
 
-def host_main(module: Module, texts: Mapping[str, str]) -> Problem | None:
-    """Return a warning of a host's main function that is taken as device code, where nothing calls it.
+def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
+    """Return a warning of a host's main function or launch that is taken as device code, and never called.
 
     *texts* are those of the source and of the project's headers, by their paths.
     """
@@ -91,9 +92,12 @@ def host_main(module: Module, texts: Mapping[str, str]) -> Problem | None:
     for path, text in texts.items():
         before = ""
         for line, number, around in _lines(spliced(text)):
-            found = _MAIN.match(line) or _MAIN.match(f"{before} {line}") or by_macro.match(line)
+            is_main = _MAIN.match(line) or _MAIN.match(f"{before} {line}") or by_macro.match(line)
+            # No result with a kernel's own launches can be loaded. Headers of libraries have some for others.
+            launches = path == module.source.path and _LAUNCH.search(line)
+            found = "main()" if is_main else "a launch" if launches else None
             if found and not any("__CUDACC_RTC__" in each.operand for each in around):
-                return Problem(_LEFT_OUT, Location(path, number), APART)
+                return Problem(f"{found} {_LEFT_OUT}", Location(path, number), APART)
             before = line
     return None
 

@@ -110,7 +110,7 @@ def test_ptx_has_neither_templates_nor_conditions(tmp_path: Path) -> None:
 
 
 def main_of(module: Module, header: str = "") -> Problem | None:
-    return conditions.host_main(module, {module.source.path: module.source.text, "demo/a.h": header})
+    return conditions.host_code(module, {module.source.path: module.source.text, "demo/a.h": header})
 
 
 def module(text: str, **options: bool) -> Module:
@@ -168,6 +168,17 @@ def test_a_main_function_is_found_in_headers_and_behind_macros(
 )
 def test_where_no_main_function_is_compiled_nothing_is_said(text: str) -> None:
     assert main_of(module(text, device_as_default_execution_space=True)) is None
+
+
+def test_a_launch_of_the_source_taken_as_device_code_is_warned_of() -> None:
+    text = "#define SHIFT 1<<3\nvoid run(int *p) {\n  scale<float> <<<1, 1>>>(p);\n}\n"
+    header = "inline void run(int *p) { scale<float><<<1, 1>>>(p); }\n"
+    assert main_of(module("", device_as_default_execution_space=True), header) is None
+    assert main_of(module(text, device_as_default_execution_space=True), header) == Problem(
+        "a launch is taken as device code, as 'device-as-default-execution-space' says, and left out",
+        Location("demo/a.cu", 3),
+        APART,
+    )
 
 
 def test_without_the_option_the_compiler_itself_refuses_it() -> None:
