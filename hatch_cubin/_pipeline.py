@@ -31,6 +31,7 @@ class Plan(NamedTuple):
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
+    refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
 
 
 def build(project: Project, *, noted: bool = True) -> dict[str, bytes]:
@@ -59,7 +60,7 @@ def build_held(
         return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
     with _seldom_collected():
-        plan = make_plan(project)
+        plan = make_plan(project, in_part=True)
         results = bake(project, plan, noted=noted, hold=hold)
         built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
         bill = sbom.bill(project, plan.jobs, plan.toolkit)
@@ -78,19 +79,24 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def make_plan(project: Project) -> Plan:
-    """Return what a build consists of: every unit, with its headers and its keys."""
+def make_plan(project: Project, *, in_part: bool = False) -> Plan:
+    """Return what a build consists of: every unit, with its headers and its keys.
+
+    A header that cannot be read is an error, unless the plan is made *in part*, without its units.
+    """
     sources = read_sources(project)
     install = requirements.install_command(project.config, project.environ)
     recall = recall_of(project)
     toolkit = Toolkit(project.config.toolkit, install, recall.facts)
-    return Plan(toolkit, tuple(make_jobs(project, sources, toolkit, recall)), recall)
+    refused: list[Problem] | None = [] if in_part else None
+    jobs = make_jobs(project, sources, toolkit, recall, refused)
+    return Plan(toolkit, tuple(jobs), recall, tuple(refused or ()))
 
 
 def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
     """Return the result of every unit; one error names all that fail, once all others are stored."""
     results = attempt(project, plan, noted=noted, hold=hold)
-    require(results, plan.toolkit)
+    require(results, plan.toolkit, plan.refused)
     return results
 
 
@@ -116,7 +122,7 @@ def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | No
 def failures(results: Results, plan: Plan) -> Sequence[Problem]:
     """Return what is wrong with the units that have no result."""
     try:
-        require(results, plan.toolkit)
+        require(results, plan.toolkit, plan.refused)
     except HatchCubinError as exc:
         return exc.problems
     return ()

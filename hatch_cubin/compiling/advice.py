@@ -11,6 +11,7 @@ from .hints import conditions, gone, headers, host, links, names, texts
 from .hints.setting import Setting
 
 _INSTANTIATION = re.compile(r"\s*#pragma nv_mangled_name (.*)")
+_MISSING = "not open source file"  # after "could" or "can"
 _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 # In this order: what comes first explains the most of what the compiler says.
 _CAUSES = (
@@ -42,12 +43,15 @@ def _explained(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic
 
 
 def _with_way(error: Diagnostic, setting: Setting) -> Diagnostic:
-    """Show how the source comes to read the header of others that an error is in."""
-    if error.is_own or error.where is None:
+    """Show how the source comes to a header of others that has an error, or to one that lacks another."""
+    if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
     shown = tuple(f"included from {step.where}" for step in reversed(setting.ways.get(error.where.path, ())))
     cut = ("…",) if len(shown) > _LONGEST_WAY else ()
-    return replace(error, context=(*error.context, *cut, *shown[-_LONGEST_WAY:]))
+    way = (*cut, *shown[-_LONGEST_WAY:])
+    if error.is_own:  # once for all sources
+        return replace(error, way=way)
+    return replace(error, context=(*error.context, *way))
 
 
 def _without_kernel(error: Diagnostic, setting: Setting) -> Diagnostic:

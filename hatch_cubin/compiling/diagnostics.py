@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .._plan import Unit
 from ..errors import Location, Problem
@@ -47,6 +47,9 @@ class Diagnostic:
     context: tuple[str, ...] = ()
     hint: str | None = None
     otherwise: str | None = None  # the hint where no arch of the source compiles
+    way: tuple[str, ...] = field(
+        default=(), compare=False
+    )  # how the first of the sources that have it came there
 
     @property
     def is_own(self) -> bool:
@@ -115,5 +118,5 @@ def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callabl
     compiler = compiler_of(units[0].module.source)
     modules = ", ".join(dict.fromkeys(unit.module.name for unit in units))
     archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
-    details = (*diagnostic.context, f"while compiling {modules} for {archs} ({compiler})")
+    details = (*diagnostic.context, *diagnostic.way, f"while compiling {modules} for {archs} ({compiler})")
     return Problem(diagnostic.text, diagnostic.where, diagnostic.hint, details)

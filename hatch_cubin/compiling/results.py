@@ -12,7 +12,7 @@ from .._plan import Module, Unit
 from ..bundle import runtime
 from ..cache.entries import Cache, Compiled
 from ..cubin import elf, names
-from ..errors import CompileError, Location, MissError, Problem
+from ..errors import CompileError, Location, MissError, Problem, SourceError
 from ..keys.jobs import Job, changed_header, files_of, header_stamps
 from ..sources.project import Project
 from ..sources.source import ptx_entries
@@ -64,15 +64,17 @@ def _repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
             project.warn(warning)
 
 
-def require(results: Results, toolkit: Toolkit) -> None:
-    """Raise an error that names all that failed, or all that is missing."""
+def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ()) -> None:
+    """Raise an error that names all that failed or was *refused*, or all that is missing."""
     if results.missing:
         archs: dict[Module, list[str]] = {}
         for unit in results.missing:
             archs.setdefault(unit.module, []).append(str(unit.arch))
-        raise MissError(*(_unwanted(module, ", ".join(each)) for module, each in archs.items()))
+        raise MissError(*refused, *(_unwanted(module, ", ".join(each)) for module, each in archs.items()))
     if results.failed:
-        raise CompileError(*_problems(results, toolkit))
+        raise CompileError(*refused, *_problems(results, toolkit))
+    if refused:
+        raise SourceError(*refused)
 
 
 def _unwanted(module: Module, archs: str) -> Problem:
@@ -109,6 +111,7 @@ class _Bake:
         }
         self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
         self._said: set[str] = set()
+        self._remarked: dict[Module, tuple[str, ...]] = {}
 
     def run(self) -> None:
         """Compile, until every unit has a result or has failed."""
@@ -192,7 +195,7 @@ class _Bake:
                 # The result may be of another header than its key: once stored, it would be stale for ever.
                 outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
             if isinstance(outcome, Compiled):
-                warnings = (*job.warnings, *_of_host_code(job.unit.module), *_warnings(found))
+                warnings = (*self._remarks(job), *_warnings(found))
                 kept.append((job, replace(outcome, warnings=warnings)))
             else:
                 self._results.failed.append((job.unit, self._advised(job, outcome)))
@@ -200,6 +203,14 @@ class _Bake:
             self._keep(kept, answer)
         else:
             self._turns.done(answer.id)
+
+    def _remarks(self, job: Job) -> tuple[str, ...]:
+        from .remarks import remarks  # nothing of it is needed where all is cached
+
+        module = job.unit.module
+        if module not in self._remarked:  # the same for every arch
+            self._remarked[module] = remarks(self._project, job)
+        return self._remarked[module]
 
     def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
         from .advice import advise
@@ -224,13 +235,6 @@ class _Bake:
         for job, compiled in kept:
             self._results.done[job.unit] = compiled
             self._results.seconds[job.unit] = answer.seconds
-
-
-def _of_host_code(module: Module) -> Iterator[str]:
-    from .hints.conditions import host_main  # nothing of it is needed where all is cached
-
-    if (warning := host_main(module)) is not None:
-        yield str(warning)
 
 
 def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:

@@ -15,11 +15,11 @@ from .._digest import digest
 from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
 from ..cache.proof import Known
-from ..errors import Location, Problem
+from ..errors import Problem, SourceError
 from ..sources import disk
 from ..sources.includes import Closure, Resolver
 from ..sources.project import Project
-from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
+from ..sources.scan import Scans, ask_for_anything, meanings
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_inputs, unit_keys
@@ -39,7 +39,6 @@ class Job:
     toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
     known: Known | None  # from an earlier build that asked the same
-    warnings: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -52,18 +51,43 @@ class Job:
 
 
 def make_jobs(
-    project: Project, sources: Sequence[Source], toolkit: Toolkit, recall: Recall | None = None
+    project: Project,
+    sources: Sequence[Source],
+    toolkit: Toolkit,
+    recall: Recall | None = None,
+    refused: list[Problem] | None = None,
 ) -> list[Job]:
-    """Return one job per unit of the plan, with what is known of it from an earlier build."""
+    """Return one job per unit of the plan, with what is known of it from an earlier build.
+
+    A module with a header that cannot be read has none; what is wrong with it is added to *refused*, or is a
+    SourceError without that.
+    """
     recall = recall or Recall(None)
     finder = _HeaderFinder(project, toolkit, recall.scans)
     everything = _modules(project, sources, lambda specs: expand(specs, toolkit))
-    modules, notes = drop_parts(everything, project.root, finder.named)
+    readable, problems = _readable(everything, finder)
+    if problems and refused is None:
+        raise SourceError(*problems)
+    if refused is not None:
+        refused += problems
+    modules, notes = drop_parts(readable, project.root, finder.named)
     plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
         project.say(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
     return [job for module, units in by_module for job in _jobs_of(module, units, finder, toolkit, recall)]
+
+
+def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
+    """Return the modules whose headers can be read, and what is wrong with those of the others."""
+    readable, problems = list[Module](), list[Problem]()
+    for module in modules:
+        try:
+            finder.find(module)
+            readable.append(module)
+        except SourceError as exc:
+            problems += exc.problems
+    return readable, problems
 
 
 def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
@@ -155,14 +179,10 @@ def _jobs_of(
     closure, search = finder.find(module)
     inputs = key_inputs(module, toolkit, closure)
     asked = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
-    recalled, stamps = recall.units(asked), finder.stamps(module)
+    recalled = recall.units(asked)
     for unit in units:
         keys, known = recalled.get(str(unit.arch)) or (unit_keys(unit, toolkit, closure), None)
-        yield Job(unit, keys, search, closure, toolkit, asked, known, stamps)
-
-
-def _stamp(where: Location, macro: str) -> Problem:
-    return Problem(f"{macro} makes every compile differ; a cached unit keeps that of its first", where)
+        yield Job(unit, keys, search, closure, toolkit, asked, known)
 
 
 @dataclass(slots=True)
@@ -190,19 +210,6 @@ class _HeaderFinder:
         if id(closure) not in self._named:  # which variants share
             self._named[id(closure)] = set(_own_files(closure, closure.widened))
         return self._named[id(closure)]
-
-    def stamps(self, module: Module) -> tuple[str, ...]:
-        """Return a warning for each line whose result depends on when it is compiled."""
-        source, root = module.source, self.project.root
-        if source.is_ptx:
-            return ()
-        scans = {source.path: self.scans.of_text(source.text)}
-        for path in sorted(self.named(module)):
-            scans[path] = self.scans.of_file(os.path.join(root, path), root)[1]
-        place = self.project.config.place
-        told = [_stamp(place.of("define", name), name) for name, value in module.macros if is_stamp(value)]
-        told += [_stamp(Location(path, line), what) for path, line, what in stamped(scans)]
-        return tuple(map(str, told))
 
     def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         if module.source.is_ptx:

@@ -67,7 +67,8 @@ MODULES: dict[str, dict[str, str]] = {
         "disk": "",
         "source": "disk",
         "project": "source",
-        "scan": "disk source",
+        "scan": "disk",
+        "stamps": "scan",
         "search": "disk scan",
         "includes": "disk scan search source",
     },
@@ -117,8 +118,9 @@ MODULES: dict[str, dict[str, str]] = {
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/links hints/names "
         "hints/setting hints/texts",
         "tasks": "executor paths preludes",
-        "results": "advice assembly cores diagnostics executor hints/conditions hints/setting hints/targets "
-        "paths preludes storing tasks turns",
+        "remarks": "hints/conditions",
+        "results": "advice assembly cores diagnostics executor hints/setting hints/targets paths preludes "
+        "remarks storing tasks turns",
     },
     "_report": {"_report": ""},
     "_pipeline": {"_pipeline": ""},

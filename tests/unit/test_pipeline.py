@@ -18,7 +18,15 @@ from hatch_cubin.compiling import executor
 from hatch_cubin.compiling import tasks as tasks_module
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.cubin import elf
-from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, MissError, ToolchainError
+from hatch_cubin.errors import (
+    CompileError,
+    ConfigError,
+    HatchCubinError,
+    Location,
+    MissError,
+    SourceError,
+    ToolchainError,
+)
 from hatch_cubin.keys.jobs import Job, make_jobs
 from hatch_cubin.sources import includes
 from hatch_cubin.sources.project import Project, read_sources
@@ -818,6 +826,79 @@ def test_a_macro_of_the_table_that_depends_on_the_time_is_warned_of_at_its_line(
     assert said == [
         "pyproject.toml:10: BUILT makes every compile differ; a cached unit keeps that of its first"
     ]
+
+
+TIMES = {
+    "k.cu": "#define C3(a, b, c) a##b##c\n#define NAME(x) C3(__, x, __)\n"
+    'extern "C" __global__ void k(const char **p) { *p = NAME(PART); }',
+    "l.cu": 'extern "C" __global__ void k(const char **p) { *p = PART; }',
+}
+
+
+def test_a_variant_that_depends_on_the_time_is_warned_of_where_its_value_or_the_text_makes_it_so(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    rules = """
+[[tool.hatch.build.hooks.cubin.source]]
+path = 'demo/k.cu'
+variants = { PART = ["DATE", "FILE"] }
+[[tool.hatch.build.hooks.cubin.source]]
+path = 'demo/l.cu'
+variants = { PART = ["__TIME__", "0"] }
+"""
+    _pipeline.build(project_of(tmp_path, TIMES, TWO + rules, said))
+    differ = "makes every compile differ; a cached unit keeps that of its first"
+    assert said == [
+        f"demo/k.cu:3: __DATE__, which macros make here, {differ}",
+        f"pyproject.toml:17: PART {differ}",
+    ]
+
+
+def test_a_main_function_of_a_header_is_warned_of_at_its_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    files = {"k.cu": '#include "main.h"\n' + SAXPY, "main.h": "\nint main(int, char **) { return 0; }\n"}
+    options = ONE + "options = { device-as-default-execution-space = true }"
+    _pipeline.build(project_of(tmp_path, files, options, said))
+    assert [each.partition(" is taken")[0] for each in said] == ["demo/main.h:2: main()"]
+
+
+def test_a_missing_header_is_told_with_the_way_to_it_once_for_all_sources(tmp_path: Path) -> None:
+    near = '#include "a.h"\n'
+    files = {
+        "k.cu": near + SAXPY,
+        "l.cu": "\n" + near,
+        "a.h": '\n#include "b.h"',
+        "b.h": "#include <iostream>",
+    }
+    with pytest.raises(CompileError) as caught:
+        build(tmp_path, files, ONE)
+    (problem,) = caught.value.problems
+    assert problem.where == Location("demo/b.h", 1)
+    assert problem.details[-3:-1] == ("included from demo/a.h:2", "included from demo/k.cu:1")
+    assert problem.details[-1].startswith("while compiling k, l for ")
+
+
+def test_a_header_that_is_a_pipe_fails_the_sources_that_include_it_and_no_other(tmp_path: Path) -> None:
+    files = {"k.cu": '\n#include "pipe.h"\n' + SAXPY, "l.cu": SAXPY, "m.cu": "broken", "other.h": ""}
+    said: list[str] = []
+    project = project_of(tmp_path, files, ONE, said)
+    os.mkfifo(tmp_path / "demo/pipe.h")
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(project)
+    assert [(each.what, each.where, each.details[:1]) for each in caught.value.problems[:1]] == [
+        ("is not a regular file", Location("demo/pipe.h"), ("included from demo/k.cu:2",))
+    ]
+    assert caught.value.problems[1].where == Location("demo/m.cu", 1)
+    (tmp_path / "demo/m.cu").unlink()
+    with pytest.raises(
+        SourceError, match=r"^demo/pipe.h: is not a regular file\n  included from demo/k.cu:2$"
+    ):
+        _pipeline.build(project)
+    with pytest.raises(SourceError, match="not a regular file"):
+        _pipeline.make_plan(project)
+    (tmp_path / "demo/k.cu").unlink()
+    assert [job.known is not None for job in jobs_of(project)] == [True]
 
 
 @pytest.mark.parametrize("verbose", [False, True])

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> Answer:
     require_compiler(project)
     from ... import _pipeline, _report
 
-    plan = _pipeline.make_plan(project)
+    plan = _pipeline.make_plan(project, in_part=True)
     if args.only:
         plan = _chosen(plan, args.only)
     results = _pipeline.attempt(project, plan)

@@ -55,11 +55,13 @@ _LIBRARIES = {
 _OWNERS = {start: owner for owner, starts in _LIBRARIES.items() for start in starts.split()}
 _STANDARD = frozenset(
     """
-    cctype cerrno clocale condition_variable csetjmp csignal ctype.h cuchar cwchar deque dirent.h errno.h
-    exception filesystem forward_list fstream future getopt.h iomanip ios iosfwd iostream istream list locale
-    map memory_resource mutex omp.h ostream pthread.h queue regex set shared_mutex signal.h sstream stack
-    stdexcept streambuf string strings.h sys/stat.h sys/time.h syncstream system_error thread
-    typeindex typeinfo unistd.h unordered_map unordered_set vector windows.h
+    alloca.h any clocale complex.h condition_variable coroutine csetjmp csignal cwctype dirent.h
+    exception execution fcntl.h filesystem format forward_list fstream future generator getopt.h iomanip
+    ios iosfwd iostream istream list locale locale.h malloc.h map memory_resource mutex omp.h ostream
+    poll.h print pthread.h queue regex sched.h scoped_allocator set setjmp.h shared_mutex signal.h
+    spanstream sstream stack stacktrace stdatomic.h stdexcept stop_token streambuf string strings.h
+    strstream syncstream sys/stat.h sys/time.h system_error tgmath.h thread typeindex typeinfo unistd.h
+    unordered_map unordered_set valarray vector wctype.h windows.h
     """.split()
 )
 # Headers of CCCL that NVRTC takes in no release, and what to do instead.
