@@ -97,7 +97,10 @@ def _fact(problem: Problem) -> dict[str, Any]:
 
 
 def _compare(args: argparse.Namespace, found: Found) -> Comparison:
-    project = open_project(args)
+    from ...doors import open as door
+
+    told = (manifest_of(bundle).folder for bundle in found.bundles)
+    project = door.aimed_at_one_of(open_project(args), filter(None, told))
     require_compiler(project)
     bundle = _bundle_of(project, found)
     bill = bill_of(found, bundle)
