@@ -91,8 +91,10 @@ def _differs(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> boo
 
     Some backends write that one anew.
     """
-    packed = archive.extractfile(info)
-    before, now = b"" if packed is None else packed.read(), file.read_bytes()
+    packed = archive.extractfile(info) if info.isreg() else None
+    if packed is None:
+        return True
+    before, now = packed.read(), file.read_bytes()
     if file.name != "pyproject.toml":
         return before != now
     try:
