@@ -114,7 +114,9 @@ def _as_shipped(project: Project, wheel: repack.Wheel) -> Project:
         what = f"where in the project is the package? The wheel that {config.backend} made has: {has}"
         hint = 'package-dir = "…"' if wheel.packages else "kernels need a package: a folder with __init__.py"
         raise ConfigError(Problem(what, place.of(), hint))
-    return replace(project, packages=shipped)
+    project = replace(project, packages=shipped)
+    _ = project.package  # several may be left
+    return project
 
 
 def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path) -> str:
