@@ -13,6 +13,7 @@ import pytest
 from hatch_cubin import __version__, _home, _pipeline
 from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.cache import entries
+from hatch_cubin.cli.main import main
 from hatch_cubin.sources.project import Project
 from tests.cubins import bill_for, cubin, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, run, sha256, write_tree
@@ -48,6 +49,19 @@ def test_a_rebuild_that_gives_the_same(
     assert answer.out.splitlines()[1] == "2 units compiled again: 2 are the same to the byte"
     assert (answer.code, report.exists()) == (0, False)
     assert _notes() == before  # of the builds with caches that are kept
+
+
+@pytest.mark.nvrtc
+def test_a_bundle_tells_its_package_where_nobody_else_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[build-system]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]\narchs = ["sm_90"]\n'
+    packages = dict.fromkeys(["src/a/__init__.py", "src/b/__init__.py", "lib/demo/__init__.py"], "")
+    write_tree(tmp_path, {"pyproject.toml": text, "lib/demo/saxpy.cu": SAXPY, **packages})
+    assert main(["bundle", "--project", str(tmp_path), "--into", str(tmp_path / "lib/demo")]) == 0
+    answer = Answer(capsys, tmp_path / "lib/demo", "--rebuild", "--project", tmp_path)
+    assert answer.code == 0
+    assert "1 unit compiled again: 1 is the same to the byte\n" in answer.out
 
 
 @pytest.mark.nvrtc
