@@ -214,7 +214,6 @@ class _Misnamed(BuildHookInterface[Any]):
     def _complain(self) -> NoReturn:
         with reported(self.app.display_error, _NOTHING):
             raise tables.misnamed_hook(self.root, self.PLUGIN_NAME)
-        raise AssertionError
 
 
 @hookimpl

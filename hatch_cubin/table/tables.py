@@ -95,11 +95,8 @@ def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
 
 
 def has_own_table(root: Folder) -> bool:
-    """Say whether there is a `[tool.hatch-cubin]`; a file that cannot be read has none."""
-    try:
-        return OWN_TABLE[1] in inside(_read(root, "pyproject.toml"), "tool")
-    except ConfigError:
-        return False
+    """Say whether there is a `[tool.hatch-cubin]`."""
+    return OWN_TABLE[1] in inside(_read(root, "pyproject.toml"), "tool")
 
 
 def unread_table(root: Folder, backend: str) -> Place | None:

@@ -190,6 +190,12 @@ def test_sources_ship_where_the_table_says_so(project: Path) -> None:
     assert files["demo/saxpy.cu"] == (project / "src/demo/saxpy.cu").read_bytes()
 
 
+def test_sources_outside_of_the_packages_have_no_place_in_a_wheel(project: Path) -> None:
+    options = 'sources = ["**/*.cu", "csrc/*.cu"]\nship-sources = true\n'
+    files = build(written(project, options, files={**FILES, "csrc/more.cu": SAXPY}))
+    assert files.keys() == {"demo/__init__.py", "demo/saxpy.cu", "demo/near.cuh", *EMPTY, *INFO}
+
+
 def test_a_cache_in_the_package_does_not_ship(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HATCH_CUBIN_CACHE_DIR")
     cached = ("demo/cache/entries/00/x", "demo/cache/tmp/y", "demo/cache/z")
