@@ -55,6 +55,9 @@ OF_HATCH = Rebuild(
     command=("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"),
     needs=("hatchling", "hatch_cubin"),
 )
+OF_WRAPPER = Rebuild(
+    command=("-c", "from hatch_cubin import backend; backend.rebuild()"), needs=("hatch_cubin",)
+)
 
 
 def of_setuptools(mode: str) -> Rebuild:

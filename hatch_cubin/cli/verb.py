@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "archs_argument",
+    "check_build",
     "jobs",
     "json_argument",
     "open_project",
@@ -81,6 +82,13 @@ def open_project(args: argparse.Namespace, **environ: str) -> Project:
         environ["HATCH_CUBIN_ARCHS"] = archs
     environ = {**os.environ, **environ}
     return door.open_project(args.project, environ, sys.stderr, verbose=args.verbose)
+
+
+def check_build(project: Project) -> None:
+    """Raise ConfigError for what the project's own build would find wrong, or could not even tell."""
+    from ..doors import open as door
+
+    door.check_build(project)
 
 
 def require_compiler(project: Project) -> None:

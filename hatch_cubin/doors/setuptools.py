@@ -16,7 +16,7 @@ def finalize(distribution: Distribution) -> None:
         text = Path(distribution.src_root or os.curdir, "pyproject.toml").read_text("utf-8")
     except (OSError, ValueError):
         return
-    if "hatch-cubin" in text:
+    if "cubin" in text:
         from . import setuptools_commands
 
         setuptools_commands.join(distribution)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from .. import _arch
+from .names import WRAPPER
 
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
@@ -133,6 +134,15 @@ def package(value: object) -> str:
     text = string(value)
     if not all(part.isidentifier() for part in text.split(".")):
         raise ValueError(f"must be a dotted name such as 'mypkg' or 'mypkg.gpu', not {text!r}")
+    return text
+
+
+def backend(value: object) -> str:
+    text = string(value)
+    module, colon, inside = text.partition(":")
+    parts = [*module.split("."), *(inside.split(".") if colon else ())]
+    if text == WRAPPER or not all(part.isidentifier() for part in parts):
+        raise ValueError(f"must be another build backend, such as 'mesonpy', not {text!r}")
     return text
 
 

@@ -9,6 +9,7 @@ from .._environment import read_environment
 from ..errors import ConfigError, Problem
 from . import checks, options
 from .checks import Macros, Variants
+from .names import WRAPPER
 from .toml import Place
 
 HATCHLING_KEYS = frozenset(
@@ -25,7 +26,9 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     """Return the fields of a `Config`, from *table* and *environ*; ConfigError names all that is wrong."""
     reader = _Reader(place)
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
-    values = reader.table(_CHECKS, own, ())
+    values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
+    if place.wraps and "backend" not in own:
+        reader.add("the table does not say which build backend makes the wheel", (), 'backend = "…"')
     replaced, wrong = read_environment(environ, _VARIABLES)
     values |= replaced
     reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
@@ -64,7 +67,8 @@ class _Reader:
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
         inside = self.place.source_tables if path else str(self.place)
-        self.add(f"{key!r} is not an option of {inside}", (*path, key), checks.guess(key, known))
+        hint = _WRAPPER_HINT if not path and key in _WRAPPER_CHECKS else checks.guess(key, known)
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), hint)
 
 
 def _short_line(text: str) -> str:
@@ -210,6 +214,12 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "instantiate": _each(checks.kernel),
     "variants": _variants,
 }
+_WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
+    "backend": _only(checks.backend),
+    "backend-path": _each(checks.path),
+    "package-dir": _only(checks.path),
+}
+_WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_ARCHS": ("archs", checks.archs_of_variable),
     "HATCH_CUBIN_TOOLKIT": ("toolkit", checks.toolkit),

@@ -237,7 +237,6 @@ def test_an_sdist_needs_no_compiler(tmp_path: Path) -> None:
 WITHOUT: dict[str, dict[str, str | bytes]] = {
     "no pyproject.toml": {"setup.cfg": "[metadata]\nname = demo\nversion = 1.0\n"},
     "no table": {"pyproject.toml": SETUPTOOLS.replace(', "hatch-cubin"', "")},
-    "only the requirement": {"pyproject.toml": SETUPTOOLS},
     "not UTF-8": {"pyproject.toml": SETUPTOOLS.encode() + b"# \xff\n"},
     "no TOML": {"pyproject.toml": SETUPTOOLS + "[tool.hatch-cubin\n"},
 }
@@ -262,8 +261,32 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     assert (modules == "['hatch_cubin', 'hatch_cubin.doors', 'hatch_cubin.doors.setuptools']\n") is light
 
 
+@pytest.mark.parametrize("hook", ["get_requires_for_build_wheel", "build_wheel", "build_sdist"])
+@pytest.mark.parametrize(
+    ("table", "hint"),
+    [
+        ("", "'hatch-cubin init' adds one"),
+        (
+            "[tool.hatch_cubin]\n",
+            "rename [tool.hatch_cubin], which the project's build backend does not read",
+        ),
+    ],
+    ids=["none", "misnamed"],
+)
+def test_a_project_that_requires_hatch_cubin_and_has_no_table_is_not_built(
+    tmp_path: Path, hook: str, table: str, hint: str
+) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": SETUPTOOLS + table, **FLAT})
+    done = ask(root, hook, *(["dist"] if hook.startswith("build") else []), check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin]\n"
+        f"  hint: {hint}\nhatch-cubin: 1 error, nothing was built\n"
+    )
+
+
 def test_the_wheel_of_a_project_without_the_table_is_setuptools_own(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": SETUPTOOLS, **FLAT})
+    root = write_tree(tmp_path, {**WITHOUT["no table"], **FLAT})
     assert wheel(root).keys() == {"demo/__init__.py", *PLAIN}
 
 
@@ -471,7 +494,7 @@ def test_setuptools_says_which_packages_there_are(
 
 
 def test_setuptools_says_it_of_projects_that_have_no_table_yet(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": SETUPTOOLS, **FLAT})
+    root = write_tree(tmp_path, {**WITHOUT["no table"], **FLAT})
     assert setuptools.packages_of(root) == {"demo": "demo"}
 
 

@@ -15,6 +15,7 @@ from ...errors import ConfigError, Problem
 from ..verb import (
     Answer,
     archs_argument,
+    check_build,
     jobs,
     json_argument,
     open_project,
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> Answer:
     """Bring the cache up to date."""
     asked = {"HATCH_CUBIN_JOBS": args.jobs, "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None}
     project = open_project(args, **{name: value for name, value in asked.items() if value})
+    check_build(project)
     require_compiler(project)
     from ... import _pipeline, _report
 

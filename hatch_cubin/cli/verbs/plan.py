@@ -11,6 +11,7 @@ import argparse
 from ..verb import (
     Answer,
     archs_argument,
+    check_build,
     json_argument,
     open_project,
     project_arguments,
@@ -31,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Plan, and look each unit up."""
     project = open_project(args)
+    check_build(project)
     require_compiler(project)
     from ... import _pipeline
 

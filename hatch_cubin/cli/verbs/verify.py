@@ -114,16 +114,24 @@ def _agrees(bundle: Bundle) -> str:
 
 
 class _Again:
-    """The project that wheels are compared with: opened once, and compiled once, when the first one is."""
+    """The project that wheels are compared with: opened once, and compiled once for each of its packages."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.project = _once(lambda: _opened_project(args))
-        self.rebuilt = _once(self._rebuild)
+        self._opened = _once(lambda: _opened_project(args))
+        self._rebuilt: dict[str, Callable[[], Rebuilt]] = {}
 
-    def _rebuild(self) -> Rebuilt:
+    def project(self, found: Found) -> Project:
+        """Return the project, with the package that the bundle was built for."""
+        from ...doors import open as door
+
+        told = (manifest_of(bundle).folder for bundle in found.bundles)
+        return door.aimed_at_one_of(self._opened(), filter(None, told))
+
+    def rebuilt(self, project: Project) -> Rebuilt:
+        """Return what the project gives."""
         from ...wheels.rebuild import rebuild
 
-        return rebuild(self.project())
+        return self._rebuilt.setdefault(project.bundle_folder, _once(lambda: rebuild(project)))()
 
 
 def _opened_project(args: argparse.Namespace) -> Project:
@@ -154,9 +162,10 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
 def _compare(again: _Again, found: Found) -> tuple[Bundle, Comparison]:
     from ...wheels.rebuild import compare_bundle
 
-    bundle = _bundle_of(again.project(), found)
+    project = again.project(found)
+    bundle = _bundle_of(project, found)
     bill = bill_of(found, bundle)
-    return bundle, compare_bundle(bundle, bill and bill.data, again.rebuilt)
+    return bundle, compare_bundle(bundle, bill and bill.data, lambda: again.rebuilt(project))
 
 
 def _bundle_of(project: Project, found: Found) -> Bundle:

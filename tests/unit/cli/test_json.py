@@ -43,7 +43,7 @@ ARGUMENTS = {
     "cache key": ["cache", "key"],
 }
 PROJECT = {
-    "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n', requires='"hatchling"'),
+    "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n'),
     "demo/__init__.py": "",
     "demo/saxpy.cu": SAXPY,
     "demo/include.cu": '#include "empty.h"\n' + SAXPY.replace("saxpy", "axpy"),

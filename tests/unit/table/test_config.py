@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from hatch_cubin.errors import ConfigError, Location, Problem
-from hatch_cubin.table.config import Config, Place, SourceRule, merge_macros
+from hatch_cubin.table import toml
+from hatch_cubin.table.config import Config, Place, SourceRule, merge_macros, parse_config
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import TABLE, pyproject, read_config
@@ -498,3 +499,50 @@ def test_a_table_of_another_file_is_found_there() -> None:
 def test_macros_merge_with_the_later_value_at_the_earlier_place() -> None:
     base = (("A", "1"), ("B", "2"), ("C", "3"))
     assert merge_macros(base, (("B", "4"), ("D", "5")), ("C",)) == (("A", "1"), ("B", "4"), ("D", "5"))
+
+
+# Around another backend
+
+
+def wrapped(text: str, *, wraps: bool = True) -> Config:
+    """Return the configuration of a table of a project whose build backend is ours."""
+    whole = f"[tool.hatch-cubin]\n{textwrap.dedent(text)}"
+    place = Place("pyproject.toml", whole, ("tool", "hatch-cubin"), wraps=wraps)
+    return parse_config(toml.loads(whole)["tool"]["hatch-cubin"], place, {})
+
+
+def test_the_backend_inside_is_read_where_ours_is_around_it() -> None:
+    config = wrapped('backend = "a.b:c.d"\nbackend-path = ["./tools"]\npackage-dir = "python/demo"\n')
+    assert (config.backend, config.backend_path, config.package_dir) == ("a.b:c.d", ("tools",), "python/demo")
+
+
+OTHER = "backend must be another build backend, such as 'mesonpy', not"
+OUTSIDE = "must stay inside the project, relative to it"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", '1: the table does not say which build backend makes the wheel\n  hint: backend = "…"'),
+        *(
+            (f"backend = {value!r}", f"2: {OTHER} {value!r}")
+            for value in ("hatch_cubin.backend", "a b", "a:", "a.", "a:b:c")
+        ),
+        ('backend = "a"\npackage-dir = "../b"', f"3: package-dir '../b' {OUTSIDE}"),
+        ('backend = "a"\nbackend-path = ["/b"]', f"3: backend-path: '/b' {OUTSIDE}"),
+    ],
+)
+def test_a_backend_inside_that_cannot_be_is_told(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrapped(text)
+    assert str(caught.value) == f"pyproject.toml:{message}"
+
+
+@pytest.mark.parametrize("key", ["backend", "backend-path", "package-dir"])
+def test_without_ours_around_it_there_is_none(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrapped(f"{key} = 1", wraps=False)
+    assert str(caught.value) == (
+        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
+        ' where [build-system] has build-backend = "hatch_cubin.backend"'
+    )

@@ -18,7 +18,7 @@ from tests.helpers import SAXPY, pyproject, write_tree
 
 AXPY = SAXPY.replace("saxpy", "axpy")
 PROJECT = {
-    "pyproject.toml": pyproject('archs = ["sm_80", "sm_90"]\n', requires='"hatchling"'),
+    "pyproject.toml": pyproject('archs = ["sm_80", "sm_90"]\n'),
     "demo/__init__.py": "",
     "demo/saxpy.cu": SAXPY,
 }

@@ -13,6 +13,7 @@ import pytest
 from hatch_cubin import __version__, _home, _pipeline
 from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.cache import entries
+from hatch_cubin.cli.main import main
 from hatch_cubin.sources.project import Project
 from tests.cubins import bill_for, cubin, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, run, sha256, write_tree
@@ -54,6 +55,19 @@ def test_a_rebuild_that_gives_the_same(
 
 
 @pytest.mark.nvrtc
+def test_a_bundle_tells_its_package_where_nobody_else_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[build-system]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]\narchs = ["sm_90"]\n'
+    packages = dict.fromkeys(["src/a/__init__.py", "src/b/__init__.py", "lib/demo/__init__.py"], "")
+    write_tree(tmp_path, {"pyproject.toml": text, "lib/demo/saxpy.cu": SAXPY, **packages})
+    assert main(["bundle", "--project", str(tmp_path), "--into", str(tmp_path / "lib/demo")]) == 0
+    answer = Answer(capsys, tmp_path / "lib/demo", "--rebuild", "--project", tmp_path)
+    assert answer.code == 0
+    assert "1 unit compiled again: 1 is the same to the byte\n" in answer.out
+
+
+@pytest.mark.nvrtc
 def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another kernel's code under a unit's key, with a record that proves it: every digest is right."""
     project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
@@ -83,7 +97,7 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.nvrtc
-def test_a_record_that_swaps_the_names_of_kernels_is_not_believed(
+def test_a_record_that_swaps_the_names_of_kernels_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of names that only the compiler knows: no other would be believed."""
@@ -99,7 +113,9 @@ def test_a_record_that_swaps_the_names_of_kernels_is_not_believed(
         cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, swapped), {})
     shipped = built(project)
     assert Answer(capsys, shipped).code == 0
-    assert rebuilt(capsys, shipped, tmp_path).errors == []
+    assert rebuilt(capsys, shipped, tmp_path).errors == [
+        f"{shipped.as_posix()}: 1 unit not what its inputs compile to"
+    ]
 
 
 @pytest.mark.nvrtc
