@@ -720,6 +720,23 @@ def test_a_computed_include_takes_nothing_into_sdists_that_a_link_leads_to(tmp_p
     ]
 
 
+def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"shared/a.cuh": '#include "b.cuh"\n', "shared/b.cuh": ""})
+    said: list[str] = []
+    files = {"k.cu": '#include "../../shared/a.cuh"\n#include "own.cuh"\n' + SAXPY, "own.cuh": ""}
+    project = project_of(tmp_path / "project", files, ONE, said)
+    built, sources = _pipeline.build_held(project, None)
+    assert (sorted(name for name in built if name.endswith(".cubin")), said) == (["k.sm_90.cubin"], [])
+    assert sources == _pipeline.needed_files(project) == ["demo/k.cu", "demo/own.cuh"]
+    assert said == []
+    assert _pipeline.sdist_files(project) == ["demo/k.cu", "demo/own.cuh"]
+    assert said == [
+        f"../shared/{name}: lies outside the project, so sdists lack it, and the kernels that include it "
+        "fail there\n  hint: put a copy into the project"
+        for name in ("a.cuh", "b.cuh")
+    ]
+
+
 def test_a_path_across_a_link_is_the_file_that_is_read(tmp_path: Path) -> None:
     project = project_of(tmp_path, {"k.cu": '#include "link/../x.h"\n' + SAXPY, "x.h": "#error not this one"})
     write_tree(tmp_path, {"real/deep/y.h": "", "real/x.h": ""})
