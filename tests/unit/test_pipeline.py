@@ -358,6 +358,24 @@ def test_two_builds_in_two_folders_give_the_same_bytes(tmp_path: Path, option: s
     assert not [name for name, data in bundles[0].items() if os.fsencode(tmp_path) in data]
 
 
+@pytest.mark.linux
+def test_line_information_from_copies_of_headers_changes_no_include(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases that put the times of headers into it read copies, of which all have one time."""
+    monkeypatch.setattr(tasks_module, "_FIRST_WITHOUT_TIMES", (99, 0))
+    headers = {"inc/of_path.h": "", "headers/a.h": "", "headers/b/c.h": '#include "../a.h"\n'}
+    own = {f"demo/{name}": text for name, text in headers.items()}
+    outside = {"outside/near.h": '#include "nearer.h"\n', "outside/nearer.h": ""}
+    write_tree(tmp_path, {**outside, **{f"project/{name}": text for name, text in own.items()}})
+    asked = ["../headers/b/c.h", "../../../outside/near.h"]
+    text = "".join(f'#include "{name}"\n' for name in asked) + "#include <../inc/of_path.h>\n" + SAXPY
+    options = f'{ONE}options = {{ lineinfo = true }}\ninclude-dirs = ["demo/empty"]'
+    (tmp_path / "project/demo/empty").mkdir()
+    bundle = build(tmp_path / "project", {"kernels/k.cu": text}, options)
+    assert [*cubins(bundle)] == ["k.sm_90.cubin"]
+
+
 @pytest.mark.parametrize(
     "first_with_seed", [toolkit_module._FIRST_WITH_SEED, (99, 0)], ids=["as it is", "no seed"]
 )
