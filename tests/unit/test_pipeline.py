@@ -372,8 +372,16 @@ def test_line_information_from_copies_of_headers_changes_no_include(
     text = "".join(f'#include "{name}"\n' for name in asked) + "#include <../inc/of_path.h>\n" + SAXPY
     options = f'{ONE}options = {{ lineinfo = true }}\ninclude-dirs = ["demo/empty"]'
     (tmp_path / "project/demo/empty").mkdir()
+    real, copied = executor.run, list[bool]()
+
+    def run(upcoming: Any, setup: executor.Setup, *more: Any) -> Any:
+        assert Path(setup.folders[77]) != tmp_path / "project"
+        copied.extend(Path(setup.folders[77], "demo", name).is_dir() for name in ("kernels", "empty"))
+        return real(upcoming, setup, *more)
+
+    monkeypatch.setattr(executor, "run", run)
     bundle = build(tmp_path / "project", {"kernels/k.cu": text}, options)
-    assert [*cubins(bundle)] == ["k.sm_90.cubin"]
+    assert ([*cubins(bundle)], copied) == (["k.sm_90.cubin"], [True, True])
 
 
 @pytest.mark.parametrize(
