@@ -17,8 +17,8 @@ from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
 from .compiling.results import Results, obtain, require
-from .errors import HatchCubinError, Problem
-from .keys.jobs import Job, make_jobs, named_files, reachable_files
+from .errors import HatchCubinError, Location, Problem
+from .keys.jobs import Job, lies_outside, make_jobs, named_files, reachable_files
 from .keys.recall import Recall, Units, recall_of
 from .sources.project import Project, read_sources
 from .toolkit import requirements
@@ -172,6 +172,19 @@ def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
 
     *by_name* leaves out headers that no include names, and that only a computed one could mean.
     """
+    return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
+
+
+def sdist_files(project: Project) -> list[str]:
+    """Return every file that an sdist needs; warn of those that none can have, as they lie elsewhere."""
+    found = _reachable(project)
+    for path in filter(lies_outside, found):
+        what = "lies outside the project, so sdists lack it, and the kernels that include it fail there"
+        project.warn(str(Problem(what, Location(path), "put a copy into the project")))
+    return [path for path in found if not lies_outside(path)]
+
+
+def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
         return reachable_files(project, read_sources(project), by_name=by_name)
     except HatchCubinError:

@@ -15,6 +15,7 @@ from .._arch import Arch
 from .._plan import Module, Unit
 from ..keys.jobs import Job
 from ..sources.project import Project
+from ..sources.search import OWN
 from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, preamble
 from . import preludes
 from .executor import Prelude, Task
@@ -89,7 +90,9 @@ def folders_for(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
         return paths.descriptors
-    return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs))
+    folders = {job.unit.module.source.folder for job in jobs}
+    folders |= {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
+    return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs), folders)
 
 
 def make_scratch(stack: contextlib.ExitStack) -> str:

@@ -82,7 +82,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
     def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
         self._keep_out(project.bundle_folder, *cache_entries(project))
         build_data["force_include"] |= {
-            str(project.root / path): path for path in _pipeline.needed_files(project)
+            str(project.root / path): path for path in _pipeline.sdist_files(project)
         }
 
     def _staging(self) -> Path:

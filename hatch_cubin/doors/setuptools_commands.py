@@ -184,7 +184,7 @@ class _Sdist(sdist):
         They are added here and not before: what is in SOURCES.txt counts as package data.
         """
         with reported(_print, _NOTHING):
-            self.filelist.extend(_pipeline.needed_files(_project(self.distribution)))
+            self.filelist.extend(_pipeline.sdist_files(_project(self.distribution)))
         self.filelist.remove_duplicates()
         super().make_distribution()
 

@@ -96,9 +96,10 @@ def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
 
 
 def reachable_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:
-    """Return every file of the project that its kernels can be built from: sources and headers.
+    """Return every file that the project's kernels can be built from: sources and its headers.
 
-    *by_name* leaves out headers that no include names, and that only a computed one could mean.
+    One that includes with `../` lead to outside the project begins so itself. *by_name* leaves out headers
+    that no include names, and that only a computed one could mean.
     """
     finder = _HeaderFinder(project, None)
     modules = _modules(project, sources, lambda _specs: ())
@@ -108,7 +109,12 @@ def reachable_files(project: Project, sources: Sequence[Source], *, by_name: boo
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
     """Return the sources of *jobs* and the headers of the project that some include of theirs names."""
     closures = {job.unit.module: job.closure for job in jobs}
-    return _needed(project, closures.items(), by_name=True)
+    return [path for path in _needed(project, closures.items(), by_name=True) if not lies_outside(path)]
+
+
+def lies_outside(path: str) -> bool:
+    """Say whether a path that is relative to the project leads out of it."""
+    return path.startswith("../")
 
 
 def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_name: bool) -> list[str]:
@@ -126,7 +132,7 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
     needed = {real(path) if ".." in path else path for path in files}
     if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
         needed |= {path for path in perhaps - files if not real(path).startswith("..")}
-    return sorted(path for path in needed if not path.startswith(".."))
+    return sorted(needed)
 
 
 def files_of(jobs: Iterable[Job]) -> list[str]:

@@ -366,6 +366,32 @@ def test_two_builds_in_two_folders_give_the_same_bytes(tmp_path: Path, option: s
     assert not [name for name, data in bundles[0].items() if os.fsencode(tmp_path) in data]
 
 
+@pytest.mark.linux
+def test_line_information_from_copies_of_headers_changes_no_include(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases that put the times of headers into it read copies, of which all have one time."""
+    monkeypatch.setattr(tasks_module, "_FIRST_WITHOUT_TIMES", (99, 0))
+    headers = {"inc/of_path.h": "", "headers/a.h": "", "headers/b/c.h": '#include "../a.h"\n'}
+    own = {f"demo/{name}": text for name, text in headers.items()}
+    outside = {"outside/near.h": '#include "nearer.h"\n', "outside/nearer.h": ""}
+    write_tree(tmp_path, {**outside, **{f"project/{name}": text for name, text in own.items()}})
+    asked = ["../headers/b/c.h", "../../../outside/near.h"]
+    text = "".join(f'#include "{name}"\n' for name in asked) + "#include <../inc/of_path.h>\n" + SAXPY
+    options = f'{ONE}options = {{ lineinfo = true }}\ninclude-dirs = ["demo/empty"]'
+    (tmp_path / "project/demo/empty").mkdir()
+    real, copied = executor.run, list[bool]()
+
+    def run(upcoming: Any, setup: executor.Setup, *more: Any) -> Any:
+        assert Path(setup.folders[77]) != tmp_path / "project"
+        copied.extend(Path(setup.folders[77], "demo", name).is_dir() for name in ("kernels", "empty"))
+        return real(upcoming, setup, *more)
+
+    monkeypatch.setattr(executor, "run", run)
+    bundle = build(tmp_path / "project", {"kernels/k.cu": text}, options)
+    assert ([*cubins(bundle)], copied) == (["k.sm_90.cubin"], [True, True])
+
+
 @pytest.mark.parametrize(
     "first_with_seed", [toolkit_module._FIRST_WITH_SEED, (99, 0)], ids=["as it is", "no seed"]
 )
@@ -725,6 +751,23 @@ def test_a_computed_include_takes_nothing_into_sdists_that_a_link_leads_to(tmp_p
     (tmp_path / "project/demo/links").symlink_to(tmp_path / "elsewhere")
     assert _pipeline.needed_files(project) == [
         *("demo/__init__.py", "demo/k.cu", "demo/links/named.h", "demo/own.h")
+    ]
+
+
+def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"shared/a.cuh": '#include "b.cuh"\n', "shared/b.cuh": ""})
+    said: list[str] = []
+    files = {"k.cu": '#include "../../shared/a.cuh"\n#include "own.cuh"\n' + SAXPY, "own.cuh": ""}
+    project = project_of(tmp_path / "project", files, ONE, said)
+    built, sources = _pipeline.build_held(project, None)
+    assert (sorted(name for name in built if name.endswith(".cubin")), said) == (["k.sm_90.cubin"], [])
+    assert sources == _pipeline.needed_files(project) == ["demo/k.cu", "demo/own.cuh"]
+    assert said == []
+    assert _pipeline.sdist_files(project) == ["demo/k.cu", "demo/own.cuh"]
+    assert said == [
+        f"../shared/{name}: lies outside the project, so sdists lack it, and the kernels that include it "
+        "fail there\n  hint: put a copy into the project"
+        for name in ("a.cuh", "b.cuh")
     ]
 
 

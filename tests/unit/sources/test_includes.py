@@ -195,6 +195,14 @@ def test_a_header_that_includes_itself_ends(tmp_path: Path) -> None:
     assert names(closure(tmp_path, '#include "a.h"')) == ["project/pkg/a.h", "project/pkg/b.h"]
 
 
+def test_headers_outside_the_project_find_those_beside_them(tmp_path: Path) -> None:
+    outside = {"shared/a.h": '#include "b.h"', "shared/b.h": "", "up.h": '#include "near.h"', "near.h": ""}
+    decoys = dict.fromkeys(("shared/b.h", "near.h", "pkg/k.cu"), "")
+    write_tree(write_tree(tmp_path, outside) / "project", decoys)
+    found = closure(tmp_path / "project", '#include "../../shared/a.h"\n#include "../../up.h"')
+    assert names(found) == [f"project/../{name}" for name in sorted(outside)]
+
+
 def test_an_absolute_include_is_read_where_it_stands(tmp_path: Path) -> None:
     outside = write_tree(tmp_path / "outside", {"x.h": '#include "y.h"', "y.h": ""})
     found = closure(tmp_path / "project", f'#include "{outside}/x.h"')
