@@ -56,7 +56,7 @@ class _Reader:
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
-                self.add(f"{key} {exc}", (*path, key))
+                self.add(f"{key} {exc}", (*path, key), _meant(key, value))
         return values
 
     def add(self, what: str, path: tuple[str | int, ...], hint: str | None = None) -> None:
@@ -65,6 +65,12 @@ class _Reader:
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
         inside = self.place.source_tables if path else str(self.place)
         self.add(f"{key!r} is not an option of {inside}", (*path, key), checks.guess(key, known))
+
+
+def _meant(key: str, value: object) -> str | None:
+    from . import meant  # which only a wrong table needs
+
+    return meant.line(key, value)
 
 
 def _short_line(text: str) -> str:
@@ -153,7 +159,7 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
             checks.macro_name(name)
             if not isinstance(items, list) or not items:
                 raise ValueError(f"must be an array of at least one value, not {items!r}")
-            variants.append((name, tuple(dict.fromkeys(map(checks.macro_text, items)))))
+            variants.append((name, checks.once([*map(checks.macro_text, items)])))
         except ValueError as exc:
             reader.add(f"variants.{name} {exc}", (*path, name))
     return tuple(variants)

@@ -40,6 +40,7 @@ MODULES: dict[str, dict[str, str]] = {
     "ground": {
         "__init__": "",
         "_arch": "",
+        "_gpus": "_arch",
         "_digest": "",
         "_environment": "",
         "_locks": "",
@@ -59,7 +60,8 @@ MODULES: dict[str, dict[str, str]] = {
         "edit": "toml",
         "tables": "toml",
         "checks": "reserved",
-        "reader": "checks options toml",
+        "meant": "checks lines",
+        "reader": "checks meant options toml",
         "config": "checks options reader toml",
     },
     "sources": {

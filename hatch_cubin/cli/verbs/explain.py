@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ... import _arch
+from ... import _arch, _gpus
 from ...errors import ConfigError, Problem
 from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
 
@@ -244,13 +244,17 @@ def _one_arch(text: str) -> Arch:
     try:
         return _arch.parse_arch(text)
     except ValueError as exc:
-        raise argparse.ArgumentTypeError(f"{exc}: write it as sm_89 or compute_89") from None
+        meant = " or ".join(_gpus.archs_meant(text))
+        advice = f"did you mean {meant}?" if meant else "write it as sm_89 or compute_89"
+        raise argparse.ArgumentTypeError(f"{exc}: {advice}") from None
 
 
 def _capability(text: str) -> int:
     match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: write it as 8.9")
+        meant = " or ".join(f"{number // 10}.{number % 10}" for number in _gpus.capabilities(text))
+        advice = f"did you mean {meant}?" if meant else "write it as 8.9"
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: {advice}")
     return int(match[1]) * 10 + int(match[2])
 
 

@@ -69,7 +69,7 @@ def test_every_key_is_read() -> None:
         define = {{ N = 8, ON = false }}
         options = {{ lineinfo = true }}
         instantiate = [" scale<float, 4> "]
-        variants = {{ BLOCK = [128, "256", 128, true, false], SCALAR = ["float"] }}
+        variants = {{ BLOCK = [128, "256", true, false], SCALAR = ["float"] }}
         """
     )
     assert config == Config(
@@ -190,6 +190,47 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("toolkit = 13.0", 'toolkit = "13.0"'),
+        ("toolkit = 13", 'toolkit = "13"'),
+        *((f"toolkit = '{text}'", 'toolkit = "13.0"') for text in ("v13.0", "CUDA 13.0", "cu130", "==13.0")),
+        ("toolkit = 'cuda12'", 'toolkit = "12"'),
+        ("toolkit = 14.0", None),
+        ("toolkit = '13.0.1.2.3'", None),
+        ("toolkit = '13.'", None),
+        ("archs = '80;90'", 'archs = ["80", "90"]'),
+        ("archs = 'sm_90'", 'archs = ["sm_90"]'),
+        ("archs = 'h100, sm_80'", 'archs = ["sm_90", "sm_80"]'),
+        ("archs = [80, 90]", 'archs = ["80", "90"]'),
+        ("archs = 9.0", 'archs = ["9.0"]'),
+        ("archs = [90, 'sm_x']", None),
+        ("archs = true", None),
+        ("archs = [true]", None),
+        ("archs = []", None),
+        (f"archs = 0x{'f' * 5000}", None),
+        ("sources = 'src/*.cu'", 'sources = ["src/*.cu"]'),
+        ("include-dirs = 'include'", 'include-dirs = ["include"]'),
+        (f"include-dirs = '{'x' * 200}'", None),
+        ('include-dirs = "a\\u007f"', None),
+        ("include-dirs = [1]", None),
+        ("include-dirs = { a = 1 }", None),
+        ("ship-sources = 'yes'", "ship-sources = true"),
+        ("provenance = 'maybe'", None),
+        ("jobs = '4'", "jobs = 4"),
+        ("jobs = 'many'", None),
+        ("jobs = 0", None),
+        ("package = 1", None),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant: str | None) -> None:
+    (problem,) = problems(line)
+    assert problem.hint == meant
+    if meant is not None:
+        read_config(meant)
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("path = ''", "path must be a string that is not empty, not ''"),
@@ -207,6 +248,9 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("variants.N = []", "variants.N must be an array of at least one value, not []"),
         ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
         ("variants.1N = [1]", "variants.1N is not a macro's name"),
+        ("variants.N = [128, 64, '128']", "variants.N has '128' twice"),
+        ("variants.N = [1, 2, true]", "variants.N has '1' twice, for true is 1"),
+        ("variants.N = [false, false]", "variants.N has false twice"),
     ],
 )
 def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> None:
@@ -457,6 +501,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
     ("variable", "value", "message"),
     [
         ("ARCHS", " ,", "HATCH_CUBIN_ARCHS: must name at least one arch"),
+        ("ARCHS", "sm90", "HATCH_CUBIN_ARCHS: 'sm90' is not an arch, did you mean 'sm_90'?"),
         ("ARCHS", "sm_90 al", "HATCH_CUBIN_ARCHS: 'al' is not an arch, did you mean 'all'?"),
         (
             "TOOLKIT",

@@ -395,9 +395,15 @@ def test_a_wrong_name_is_guessed(
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        ("--arch=89", "argument --arch: '89' is not one arch: write it as sm_89 or compute_89"),
+        ("--arch=89", "argument --arch: '89' is not one arch: did you mean sm_89?"),
         ("--arch=sm_x", "argument --arch: 'sm_x' is not an arch: write it as sm_89 or compute_89"),
-        ("--gpu=hopper", "argument --gpu: 'hopper' is no compute capability: write it as 8.9"),
+        ("--arch=h100", "argument --arch: 'h100' is not an arch: did you mean sm_90?"),
+        ("--gpu=x", "argument --gpu: 'x' is no compute capability: write it as 8.9"),
+        ("--gpu=H100", "argument --gpu: 'H100' is no compute capability: did you mean 9.0?"),
+        (
+            "--gpu=ampere",
+            "argument --gpu: 'ampere' is no compute capability: did you mean 8.0 or 8.6 or 8.7?",
+        ),
         (
             "--driver=580.65",
             "argument --driver: '580.65' is no CUDA version: write the one that nvidia-smi shows, as in 13.0",
