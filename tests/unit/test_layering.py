@@ -112,10 +112,11 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/headers": "diagnostics hints/host hints/setting",
         "hints/names": "diagnostics hints/setting",
         "hints/links": "diagnostics hints/setting",
+        "hints/instances": "diagnostics hints/names hints/setting",
         "hints/conditions": "hints/host hints/setting",
         "hints/targets": "diagnostics",
-        "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/links hints/names "
-        "hints/setting hints/texts",
+        "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "
+        "hints/links hints/names hints/setting hints/texts",
         "tasks": "executor paths preludes",
         "results": "advice cores diagnostics executor hints/conditions hints/setting hints/targets paths "
         "preludes storing tasks turns",

@@ -105,7 +105,7 @@ def test_an_instantiation_that_fails_is_one_error_in_the_users_words(tmp_path: P
         pragma('expected a ">"', "scale<1"),
     ]
     assert [(each.text, each.context) for each in advise(found, setting(tmp_path))] == [
-        ("instantiate: 'nope<1>': identifier \"nope\" is undefined", ()),
         ("other", ("  int i",)),
+        ("instantiate: 'nope<1>': identifier \"nope\" is undefined", ()),
         ("instantiate: 'scale<1': expected a \">\"", ()),
     ]
