@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .compiling.alike import alike
 from .compiling.gaps import gaps
 from .compiling.results import Results
 from .sources.project import Project
@@ -20,7 +21,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
     """
     total, compiled = len(results.done), len(results.seconds)
     if not (results.failed or results.missing):
-        for note in gaps(results.done):
+        for note in (*gaps(results.done), *alike(results.done)):
             project.say(note)
         units = f"{total} unit{'s' * (total != 1)}"
         project.say(f"{units}: {total - compiled} cached, {compiled} compiled in {seconds:.1f} s")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
-from .hints import conditions, gone, headers, host, instances, links, names, texts
+from .hints import conditions, gone, headers, host, instances, links, macros, names, texts
 from .hints.setting import Setting
 
 _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
@@ -15,6 +15,7 @@ _CAUSES = (
     texts.spoiled,
     host.entered,
     headers.missing,
+    macros.taken,
     gone.outdated,
     gone.references,
     gone.unsynced,
@@ -23,6 +24,7 @@ _CAUSES = (
     host.unannotated,
     host.calls,
     names.not_given,
+    macros.stands,
 )
 
 

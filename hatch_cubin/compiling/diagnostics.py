@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .._plan import Unit
@@ -99,6 +99,17 @@ def _about_warning(text: str, number: str | None) -> str | None:
     if match := _REDEFINED.match(text):  # the table's value is lost: to silence it would hide that
         return f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
     return f"options = {{ diag-suppress = [{number}] }} silences it" if number else None
+
+
+def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
+    """Return an error for each warning that says of one of the macros that it is defined again."""
+    return [
+        Diagnostic(
+            "error", each.where, f"{match[1]} is defined again: its variants would be one", (), each.hint
+        )
+        for each in found
+        if (match := _REDEFINED.match(each.text)) and match[1] in names
+    ]
 
 
 def merge(

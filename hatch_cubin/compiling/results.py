@@ -214,6 +214,8 @@ def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
         return errors or [_unreadable(result.log, source.path)]
+    if lost := diagnostics.redefined(found, dict(unit.module.variant)):
+        return lost
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     wrong = None
     if unit.arch.is_ptx and not source.is_ptx:

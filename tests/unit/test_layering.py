@@ -103,6 +103,7 @@ MODULES: dict[str, dict[str, str]] = {
         "preludes": "",
         "storing": "",
         "turns": "",
+        "alike": "",
         "gaps": "",
         "hints/way": "",
         "hints/setting": "hints/way",
@@ -112,11 +113,12 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/headers": "diagnostics hints/host hints/setting",
         "hints/names": "diagnostics hints/setting",
         "hints/links": "diagnostics hints/setting",
+        "hints/macros": "diagnostics hints/setting",
         "hints/instances": "diagnostics hints/names hints/setting",
         "hints/conditions": "hints/host hints/setting",
         "hints/targets": "diagnostics",
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "
-        "hints/links hints/names hints/setting hints/texts",
+        "hints/links hints/macros hints/names hints/setting hints/texts",
         "tasks": "executor paths preludes",
         "results": "advice cores diagnostics executor hints/conditions hints/setting hints/targets paths "
         "preludes storing tasks turns",

@@ -284,8 +284,9 @@ def test_a_template_that_cannot_be_instantiated_is_named(tmp_path: Path, compile
     options = TWO + RULE + 'path = "demo/k.cu"\ninstantiate = ["scale<flot, 4>"]'
     said = failure(tmp_path, {"k.cu": SCALE}, options)
     assert said == (
-        "demo/k.cu: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
-        f"  while compiling k for sm_80, sm_90 ({compiler})"
+        "pyproject.toml:13: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
+        f"  while compiling k for sm_80, sm_90 ({compiler})\n"
+        "  hint: did you mean 'scale<float, 4>'?"
     )
 
 
