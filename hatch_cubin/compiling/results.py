@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from .._plan import Module, Unit
 from ..bundle import runtime
@@ -23,8 +24,12 @@ from .paths import CompilePaths
 from .tasks import folders_for, make_scratch, make_tasks
 from .turns import Turns
 
+if TYPE_CHECKING:
+    from .hints.targets import Archs
+
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
+_MOST_TRIED = 16
 _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 
 
@@ -36,6 +41,7 @@ class Results:
     seconds: dict[Unit, float] = field(default_factory=dict)
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
+    tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
 
 
 def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit) -> Results:
@@ -121,6 +127,24 @@ class _Bake:
                 job = self._misses[answer.id]
                 self._progress.finished(job.unit.name)
                 self._take(job, answer)
+            if self._results.failed:
+                self._results.tried = self._try_others(setup)
+
+    def _try_others(self, setup: executor.Setup) -> list[Unit]:
+        """Return which archs beside those asked for sources compile for that need what some GPUs have."""
+        wanted = _archs(self._results, self._toolkit).candidates()[:_MOST_TRIED]
+        like = {job.unit.module: job for job in self._misses}
+        trials = [replace(like[unit.module], unit=unit) for unit in wanted]
+        tasks = [
+            replace(task, prelude=None)
+            for task in make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
+        ]
+        left = iter(tasks)
+        return [
+            wanted[answer.id]
+            for answer in executor.run(lambda _held, _others: next(left, None), setup)
+            if isinstance(_outcome(wanted[answer.id], answer, []), Compiled)
+        ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
         folders = folders_for(self._misses, self._paths, self._toolkit, stack)
@@ -250,8 +274,12 @@ def _unreadable(log: str, path: str) -> Diagnostic:
 
 def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
     """Yield what failed: each diagnostic once, with a hint about the archs that worked."""
-    from .hints.targets import Archs  # nothing of it is needed where all goes well
-
-    archs = Archs(results.failed, results.done, toolkit.supported)
+    archs = _archs(results, toolkit)
     pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
     return (problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of))
+
+
+def _archs(results: Results, toolkit: Toolkit) -> Archs:
+    from .hints.targets import Archs  # nothing of it is needed where all goes well
+
+    return Archs(results.failed, results.done, toolkit.supported, results.tried)

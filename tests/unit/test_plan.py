@@ -331,6 +331,20 @@ def test_every_arch_that_cannot_be_built_is_refused_at_once() -> None:
     ]
 
 
+def test_what_ptx_can_serve_of_the_archs_is_kept() -> None:
+    source = Source("demo/k.ptx", ".version 8.0\n.target sm_80\n")
+    for archs, kept in [
+        ("'sm_75', 'sm_80', 'sm_90', 'sm_30'", '"sm_80", "sm_90"'),
+        ("'75', '90', '90+PTX'".replace("90+PTX", "9.0+PTX"), '"compute_80", "sm_90"'),
+        ("'sm_75'", '"sm_80"'),
+    ]:
+        found = refused(f"archs = [{archs}]", source)
+        assert found[0].what == "cannot be assembled for sm_75"
+        assert found[0].hint == (
+            f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = [{kept}]'
+        )
+
+
 def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids_it() -> None:
     source = Source("demo/k.ptx", ".version 8.0\n\n  .target sm_90a, debug\n")
     assert refused("archs = ['sm_90']", source) == [
