@@ -309,7 +309,7 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     suffix = (
         " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
     )
-    older = f'; toolkit = "12.9" can target {arch} too' if arch.number in _OF_CUDA_12 else ""
+    older = f'; CUDA 12 can target {arch} too: toolkit = "12.9"' if arch.number in _OF_CUDA_12 else ""
     return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
 
 

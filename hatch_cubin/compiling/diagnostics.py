@@ -47,6 +47,7 @@ class Diagnostic:
     context: tuple[str, ...] = ()
     hint: str | None = None
     otherwise: str | None = None  # the hint where no arch of the source compiles
+    number: int | None = None  # of a kind of warnings that can be silenced
 
     @property
     def is_own(self) -> bool:
@@ -82,7 +83,7 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
             where, text = Location(source), f"instantiate: {text}"
         if match["kind"] != "warning":
             return Diagnostic("error", where, text)
-        return Diagnostic("warning", where, text, hint=_about_warning(text, match["number"]))
+        return _warning(where, text, int(match["number"]) if match["number"] else None)
     if match := _PTXAS.match(line):
         kind = "warning" if match["kind"] == "warning" else "error"
         if not source.lower().endswith(".ptx"):  # inline assembly: no line that the user ever wrote
@@ -95,10 +96,11 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
     return Diagnostic("error", Location(source), f"{match['place']}: {match['text']}") if match else None
 
 
-def _about_warning(text: str, number: str | None) -> str | None:
+def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
     if match := _REDEFINED.match(text):  # the table's value is lost: to silence it would hide that
-        return f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
-    return f"options = {{ diag-suppress = [{number}] }} silences it" if number else None
+        hint = f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
+        return Diagnostic("warning", where, text, hint=hint)
+    return Diagnostic("warning", where, text, number=number)
 
 
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:

@@ -25,6 +25,7 @@ from .tasks import folders_for, make_scratch, make_tasks
 from .turns import Turns
 
 if TYPE_CHECKING:
+    from .hints.setting import Setting
     from .hints.targets import Archs
 
 _EDITED = "was changed while a source that includes it was compiled"
@@ -193,19 +194,33 @@ class _Bake:
             # The result may be of another header than its key: once stored, it would be stale for ever.
             outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
         if isinstance(outcome, Compiled):
-            warnings = (*job.warnings, *_of_host_code(job.unit.module), *_warnings(found))
+            warnings = (*job.warnings, *_of_host_code(job.unit.module), *self._warnings(job, found))
             self._keep(job, answer, replace(outcome, warnings=warnings))
         else:
             self._turns.done(answer.id)
             self._results.failed.append((job.unit, self._advised(job, outcome)))
 
     def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-        from .advice import advise
-        from .hints.setting import Setting  # nothing of it is needed where all goes well
+        from .advice import advise  # nothing of it is needed where all goes well
+
+        return advise(found, self._setting(job))
+
+    def _setting(self, job: Job) -> Setting:
+        from .hints.setting import Setting  # nor of this
 
         version, own = self._toolkit.version, tuple(files_of([job]))
-        setting = Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
-        return advise(found, setting)
+        return Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
+
+    def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
+        """Return the warnings about the project's own files; others are not the user's to mend."""
+        own = (each for each in found if each.is_own and each.kind == "warning")
+        problems = (Problem(each.text, each.where, self._about(job, each), each.context) for each in own)
+        return tuple(dict.fromkeys(map(str, problems)))
+
+    def _about(self, job: Job, warning: Diagnostic) -> str | None:
+        if warning.number is None:
+            return warning.hint
+        return f"to silence it:{self._setting(job).silencing(warning.number)}"
 
     def _keep(self, job: Job, answer: executor.Result, compiled: Compiled) -> None:
         for warning in compiled.warnings:
@@ -223,13 +238,6 @@ def _of_host_code(module: Module) -> Iterator[str]:
 
     if (warning := host_main(module)) is not None:
         yield str(warning)
-
-
-def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
-    """Return the compiler's warnings about the project's own files; others are not the user's to change."""
-    own = (each for each in found if each.is_own and each.kind == "warning")
-    problems = (Problem(each.text, each.where, each.hint, each.context) for each in own)
-    return tuple(dict.fromkeys(map(str, problems)))
 
 
 def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:

@@ -299,7 +299,7 @@ def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
         'demo/k.cu:2: variable "unused" was declared but never referenced',
         "      int unused;",
         "          ^",
-        "  hint: options = { diag-suppress = [177] } silences it",
+        "  hint: to silence it: options = { diag-suppress = [177] }",
     ]
     said.clear()
     silenced = TWO + "options = { diag-suppress = [177] }"

@@ -273,8 +273,13 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
 @pytest.mark.parametrize(
     ("arch", "toolchain", "what", "more"),
     [
-        ("sm_70", TOOLCHAIN, "cannot target sm_70", '; toolkit = "12.9" can target sm_70 too'),
-        ("compute_50", TOOLCHAIN, "cannot target compute_50", '; toolkit = "12.9" can target compute_50 too'),
+        ("sm_70", TOOLCHAIN, "cannot target sm_70", '; CUDA 12 can target sm_70 too: toolkit = "12.9"'),
+        (
+            "compute_50",
+            TOOLCHAIN,
+            "cannot target compute_50",
+            '; CUDA 12 can target compute_50 too: toolkit = "12.9"',
+        ),
         ("sm_37", TOOLCHAIN, "cannot target sm_37", ""),
         ("sm_71", TOOLCHAIN, "cannot target sm_71", ""),
         ("sm_101a", TOOLCHAIN, "cannot target sm_101a", ""),

@@ -89,6 +89,12 @@ class Setting:
             if glob_regex(rule.path).fullmatch(self.path):
                 yield index, rule
 
+    def silencing(self, number: int) -> str:
+        """Return the lines that silence a kind of warnings, beside what is silenced already."""
+        there = self.module.options.get("diag_suppress", ())
+        numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
+        return self.pasted("options", {"diag-suppress": numbers})
+
     def _of_rules(self, key: str) -> set[str]:
         """Return the macros or options that the source's own rules set."""
         rules = [rule for _index, rule in self._rules()]

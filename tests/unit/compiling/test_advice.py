@@ -39,7 +39,7 @@ def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path
     told, other = advise([of_cub, own, of_cub], setting(tmp_path))
     assert (told.where, told.context) == (of_cub.where, ("and 1 more error after it",))
     assert told.hint == (
-        "options = { device-as-default-execution-space = true } takes such functions as device code"
+        "to take such functions as device code: options = { device-as-default-execution-space = true }"
     )
     assert other.hint == 'if the build has to give it, with its value: define = { BLOCK = "…" }'
 
