@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ._order import by_number
 from .compiling.alike import alike
 from .compiling.gaps import gaps
 from .compiling.results import Results
@@ -47,7 +48,7 @@ def facts(results: Results) -> dict[str, Any]:
             "seconds": round(results.seconds.get(unit, 0.0), 3),
             "bytes": results.done[unit].size if unit in results.done else 0,
         }
-        for unit, state in sorted(states.items(), key=lambda item: item[0].name)
+        for unit, state in sorted(states.items(), key=lambda item: by_number(item[0].name))
     ]
     return {
         "hits": len(results.done) - len(results.seconds),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from .._order import by_number
 from .._plan import Module, Unit
 from ..bundle import runtime
 from ..cache.entries import Cache, Compiled
@@ -59,7 +60,7 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
         results.missing = [job.unit for job in misses]
     elif misses:
         _Bake(project, jobs, cache, toolkit, results).run()
-        results.failed.sort(key=lambda item: (item[0].module.name, item[0].arch))
+        results.failed.sort(key=lambda item: (by_number(item[0].module.name), item[0].arch))
     return results
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import _arch, _gpus
+from ..._order import by_number
 from ...errors import ConfigError, Problem
 from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
 
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> Answer:
     from ...keys.jobs import expand
 
     plan = _pipeline.make_plan(project)
-    jobs = _chosen(plan.jobs, args.source, project.root)
+    every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
+    jobs = _chosen(every, args.source, project.root)
     source, toolchain = jobs[0].unit.module.source, plan.toolkit.toolchain()
     specs = choice.asked(
         project.config,

@@ -336,7 +336,7 @@ def test_the_variable_stands_for_the_tables_archs(
         (["k", "--gpu", "12.0"], "k on 12.0: nothing; none of the archs asks for it"),
         (
             ["red", "--gpu", "9.0"],
-            "red[BLOCK=128], red[BLOCK=64] on 9.0: sm_90 (exact); needs driver 13.0",
+            "red[BLOCK=64], red[BLOCK=128] on 9.0: sm_90 (exact); needs driver 13.0",
         ),
     ],
 )

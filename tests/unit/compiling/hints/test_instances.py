@@ -82,6 +82,14 @@ def test_an_entry_is_told_at_its_line_with_what_it_may_mean(
     ]
 
 
+def test_an_entry_is_looked_for_in_the_rules_of_its_source(tmp_path: Path) -> None:
+    other = rule("kerm<int>").replace("*.cu", "b.cu")
+    rules = f"{other}{rule('kern<int>')}{rule('kern<int>', 'kerm<int>')}"
+    compile_ = setting(tmp_path, rules, text=TEXT)
+    (told,) = advise([refused("kerm<int>", 'instantiate: identifier "kerm" is undefined')], compile_)
+    assert told.where == compile_.config.place.of("source", 2, "instantiate", 1)
+
+
 def test_each_wrong_entry_is_told_once(tmp_path: Path) -> None:
     compile_ = setting(tmp_path, rule("a<int>", "b<half>"), text=TEXT)
     said = [
