@@ -98,7 +98,7 @@ def test_a_hit_needs_no_reason(explain: Explain, baked: Path, name: str) -> None
 def test_a_header_of_a_header_is_named(explain: Explain, baked: Path) -> None:
     (baked / "demo/deep/b.cuh").write_text("#define B 2\n")
     assert explain("k") == [MISS, "      demo/deep/b.cuh was edited", *ARCHS]
-    assert explain("red")[0] == "hit   red[BLOCK=128], red[BLOCK=64] for sm_90"
+    assert explain("red")[0] == "hit   red[BLOCK=64], red[BLOCK=128] for sm_90"
 
 
 def test_every_input_that_differs_is_named(explain: Explain, baked: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_new_variant_is_compared_with_another_and_an_old_one_with_itself(
     configure(baked, ("[64, 128]", "[64, 96, 128]"), ("lineinfo = true", "lineinfo = false"))
     same = ["      option lineinfo: true -> false"]
     assert explain("red") == [
-        "miss  red[BLOCK=128], red[BLOCK=64] for sm_90",
+        "miss  red[BLOCK=64], red[BLOCK=128] for sm_90",
         *same,
         "miss  red[BLOCK=96] for sm_90",
         *[line for line in explain("red[BLOCK=96]") if line.startswith("      macro")],
