@@ -63,8 +63,14 @@ class _Reader:
         self.problems.append(Problem(_short_line(what), self.place.of(*path), hint))
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
-        inside = self.place.source_tables if path else str(self.place)
-        self.add(f"{key!r} is not an option of {inside}", (*path, key), checks.guess(key, known))
+        inside, other = str(self.place), self.place.source_tables
+        elsewhere = _SOURCE_CHECKS
+        if path:
+            inside, other, elsewhere = other, inside, _CHECKS
+        hint = f"it is an option of {other}" if key in elsewhere else checks.guess(key, known)
+        if key.replace("-", "_") in options.ALLOWED:
+            hint = "it is one of the compiler's, which stand in 'options'"
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), hint)
 
 
 def _meant(key: str, value: object) -> str | None:
@@ -161,7 +167,8 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
                 raise ValueError(f"must be an array of at least one value, not {items!r}")
             variants.append((name, checks.once([*map(checks.macro_text, items)])))
         except ValueError as exc:
-            reader.add(f"variants.{name} {exc}", (*path, name))
+            hint = None if isinstance(items, list) else _meant("variants", value)
+            reader.add(f"variants.{name} {exc}", (*path, name), hint)
     return tuple(variants)
 
 

@@ -61,7 +61,7 @@ MODULES: dict[str, dict[str, str]] = {
         "edit": "toml",
         "tables": "toml",
         "checks": "reserved",
-        "meant": "checks lines",
+        "meant": "checks lines options toml",
         "reader": "checks meant options toml",
         "config": "checks options reader toml",
     },

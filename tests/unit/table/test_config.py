@@ -221,6 +221,24 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("jobs = 'many'", None),
         ("jobs = 0", None),
         ("package = 1", None),
+        ("package = 'my-pkg.gpu'", 'package = "my_pkg.gpu"'),
+        ("package = 'my pkg'", None),
+        ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
+        ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
+        ("cache-size = 'much'", None),
+        ("define = '-DN=4'", "define = { N = 4 }"),
+        ("define = ['N=a b', '-D M']", 'define = { N = "a b", M = true }'),
+        ("define = ['N 4']", None),
+        ("define = []", None),
+        ("define = 4", None),
+        (
+            "options = ['-std=c++17', '--use_fast_math', '-maxrregcount=32', '-G']",
+            'options = { std = "c++17", use-fast-math = true, max-register-count = 32, debug = true }',
+        ),
+        ("options = '-lineinfo -O3'", None),
+        ("options = '-lineinfo'", "options = { lineinfo = true }"),
+        ("options = ['lineinfo']", None),
+        ("options = 1", None),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant: str | None) -> None:
@@ -228,6 +246,40 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
     assert problem.hint == meant
     if meant is not None:
         read_config(meant)
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("variants = [{ N = 1 }, { N = 2, M = 'a' }]", 'variants = { N = [1, 2], M = ["a"] }'),
+        ("variants = [1]", None),
+        ("variants = {}", None),
+        ("variants = { N = 1, M = [2, 3] }", "variants = { N = [1], M = [2, 3] }"),
+        ("variants = { N = [] }", None),
+        ("variants = { N = 1979-05-27 }", None),
+        ("variants = { N = inf }", None),
+    ],
+)
+def test_variants_are_shown_as_they_may_be_meant(line: str, meant: str | None) -> None:
+    (problem,) = problems(f"{SOURCE}\npath = 'a.cu'\n{line}")
+    assert problem.hint == meant
+    if meant is not None:
+        read_config(f"{SOURCE}\npath = 'a.cu'\n{meant}")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
+        ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
+        (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
+        ("lineinfo = true", "it is one of the compiler's, which stand in 'options'"),
+        ("use-fast-math = true", "it is one of the compiler's, which stand in 'options'"),
+    ],
+)
+def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
+    (problem,) = problems(options)
+    assert problem.hint == hint
 
 
 @pytest.mark.parametrize(
