@@ -24,6 +24,7 @@ _CAUSES = (
     host.unannotated,
     host.calls,
     names.not_given,
+    names.misspelled,
     macros.stands,
 )
 

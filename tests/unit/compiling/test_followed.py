@@ -61,6 +61,7 @@ def pasted(options: str, hint: str, values: Mapping[str, str]) -> str:
         ({"k.cu": f"#if __CUDA_ARCH__ >= 900\n{SAXPY}#endif\n"}, 'archs = ["sm_80", "sm_90"]', {}),
         ({"k.cu": KERNEL.format("*x = INFINITY + M_PI + FLT_MAX + INT_MAX;")}, "", {}),
         ({"k.cu": KERNEL.format("*x = std::numeric_limits<float>::max();")}, "", {}),
+        ({"k.cu": "template <class T> concept C = true;\n" + SAXPY}, 'options = { std = "c++17" }', {}),
         ({"k.cu": KERNEL.format("half h = 1; *x = h;")}, "", {}),
         ({"k.cu": KERNEL.format("cooperative_groups::this_thread_block().sync();")}, "", {}),
         ({"k.cu": KERNEL.format("uint8_t a = 1; *x = a;")}, 'options = { std = "c++20" }', {}),

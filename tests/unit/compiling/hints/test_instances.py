@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hatch_cubin import _pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.errors import CompileError, Location
-from tests.helpers import make_project
+from tests.helpers import make_project, read_config
 from tests.unit.compiling.hints.settings import TABLES, setting
 
 TEXT = """\
@@ -85,7 +86,7 @@ def test_an_entry_is_told_at_its_line_with_what_it_may_mean(
 def test_an_entry_is_looked_for_in_the_rules_of_its_source(tmp_path: Path) -> None:
     other = rule("kerm<int>").replace("*.cu", "b.cu")
     rules = f"{other}{rule('kern<int>')}{rule('kern<int>', 'kerm<int>')}"
-    compile_ = setting(tmp_path, rules, text=TEXT)
+    compile_ = replace(setting(tmp_path, text=TEXT), config=read_config(rules))
     (told,) = advise([refused("kerm<int>", 'instantiate: identifier "kerm" is undefined')], compile_)
     assert told.where == compile_.config.place.of("source", 2, "instantiate", 1)
 
