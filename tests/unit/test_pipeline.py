@@ -307,6 +307,24 @@ def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
     assert said == []
 
 
+def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path: Path) -> None:
+    said: list[str] = []
+    source = "#define N 1\n__global__ void k(int *x) { *x = N; }\n"
+    _pipeline.build(project_of(tmp_path, {"k.cu": source}, TWO + "define = { N = 2 }", said))
+    (warning,) = said
+    assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N"'
+    kept = "  hint: #ifndef N before it, and #endif behind, keep the value that was given"
+    assert warning.splitlines()[-1] == kept
+
+
+def test_variants_that_are_the_same_code_are_named(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = TWO + RULE + 'path = "demo/k.cu"\nvariants = { BLOCk = [64, 128] }'
+    project = dataclasses.replace(project_of(tmp_path, {"k.cu": SAXPY}, options), say=said.append)
+    _pipeline.build(project)
+    assert said[0] == "demo/k.cu: BLOCk changes nothing: its 2 variants are the same code"
+
+
 TELLTALE = """\
 #include "inc/a.h"
 #include <cuda_fp16.h>
