@@ -281,11 +281,14 @@ def _unreadable(log: str, path: str) -> Diagnostic:
     return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
 
 
-def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
-    """Yield what failed: each diagnostic once, with a hint about the archs that worked."""
+def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
+    """Return what failed: each diagnostic once, with a hint about the archs that worked."""
+    from .hints.together import together  # nothing of it is needed where all goes well
+
     archs = _archs(results, toolkit)
     pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
-    return (problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of))
+    problems = [problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of)]
+    return together(problems)
 
 
 def _archs(results: Results, toolkit: Toolkit) -> Archs:

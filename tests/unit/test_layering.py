@@ -106,6 +106,7 @@ MODULES: dict[str, dict[str, str]] = {
         "turns": "",
         "alike": "",
         "gaps": "",
+        "hints/together": "",
         "hints/way": "",
         "hints/setting": "hints/way",
         "hints/texts": "diagnostics hints/setting",
@@ -122,8 +123,8 @@ MODULES: dict[str, dict[str, str]] = {
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "
         "hints/links hints/macros hints/names hints/setting hints/texts",
         "tasks": "executor paths preludes",
-        "results": "advice cores diagnostics executor hints/conditions hints/setting hints/targets paths "
-        "preludes storing tasks turns",
+        "results": "advice cores diagnostics executor hints/conditions hints/setting hints/targets "
+        "hints/together paths preludes storing tasks turns",
     },
     "_report": {"_report": ""},
     "_pipeline": {"_pipeline": ""},
