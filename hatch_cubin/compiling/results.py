@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from .._order import by_number
 from .._plan import Module, Unit
 from ..bundle import runtime
 from ..cache.entries import Cache, Compiled
@@ -24,8 +26,13 @@ from .paths import CompilePaths
 from .tasks import folders_for, make_scratch, make_tasks, served_together
 from .turns import Turns
 
+if TYPE_CHECKING:
+    from .hints.setting import Setting
+    from .hints.targets import Archs
+
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
+_MOST_TRIED = 16
 _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 
 
@@ -37,6 +44,7 @@ class Results:
     seconds: dict[Unit, float] = field(default_factory=dict)
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
+    tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
 
 
 def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit) -> Results:
@@ -53,7 +61,7 @@ def obtain(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit
         results.missing = [job.unit for job in misses]
     elif misses:
         _Bake(project, jobs, cache, toolkit, results).run()
-        results.failed.sort(key=lambda item: (item[0].module.name, item[0].arch))
+        results.failed.sort(key=lambda item: (by_number(item[0].module.name), item[0].arch))
     return results
 
 
@@ -129,6 +137,24 @@ class _Bake:
                 for job in self._misses[answer.id]:
                     self._progress.finished(job.unit.name)
                 self._take(self._misses[answer.id], answer)
+            if self._results.failed:
+                self._results.tried = self._try_others(setup)
+
+    def _try_others(self, setup: executor.Setup) -> list[Unit]:
+        """Return which archs beside those asked for sources compile for that need what some GPUs have."""
+        wanted = _archs(self._results, self._toolkit).candidates()[:_MOST_TRIED]
+        like = {job.unit.module: job for group in self._misses for job in group}
+        trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
+        tasks = [
+            replace(task, prelude=None)
+            for task in make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
+        ]
+        left = iter(tasks)
+        return [
+            wanted[answer.id]
+            for answer in executor.run(lambda _held, _others: next(left, None), setup)
+            if isinstance(_outcome(wanted[answer.id], answer, []), Compiled)
+        ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
         first = [group[0] for group in self._misses]  # the others of a group have the same headers
@@ -195,7 +221,7 @@ class _Bake:
                 # The result may be of another header than its key: once stored, it would be stale for ever.
                 outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
             if isinstance(outcome, Compiled):
-                warnings = (*self._remarks(job), *_warnings(found))
+                warnings = (*self._remarks(job), *self._warnings(job, found))
                 kept.append((job, replace(outcome, warnings=warnings)))
             else:
                 self._results.failed.append((job.unit, self._advised(job, outcome)))
@@ -213,12 +239,26 @@ class _Bake:
         return self._remarked[module]
 
     def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-        from .advice import advise
-        from .hints.setting import Setting  # nothing of it is needed where all goes well
+        from .advice import advise  # nothing of it is needed where all goes well
+
+        return advise(found, self._setting(job))
+
+    def _setting(self, job: Job) -> Setting:
+        from .hints.setting import Setting  # nor of this
 
         version, own = self._toolkit.version, tuple(files_of([job]))
-        setting = Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
-        return advise(found, setting)
+        return Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
+
+    def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
+        """Return the warnings about the project's own files; others are not the user's to mend."""
+        own = (each for each in found if each.is_own and each.kind == "warning")
+        problems = (Problem(each.text, each.where, self._about(job, each), each.context) for each in own)
+        return tuple(dict.fromkeys(map(str, problems)))
+
+    def _about(self, job: Job, warning: Diagnostic) -> str | None:
+        if warning.number is None:
+            return warning.hint
+        return f"to silence it:{self._setting(job).silencing(warning.number)}"
 
     def _keep(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
         for warning in (warning for _job, compiled in kept for warning in compiled.warnings):
@@ -237,19 +277,14 @@ class _Bake:
             self._results.seconds[job.unit] = answer.seconds
 
 
-def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
-    """Return the compiler's warnings about the project's own files; others are not the user's to change."""
-    own = (each for each in found if each.is_own and each.kind == "warning")
-    problems = (Problem(each.text, each.where, each.hint, each.context) for each in own)
-    return tuple(dict.fromkeys(map(str, problems)))
-
-
 def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:
     """Return the result and the names of its kernels if it can be loaded, or else what is wrong with it."""
     source = unit.module.source
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
         return errors or [_unreadable(result.log, source.path)]
+    if lost := diagnostics.redefined(found, dict(unit.module.variant)):
+        return lost
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     try:
         cubin = elf.read_cubin(result.output)
@@ -284,10 +319,17 @@ def _unreadable(log: str, path: str) -> Diagnostic:
     return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
 
 
-def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
-    """Yield what failed: each diagnostic once, with a hint about the archs that worked."""
+def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
+    """Return what failed: each diagnostic once, with a hint about the archs that worked."""
+    from .hints.together import together  # nothing of it is needed where all goes well
+
+    archs = _archs(results, toolkit)
+    pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
+    problems = [problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of)]
+    return together(problems)
+
+
+def _archs(results: Results, toolkit: Toolkit) -> Archs:
     from .hints.targets import Archs  # nothing of it is needed where all goes well
 
-    archs = Archs(results.failed, results.done, toolkit.supported)
-    pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
-    return (problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of))
+    return Archs(results.failed, results.done, toolkit.supported, results.tried)

@@ -59,16 +59,29 @@ class _Reader:
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
-                self.add(f"{key} {exc}", (*path, key))
+                self.add(f"{key} {exc}", (*path, key), _meant(key, value))
         return values
 
     def add(self, what: str, path: tuple[str | int, ...], hint: str | None = None) -> None:
         self.problems.append(Problem(_short_line(what), self.place.of(*path), hint))
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
-        inside = self.place.source_tables if path else str(self.place)
-        hint = _WRAPPER_HINT if not path and key in _WRAPPER_CHECKS else checks.guess(key, known)
+        inside, other = str(self.place), self.place.source_tables
+        elsewhere = _SOURCE_CHECKS
+        if path:
+            inside, other, elsewhere = other, inside, _CHECKS
+        hint = f"it is an option of {other}" if key in elsewhere else checks.guess(key, known)
+        if key.replace("-", "_") in options.ALLOWED:
+            hint = "it is one of the compiler's, which stand in 'options'"
+        if not path and key in _WRAPPER_CHECKS:
+            hint = _WRAPPER_HINT
         self.add(f"{key!r} is not an option of {inside}", (*path, key), hint)
+
+
+def _meant(key: str, value: object) -> str | None:
+    from . import meant  # which only a wrong table needs
+
+    return meant.line(key, value)
 
 
 def _short_line(text: str) -> str:
@@ -157,9 +170,10 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
             checks.macro_name(name)
             if not isinstance(items, list) or not items:
                 raise ValueError(f"must be an array of at least one value, not {items!r}")
-            variants.append((name, tuple(dict.fromkeys(map(checks.macro_text, items)))))
+            variants.append((name, checks.once([*map(checks.macro_text, items)])))
         except ValueError as exc:
-            reader.add(f"variants.{name} {exc}", (*path, name))
+            hint = None if isinstance(items, list) else _meant("variants", value)
+            reader.add(f"variants.{name} {exc}", (*path, name), hint)
     return tuple(variants)
 
 

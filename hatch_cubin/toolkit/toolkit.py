@@ -41,7 +41,7 @@ _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry pr
 _FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
 # What has no linkage is named after the first thing that has linkage, or at random where nothing has.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
-_INSTALL_HINT = 'toolkit = "13" brings the compiler as a build dependency'
+_INSTALL_HINT = 'this line brings the compiler as a build dependency: toolkit = "13"'
 _SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from .. import _pipeline, _temporary
+from .._order import by_number
 from ..bundle import sbom
 from ..bundle.manifest import Entry, Manifest, read_keys, read_manifest
 from ..errors import BundleError, Location, Problem
@@ -78,7 +79,7 @@ def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Compa
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
     our_units, their_units = _units(ours), _units(theirs)
     verdicts: dict[Unit, Verdict] = {}
-    for unit in sorted({*our_units, *their_units}):
+    for unit in sorted({*our_units, *their_units}, key=lambda unit: (by_number(unit[0]), unit[1])):
         if unit not in their_units:
             verdicts[unit] = "only in the bundle"
         elif unit not in our_units:

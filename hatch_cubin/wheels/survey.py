@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Literal, TypedDict
 
+from .._order import by_number
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
 from ..cubin.elf import read_cubin, read_resources
 from ..cubin.names import plain_name
@@ -104,7 +105,7 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
                 files[entry.file] = _look(bundle, entry, second)
     units = [
         _unit(module, entry, files[entry.file], bundle.packed.get(entry.file))
-        for module in manifest.modules
+        for module in sorted(manifest.modules, key=lambda module: by_number(module.name))
         for entry in sorted(module.entries, key=lambda entry: arch_order(entry.arch))
     ]
     sizes = {name: file["bytes"] for name, file in files.items()}
@@ -205,7 +206,7 @@ def _unit(module: Module, entry: Entry, file: _File, packed: int | None) -> Unit
         "bytes": file["bytes"],
         "packed": packed,
         "min_driver": entry.min_driver,
-        "kernels": sorted(kernels, key=lambda kernel: (kernel["name"], kernel["symbol"])),
+        "kernels": sorted(kernels, key=lambda kernel: (by_number(kernel["name"]), kernel["symbol"])),
         "problem": file["problem"],
     }
 

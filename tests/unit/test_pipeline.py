@@ -319,8 +319,9 @@ def test_a_template_that_cannot_be_instantiated_is_named(tmp_path: Path, compile
     options = TWO + RULE + 'path = "demo/k.cu"\ninstantiate = ["scale<flot, 4>"]'
     said = failure(tmp_path, {"k.cu": SCALE}, options)
     assert said == (
-        "demo/k.cu: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
-        f"  while compiling k for sm_80, sm_90 ({compiler})"
+        "pyproject.toml:13: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
+        f"  while compiling k for sm_80, sm_90 ({compiler})\n"
+        "  hint: did you mean 'scale<float, 4>'?"
     )
 
 
@@ -333,12 +334,30 @@ def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
         'demo/k.cu:2: variable "unused" was declared but never referenced',
         "      int unused;",
         "          ^",
-        "  hint: options = { diag-suppress = [177] } silences it",
+        "  hint: to silence it: options = { diag-suppress = [177] }",
     ]
     said.clear()
     silenced = TWO + "options = { diag-suppress = [177] }"
     _pipeline.build(project_of(tmp_path, {"k.cu": source}, silenced, said))
     assert said == []
+
+
+def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path: Path) -> None:
+    said: list[str] = []
+    source = "#define N 1\n__global__ void k(int *x) { *x = N; }\n"
+    _pipeline.build(project_of(tmp_path, {"k.cu": source}, TWO + "define = { N = 2 }", said))
+    (warning,) = said
+    assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N"'
+    kept = "  hint: #ifndef N before it, and #endif behind, keep the value that was given"
+    assert warning.splitlines()[-1] == kept
+
+
+def test_variants_that_are_the_same_code_are_named(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = TWO + RULE + 'path = "demo/k.cu"\nvariants = { BLOCk = [64, 128] }'
+    project = dataclasses.replace(project_of(tmp_path, {"k.cu": SAXPY}, options), say=said.append)
+    _pipeline.build(project)
+    assert said[0] == "demo/k.cu: BLOCk changes nothing: its 2 variants are the same code"
 
 
 TELLTALE = """\

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..._order import by_number
 from ..verb import (
     Answer,
     archs_argument,
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> Answer:
                 "program_key": job.keys.program_key and job.keys.program_key.hex(),
                 "source": job.unit.module.source.path,
             }
-            for job in plan.jobs
+            for job in sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
         ]
     hits = sum(unit["state"] == "hit" for unit in units)
     facts = {

@@ -73,6 +73,14 @@ def about_no_kernel(setting: Setting) -> str | None:
     return unnamed
 
 
+def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
+    """Yield each line that no condition keeps from a compiler with the macros *given*, and its number."""
+    known = _OF_NVRTC | given
+    for line, number, around in _lines(text):
+        if all(condition.lacking(known) == () for condition in around):
+            yield line, number
+
+
 def _around_kernels(text: str) -> tuple[Condition, ...]:
     """Return the conditions around the first kernel, if there are some around every one."""
     found = [(line, around) for line, _number, around in _lines(text) if line.strip()]

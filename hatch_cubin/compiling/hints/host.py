@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..diagnostics import Diagnostic, Told
+from . import cub
 from .setting import Setting
 from .way import Step
 
@@ -69,7 +70,6 @@ _OF_CCCL = (
     (re.compile(r"thrust/complex\.h"), "<cuda/std/complex> has the same for device code"),
     (re.compile(r"thrust/swap\.h"), "<cuda/std/utility> has the same for device code"),
     (re.compile(r"thrust/.*"), f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
-    (re.compile(r"cub/cub\.cuh"), "include the parts for device code, as in <cub/block/block_reduce.cuh>"),
     (re.compile(r"cub/device/.*"), f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
 )
 
@@ -89,6 +89,7 @@ def entered(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     entries = {path: _entry(setting.ways.get(path, ())) for path in places}
     for name in entries.values():
         hint = next((hint for pattern, hint in _OF_CCCL if pattern.fullmatch(name)), None)
+        hint = cub.about_whole(setting) if name == cub.WHOLE else hint
         if hint is not None:
             like_it = [each for each in found if each.where and entries.get(each.where.path) == name]
             others = [each for each in found if each not in like_it]
@@ -105,9 +106,7 @@ def _entry(way: Sequence[Step]) -> str:
 def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     """Tell of functions that do not say where they run."""
     pasted = setting.pasted("options", {"device-as-default-execution-space": True})
-    as_device = f"{pasted.strip()} takes such functions as device code"
-    if pasted.startswith("\n"):
-        as_device = f"these lines take such functions as device code:{pasted}"
+    as_device = f"to take such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
         return f"NVRTC compiles device code only: {APART}; {as_device}" if first.is_own else as_device

@@ -128,6 +128,30 @@ def test_what_a_build_needs_is_named(
         look()
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reads no TOML")
+@pytest.mark.parametrize(
+    ("table", "install"),
+    [
+        (
+            "requires = ['hatchling>=1.26', 'hatch-vcs', 'hatch-cubin']",
+            "'hatchling>=1.26' hatch-vcs hatch-cubin",
+        ),
+        ("requires = [1]", "hatchling hatch-cubin"),
+        ("", "hatchling hatch-cubin"),
+        ("requires = [", "hatchling hatch-cubin"),
+    ],
+)
+def test_all_that_builds_of_the_project_require_is_to_be_installed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, table: str, install: str
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
+    (root / "pyproject.toml").write_text(f"[build-system]\n{table}\n")
+    (root / "src/k.cu").write_text("edited")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(BuildError, match=f": pip install {install}$"):
+        look()
+
+
 # --- and the loader -------------------------------------------------------------------------------
 
 

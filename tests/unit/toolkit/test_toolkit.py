@@ -18,7 +18,7 @@ from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit, native_archs
 from tests.helpers import write_tree
 
-HINT = 'toolkit = "13" brings the compiler as a build dependency'
+HINT = 'this line brings the compiler as a build dependency: toolkit = "13"'
 
 
 def refusal(wanted: str | None = None) -> str:
