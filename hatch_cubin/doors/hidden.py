@@ -20,7 +20,7 @@ def finder(project: Project, wheel: Wheel) -> dict[str, Content]:
     if any(_is_same(folder / package, bundle.parent) for folder in _folders(wheel)):
         return {}
     name = f"_cubins_of_{project.package.replace('.', '_')}"
-    line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE}'!r}, {str(bundle)!r})\n"
+    line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE}'!a}, {str(bundle)!a})\n"
     return {f"{name}.py": [Path(shipped.__file__).read_bytes()], f"{name}.pth": [line.encode()]}
 
 
@@ -28,7 +28,7 @@ def _folders(wheel: Wheel) -> Iterator[Path]:
     """Yield the folders that an editable wheel adds to `sys.path`."""
     for info in wheel.members:
         if info.filename.endswith(".pth"):
-            for line in wheel.archive.read(info).decode().splitlines():
+            for line in wheel.archive.read(info).decode("utf-8", "replace").splitlines():
                 if not line.startswith(("import ", "import\t", "#")):
                     yield Path(line.strip())
 

@@ -43,7 +43,11 @@ def opened(path: Path) -> Iterator[Wheel]:
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         names = [info.filename for info in members]
-        (metadata,) = [found[1] for name in names if (found := _RECORD.fullmatch(name))]
+        records = [found[1] for name in names if (found := _RECORD.fullmatch(name))]
+        if len(records) != 1:
+            what = f"a wheel has one .dist-info/RECORD, here are {len(records)}"
+            raise BundleError(Problem(what, Location(path.name)))
+        metadata = records[0]
         if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
             what = f"the wheel is signed ({signed[0]}): with kernels in it, the signature would be wrong"
             raise BundleError(Problem(what, Location(path.name), "sign it when it is finished"))

@@ -115,6 +115,13 @@ def test_a_signed_wheel_is_left_alone(tmp_path: Path, signature: str) -> None:
     )
 
 
+def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
+    inner = make(tmp_path / "inner", {"demo/__init__.py": b""})
+    with pytest.raises(BundleError) as caught, repack.opened(inner):
+        raise AssertionError
+    assert str(caught.value) == f"{inner.name}: a wheel has one .dist-info/RECORD, here are 0"
+
+
 def test_packages_are_found_where_an_installer_puts_them_into_site_packages(tmp_path: Path) -> None:
     names = [
         "a/__init__.py",
