@@ -5,7 +5,8 @@
 Cold and warm builds against NVRTC itself, cuda.core, nvcc, CMake and Ninja, ccache and sccache; how both grow
 with units, cores and headers; what starting and loading cost; the size of the wheel. Ratios are of this run:
 numbers of two runs are not to be compared. A peer that is not installed, or does not work here, leaves its
-cell empty. `--only PART` runs one part, `--quick` smaller ones. NOTES.md has what was seen.
+cell empty. `--only PART` runs one part, `--quick` smaller ones. At the end stands what a user gains, a line
+for each peer; `--plot FILE` draws it. NOTES.md has what was seen.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import gains
 from commands import CORES, version
 from measuring import Row, table
 from parts import cold, growth, loading, sizes, starts, variants, warm
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="one part; repeatable")
     parser.add_argument("--quick", action="store_true", help="smaller projects, fewer repetitions")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows there")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw what a user gains there, as SVG")
     arguments = parser.parse_args()
     facts, rows = machine(), []
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -80,6 +83,9 @@ def main() -> None:
                 rows.append(row)
             facts[f"seconds of {part}"] = round(time.perf_counter() - start)
     print(table(rows))
+    print("", *gains.lines(rows), sep="\n")
+    if arguments.plot:
+        arguments.plot.write_text(gains.plot(rows), "utf-8")
     if arguments.json:
         text = json.dumps({**facts, "rows": [row.facts() for row in rows]}, indent=1)
         arguments.json.write_text(text, "utf-8")

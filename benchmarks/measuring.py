@@ -53,6 +53,7 @@ class Row:
     theirs: float | None
     goal: Goal | None = None
     unit: str = "s"
+    peer: str = ""  # what a user would have without us, where this row tells what is gained
 
     @property
     def ratio(self) -> float | None:

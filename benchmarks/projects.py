@@ -24,6 +24,7 @@ extern "C" __global__ void small_{number}(const float *x, float *y, int n) {{
   if (i < n) y[i] = sum + {number}.0f;
 }}
 """
+_COMMON = "#pragma once\n__device__ inline float twice(float x) { return 2.0f * x; }\n"
 _CUB = """\
 #include <cub/block/block_reduce.cuh>
 extern "C" __global__ void total(const float *x, float *y) {
@@ -75,8 +76,12 @@ def write_project(root: Path, files: dict[str, str], archs: tuple[str, ...], mor
 def small_project(root: Path, count: int, archs: tuple[str, ...] = ARCHS) -> Path:
     """Write a project of *count* small kernels, all of which include one header."""
     files = {f"bench/small_{number}.cu": _SMALL.format(number=number) for number in range(count)}
-    header = "#pragma once\n__device__ inline float twice(float x) { return 2.0f * x; }\n"
-    return write_project(root, {**files, "bench/common.cuh": header}, archs)
+    return write_project(root, {**files, "bench/common.cuh": _COMMON}, archs)
+
+
+def alone(number: int) -> str:
+    """Return the text of a small kernel that includes nothing."""
+    return _SMALL.format(number=number).replace('#include "common.cuh"\n', _COMMON.partition("\n")[2])
 
 
 def headers_project(root: Path, sources: int, headers: int) -> Path:

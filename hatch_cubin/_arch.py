@@ -31,6 +31,11 @@ class Arch(NamedTuple):
     def is_ptx(self) -> bool:
         return self.kind == "compute"
 
+    @property
+    def real(self) -> Arch:
+        """The arch that gives a cubin of the same code: its own PTX is assembled to that."""
+        return Arch(self.number, self.suffix)
+
 
 class Target(NamedTuple):
     """An arch to build for, and whether it was named or came with a group."""

@@ -20,6 +20,7 @@ HEADERS = "headers"  # the folder of NVRTC's bundled headers, in the user's
 # For what was a file a moment ago: a pipe that took its place since is not waited for.
 AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 
+_MOST = 1 << 28  # bytes: something is wrong with a file that has more
 _WRITING_S = 3600  # a temporary file that is older was left by a build that was killed
 
 _why: list[str] = []
@@ -111,8 +112,11 @@ def _drop_others(path: Path, most: int) -> None:
 
 def kept(path: Path) -> BinaryIO:
     """Open a file that was kept; OSError where there is none, or something that is none."""
-    if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for ever, a device has no end
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever, a device has no end
         raise OSError(errno.EINVAL, "is not a file", str(path))
+    if status.st_size > _MOST:
+        raise OSError(errno.EFBIG, "is larger than any that was kept", str(path))
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | AT_ONCE))
 
 

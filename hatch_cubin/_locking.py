@@ -93,7 +93,7 @@ def _cached(project: Project, jobs: Sequence[Job], hold: Path | None) -> Mapping
     cache = Cache(project.cache_folder, None, _keep_quiet, hold)
     found: dict[Unit, Compiled] = {}
     for job in jobs:
-        if (hit := cache.get(job.keys.key, job.known)) is None:
+        if (hit := job.found_in(cache)) is None:
             return None
         found[job.unit] = hit
     return found

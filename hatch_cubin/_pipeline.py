@@ -20,9 +20,17 @@ from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
 from .compiling.results import Results, obtain, require
-from .errors import HatchCubinError
+from .errors import HatchCubinError, Location, Problem
 from .keys import lock, locked
-from .keys.jobs import Job, every_closure, headers_of_others, make_jobs, named_files, reachable_files
+from .keys.jobs import (
+    Job,
+    every_closure,
+    headers_of_others,
+    lies_outside,
+    make_jobs,
+    named_files,
+    reachable_files,
+)
 from .keys.lock import Lock
 from .keys.recall import Recall, Units, recall_of
 from .sources.project import Project, read_sources
@@ -37,6 +45,7 @@ class Plan(NamedTuple):
     toolkit: Toolkit
     jobs: tuple[Job, ...]
     recall: Recall
+    refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
 
@@ -73,7 +82,7 @@ def build_held(
         return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
     with _seldom_collected():
-        plan = choose_plan(project, require, hold)
+        plan = choose_plan(project, require, hold, in_part=True)
         results = bake(project, plan, noted=noted, hold=hold)
         built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
         headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
@@ -94,7 +103,11 @@ def _seldom_collected() -> Iterator[None]:
 
 
 def choose_plan(
-    project: Project, require: Callable[[Project], object] | None = None, hold: Path | None = None
+    project: Project,
+    require: Callable[[Project], object] | None = None,
+    hold: Path | None = None,
+    *,
+    in_part: bool = False,
 ) -> Plan:
     """Return the plan of a build: by the word of the project's lock, or else by that of the toolkit here.
 
@@ -106,10 +119,11 @@ def choose_plan(
     if word is not None and word.found is not None:
         for note in word.plan.notes:
             project.say(note)
-        return Plan(word.plan.toolkit, word.plan.jobs, Recall(None), word.lock.headers, word.found)
+        plan = Plan(word.plan.toolkit, word.plan.jobs, Recall(None))
+        return plan._replace(headers=word.lock.headers, found=word.found)
     if require is not None:
         require(project)
-    plan = make_plan(project, sources)
+    plan = make_plan(project, sources, in_part=in_part)
     if word is None:
         return plan
     changes = word.plan.changes or locked.against(word.lock, plan.jobs, plan.toolkit)
@@ -119,17 +133,29 @@ def choose_plan(
     return plan._replace(jobs=tuple(locked.enforced(word.lock, plan.jobs)))
 
 
-def make_plan(project: Project, sources: Sequence[Source] | None = None) -> Plan:
-    """Return what a build consists of: every unit, with its headers and its keys."""
+def make_plan(project: Project, sources: Sequence[Source] | None = None, *, in_part: bool = False) -> Plan:
+    """Return what a build consists of: every unit, with its headers and its keys.
+
+    A header that cannot be read is an error, unless the plan is made *in part*, without its units.
+    """
     sources = read_sources(project) if sources is None else sources
     install = requirements.install_command(project.config, project.environ)
     recall = recall_of(project)
     toolkit = Toolkit(project.config.toolkit, install, recall.facts)
-    return Plan(toolkit, tuple(make_jobs(project, sources, toolkit, recall)), recall)
+    refused: list[Problem] | None = [] if in_part else None
+    jobs = make_jobs(project, sources, toolkit, recall, refused)
+    return Plan(toolkit, tuple(jobs), recall, tuple(refused or ()))
 
 
 def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
     """Return the result of every unit; one error names all that fail, once all others are stored."""
+    results = attempt(project, plan, noted=noted, hold=hold)
+    require(results, plan.toolkit, plan.refused)
+    return results
+
+
+def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
+    """Return the result of every unit that has one, and which have none."""
     start = time.monotonic()
     _home.sweep()
     with open_cache(project, hold) as cache:
@@ -144,8 +170,16 @@ def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None 
         hits = len(keys) - len(results.seconds)
         counts = {"hits": hits, "misses": len(plan.jobs) - hits}
         history.note(project.cache_folder, project.root, counts, keys)
-    require(results, plan.toolkit)
     return results
+
+
+def failures(results: Results, plan: Plan) -> Sequence[Problem]:
+    """Return what is wrong with the units that have no result."""
+    try:
+        require(results, plan.toolkit, plan.refused)
+    except HatchCubinError as exc:
+        return exc.problems
+    return ()
 
 
 def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
@@ -190,7 +224,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
 def make_lock(project: Project) -> Lock:
     """Compile what the cache lacks, and return the lock of what was built."""
     sources = read_sources(project)
-    plan = make_plan(project, sources)
+    plan = make_plan(project, sources, in_part=True)
     results = {unit: found.sha256 for unit, found in bake(project, plan).done.items()}
     return _described(project, plan, sources, results)
 
@@ -219,18 +253,26 @@ def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
 
     *by_name* leaves out headers that no include names, and that only a computed one could mean.
     """
+    return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
+
+
+def sdist_files(project: Project) -> list[str]:
+    """Return every file that an sdist needs, the lock too; warn of those that lie elsewhere: it has none."""
+    found = _reachable(project)
+    for path in filter(lies_outside, found):
+        what = "lies outside the project, so sdists lack it, and the kernels that include it fail there"
+        project.warn(str(Problem(what, Location(path), "put a copy into the project")))
+    own = [lock.NAME] if os.path.isfile(project.root / lock.NAME) else []
+    return [*own, *(path for path in found if not lies_outside(path))]
+
+
+def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
         return reachable_files(project, read_sources(project), by_name=by_name)
     except HatchCubinError:
         if project.skips:  # a bundle without kernels does not need its sources to be right
             return []
         raise
-
-
-def sdist_files(project: Project) -> list[str]:
-    """Return every file of the project that a wheel needs where only the sdist is: its lock, too."""
-    own = [lock.NAME] if os.path.isfile(project.root / lock.NAME) else []
-    return [*own, *needed_files(project)]
 
 
 def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:

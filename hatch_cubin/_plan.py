@@ -244,16 +244,14 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
         own = []
         for target in module.targets:
             try:
-                own.append(arch_for(module.source, target, toolchain, notes, module.tables))
+                own.append(arch_for(module.source, target, toolchain, notes, module))
             except HatchCubinError as exc:
                 asked = module.written.get(str(target.arch))
                 problems += [each._replace(where=each.where or asked) for each in exc.problems]
         archs = [arch for arch in own if arch is not None]
         if own and not archs:
             problems.append(
-                _cannot_serve(
-                    module.source, "none of the archs asked for can run it", toolchain, module.tables
-                )
+                _cannot_serve(module.source, "none of the archs asked for can run it", toolchain, module)
             )
         units += [Unit(module, arch) for arch in dict.fromkeys(archs)]
     if problems:
@@ -262,7 +260,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
 
 
 def arch_for(
-    source: Source, target: Target, toolchain: Toolchain, notes: list[str], tables: str = ""
+    source: Source, target: Target, toolchain: Toolchain, notes: list[str], module: Module | None = None
 ) -> Arch | None:
     """Return the arch to build *source* for; None where a group brought one that its PTX cannot serve.
 
@@ -276,7 +274,7 @@ def arch_for(
             return Arch(own.number, own.suffix, "compute")
         if not _arch.can_assemble(own, arch):
             if target.named:
-                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}", toolchain, tables))
+                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}", toolchain, module))
             notes.append(f"{source.path}: left out {arch}, its .target {header.target} cannot serve it")
             return None
     if not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
@@ -284,12 +282,22 @@ def arch_for(
     return arch
 
 
-def _cannot_serve(source: Source, what: str, toolchain: Toolchain, tables: str) -> Problem:
+def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Module | None) -> Problem:
     from .table.lines import source_table  # which only hints need
 
     header = source.ptx
-    hint = f"this can be built:{source_table(tables, source.path, archs=[header.target])}"
     own = _arch.parse_arch(header.target)
+    asked = module.targets if module else ()
+    archs = [
+        str(arch if not arch.is_ptx else own._replace(kind="compute"))
+        for arch, _named in asked
+        if arch.is_ptx
+        or (_arch.can_assemble(own, arch) and _arch.is_supported(arch, toolchain.supported, families=True))
+    ]
+    pasted = source_table(
+        module.tables if module else "", source.path, archs=[*dict.fromkeys(archs)] or [header.target]
+    )
+    hint = f"this can be built:{pasted}"
     can_be = _arch.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
     return Problem(what, Location(source.path, header.target_line), hint if can_be else None, because)
@@ -301,7 +309,7 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     suffix = (
         " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
     )
-    older = f'; toolkit = "12.9" can target {arch} too' if arch.number in _OF_CUDA_12 else ""
+    older = f'; CUDA 12 can target {arch} too: toolkit = "12.9"' if arch.number in _OF_CUDA_12 else ""
     return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
 
 

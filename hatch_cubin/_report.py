@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
+from . import _files
+from ._order import by_number
+from .compiling.alike import alike
 from .compiling.gaps import gaps
 from .compiling.results import Results
 from .sources.project import Project
@@ -20,7 +22,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
     """
     total, compiled = len(results.done), len(results.seconds)
     if not (results.failed or results.missing):
-        for note in gaps(results.done):
+        for note in (*gaps(results.done), *alike(results.done)):
             project.say(note)
         units = f"{total} unit{'s' * (total != 1)}"
         project.say(f"{units}: {total - compiled} cached, {compiled} compiled in {seconds:.1f} s")
@@ -28,7 +30,7 @@ def report(project: Project, results: Results, seconds: float) -> None:
         return
     try:
         text = json.dumps({"format": FORMAT, **facts(results)}, indent=1)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        _files.write(path, text + "\n")
     except OSError as exc:
         project.warn(f"HATCH_CUBIN_REPORT: {path} cannot be written: {exc.strerror}")
 
@@ -46,7 +48,7 @@ def facts(results: Results) -> dict[str, Any]:
             "seconds": round(results.seconds.get(unit, 0.0), 3),
             "bytes": results.done[unit].size if unit in results.done else 0,
         }
-        for unit, state in sorted(states.items(), key=lambda item: item[0].name)
+        for unit, state in sorted(states.items(), key=lambda item: by_number(item[0].name))
     ]
     return {
         "hits": len(results.done) - len(results.seconds),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import TextIO
+
+
+_COLOURS = {"error": "1;31", "warning": "1;33", "hint": "1;36"}
+_WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"
 
 
 def write(stream: TextIO | None, text: str) -> None:
@@ -21,6 +26,23 @@ def write(stream: TextIO | None, text: str) -> None:
     except OSError:
         _forget(stream)
         raise
+
+
+def tell(stream: TextIO | None, message: str) -> None:
+    """Write a message for people, its first words in colour where the stream takes that."""
+    write(stream, f"{coloured(message) if takes_colour(stream) else message}\n")
+
+
+def takes_colour(stream: TextIO | None) -> bool:
+    """Say whether colour is wanted: as for Python itself, NO_COLOR counts most, then FORCE_COLOR."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (os.environ.get("TERM") != "dumb" and is_terminal(stream))
+
+
+def coloured(message: str) -> str:
+    """Return a message with colour on the word that says what it is, and on that before a hint."""
+    return re.sub(_WORDS, lambda found: f"{found[1]}\x1b[{_COLOURS[found[2]]}m{found[2]}:\x1b[0m", message)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -11,7 +11,7 @@ from ._environment import is_on
 from ._streams import Lossy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PREFIX = "hatch-cubin: "
 _INTERRUPTED = 130  # as shells count: 128 and the signal's number
@@ -47,6 +47,22 @@ class Problem(NamedTuple):
         head = self.what if self.where is None else f"{self.where}: {self.what}"
         hint = () if self.hint is None else (f"hint: {self.hint}",)
         return plain("\n  ".join((head, *self.details, *hint)))
+
+    def facts(self) -> dict[str, str | int | list[str] | None]:
+        """Return the same for JSON."""
+        path, line = self.where or (None, None)
+        return {
+            "what": self.what,
+            "path": path,
+            "line": line,
+            "details": [*self.details],
+            "hint": self.hint,
+        }
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Return each problem once, sorted by file and line; those without come last, of a file or of all."""
+    return sorted(dict.fromkeys(problems), key=_place)
 
 
 class HatchCubinError(Exception):
@@ -93,11 +109,8 @@ class CheckError(HatchCubinError):
 
 
 def render(error: HatchCubinError, outcome: str = "") -> list[str]:
-    """Return one message per problem, sorted by file and line, then their count.
-
-    Problems without a file come last; so do, within a file, those without a line.
-    """
-    ordered = sorted(error.problems, key=_place)
+    """Return one message per problem, in order, then their count."""
+    ordered = in_order(error.problems)
     count = len(ordered)
     summary = [f"{PREFIX}{count} error{'s' * (count != 1)}{outcome}"] if outcome or count > 1 else []
     return [*(f"{PREFIX}error: {problem}" for problem in ordered), *summary]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if (
+            signal.getsignal(number) is signal.SIG_IGN
+        ):  # in the background, behind nohup: processes inherit it
+            signal.signal(number, usual)
     for name in CAPABILITIES:
         if name != "gpu":
             config.addinivalue_line("markers", f"{name}: needs this capability")
@@ -80,7 +86,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the user's settings and cache folder out of every test."""
-    for name in ("HATCH_ENV", "HATCH_ENV_ACTIVE"):  # of the Hatch that runs these tests
+    for name in ("HATCH_ENV", "HATCH_ENV_ACTIVE", "NO_COLOR", "FORCE_COLOR"):  # of what runs these tests
         monkeypatch.delenv(name, raising=False)
     for name in (
         "ARCHS",
@@ -95,6 +101,16 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     ):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files that nobody else uses."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
 
 
 @pytest.fixture

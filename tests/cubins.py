@@ -73,6 +73,11 @@ USING = """
 FILES = bundle(made("k"))
 
 
+def in_wheel(wheel: str | Path, text: str) -> str:
+    """Return a message with places as the wheel itself has them, if it is about a wheel."""
+    return text.replace(f"{wheel}/", "") if str(wheel).endswith(".whl") else text
+
+
 def make_wheel(path: Path, files: Mapping[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():

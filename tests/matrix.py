@@ -8,19 +8,24 @@ from typing import Any
 from hatch.env.collectors.plugin.interface import EnvironmentCollectorInterface
 
 VERSIONS = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-# Builds in environments of their own and faults: minutes each, and what they try lies in other programs.
-WITHOUT_LONG_TESTS = "--ignore=tests/build --ignore=tests/faults"
+# What compiles tells the same on every Python: whole builds on the oldest, the rest on the newest, and faults
+# there too. What compiles nothing runs on all.
+ON_THE_OLDEST = "build or not (nvrtc or faults)"
+BETWEEN = "not (nvrtc or build or faults)"
+ON_THE_NEWEST = "not build"
 
 
 class PyenvCollector(EnvironmentCollectorInterface):
-    """Give each environment of the matrix its `python3.x`; the oldest and the newest run every test."""
+    """Give each environment of the matrix its `python3.x`, and its share of the tests."""
 
     def finalize_environments(self, config: dict[str, dict[str, Any]]) -> None:
         matrix = [env for env in config.values() if env.get("python", "").startswith("python3.")]
         matrix.sort(key=lambda env: int(env["python"].removeprefix("python3.")))
         there = [env for env in matrix if _find(env)]
-        for env in there[1:-1]:
-            env.setdefault("env-vars", {})["PYTEST_ADDOPTS"] = WITHOUT_LONG_TESTS
+        if len(there) > 1:
+            shares = [ON_THE_OLDEST, *[BETWEEN] * (len(there) - 2), ON_THE_NEWEST]
+            for env, share in zip(there, shares, strict=True):
+                env.setdefault("env-vars", {})["PYTEST_ADDOPTS"] = f'-m "{share}"'
 
 
 def _find(env: dict[str, Any]) -> bool:

@@ -23,10 +23,11 @@ def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     yield Row(what, f"cuda.core in a loop, {CORES} threads", ours.wall, core.wall)
     sources = [f"bench/small_{number}.cu" for number in range(count)]
     nvcc = next((nvcc_each(root, [path], sources).wall for path in tools("nvcc")), None)
-    yield Row(what, f"nvcc -cubin for each unit, {CORES} at once", ours.wall, nvcc, Goal(0.2))
+    yield Row(what, f"nvcc -cubin for each unit, {CORES} at once", ours.wall, nvcc, Goal(0.2), peer="nvcc")
     made = cmake(root, folder / "cmake")
     against = "CMake and Ninja, the same archs, configured before"
-    yield Row(what, against, ours.wall, made.wall if made else None, Goal(0.2))
+    peer = "CMake and Ninja"
+    yield Row(what, against, ours.wall, made.wall if made else None, Goal(0.2), peer=peer)
 
 
 def _core(root: Path) -> Cost:

@@ -9,12 +9,23 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import loader
-from measuring import Goal, Row
+from commands import build, bundle_of
+from measuring import Cost, Goal, Row, cost, in_turn
+from projects import alone, write_project
+
+_COMPILE = """
+import sys
+from cuda.core import Program, ProgramOptions
+source = open("bench/small_3.cu").read()
+assert Program(source, "c++", ProgramOptions(arch="sm_90")).compile("cubin").code
+"""
+_READ = "from bench import _cubins; assert _cubins.read('small_3', cc=(9, 0))"
 
 
 def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     for count in loader.COUNTS[: 1 if quick else None]:
         yield from _rows(loader.measure_one(folder / str(count), count), count)
+    yield _first(folder / "first", quick=quick)
     yield Row("loader: first kernel on a GPU", "needs a GPU", None, None)
 
 
@@ -31,6 +42,22 @@ def _rows(found: dict[str, dict[str, float | None]], count: int) -> Iterator[Row
         ("pyptx CubinCache.get, a dict's", pyptx, None),
     ):
         yield Row(f"{what}: repeated read", name, _micro(read["repeated"]), _micro(theirs), goal, "µs")
+
+
+def _first(folder: Path, *, quick: bool) -> Row:
+    """Get one kernel's bytes in a new process: what comes after them, a GPU does in the same way."""
+    root = write_project(folder, {"bench/small_3.cu": alone(3)}, ("sm_90",))
+    build(root)
+    for name, data in bundle_of(root).items():
+        (root / "bench/_cubins").mkdir(exist_ok=True)
+        (root / "bench/_cubins" / name).write_bytes(data)
+
+    def python(code: str) -> Cost:
+        return cost([sys.executable, "-c", code], root)
+
+    ours, theirs = in_turn(lambda: python(_READ), lambda: python(_COMPILE), quick=quick)
+    what, against = "a kernel's bytes, in a new process", "cuda.core compiles it"
+    return Row(what, against, ours.wall, theirs.wall, peer="compiling at run time")
 
 
 def _micro(milliseconds: float | None) -> float | None:

@@ -77,7 +77,9 @@ def _caches(root: Path, kernels: int, names: tuple[str, ...], *, quick: bool) ->
         ours, baked, theirs, wheel = in_turn(
             lambda: build(root), lambda: bake(root), ask, lambda: build(_plain(root)), quick=quick
         )
-        yield Row(what, f"{against}, then the plain wheel", ours.wall, theirs.wall + wheel.wall, goal)
+        peer = "" if name == "cuda.core" else name
+        both = f"{against}, then the plain wheel"
+        yield Row(what, both, ours.wall, theirs.wall + wheel.wall, goal, peer=peer)
         yield Row(f"warm bake, {units} units", against, baked.wall, theirs.wall, goal)
 
 

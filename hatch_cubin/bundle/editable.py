@@ -1,11 +1,14 @@
 # Copied byte for byte into editable installs by hatch-cubin (Apache-2.0): standard library only.
 """Notice that sources changed since the kernels of this editable install were built."""
 
+import contextlib
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -64,8 +67,17 @@ def _rebuild(
     if missing:
         names = [name.replace("_", "-") for name in missing]
         what = f"HATCH_CUBIN_REBUILD is set, but there is no {' and no '.join(names)} beside the package"
-        raise error(say(f"{what}: pip install {' '.join(names)}"))
+        raise error(say(f"{what}: {_install(root, names)}"))
     command = [sys.executable, *built["rebuild"]]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise error(say(f"the kernels could not be built again:\n{done.stdout}{done.stderr}"))
+
+
+def _install(root: str, names: Sequence[str]) -> str:
+    """Return the line that installs what the project's builds require, or else what has these names."""
+    with contextlib.suppress(ImportError, OSError, ValueError, LookupError, TypeError):
+        toml = importlib.import_module("tomllib")  # which Python 3.10 lacks
+        with open(os.path.join(root, "pyproject.toml"), "rb") as file:
+            return f"pip install {' '.join(map(shlex.quote, toml.load(file)['build-system']['requires']))}"
+    return f"pip install {' '.join(map(shlex.quote, names))}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import __version__
+from .. import __version__, _files
 from .._arch import Arch
 from .._digest import file_digest
 from .._locks import wait_for_lock
@@ -54,6 +54,9 @@ class Rebuild(NamedTuple):
 OF_HATCH = Rebuild(
     command=("-m", "hatchling", "build", "-t", "wheel:editable", "--hooks-only"),
     needs=("hatchling", "hatch_cubin"),
+)
+OF_WRAPPER = Rebuild(
+    command=("-c", "from hatch_cubin import backend; backend.rebuild()"), needs=("hatch_cubin",)
 )
 
 
@@ -234,8 +237,11 @@ def write(files: Mapping[str, bytes], folder: Path) -> None:
 
 
 def _unwritable(exc: OSError, folder: Path) -> BundleError:
-    where = Location(str(exc.filename or folder))
-    return BundleError(Problem(f"cannot write the bundle: {exc.strerror}", where))
+    place, why = exc.filename2 or exc.filename or folder, exc.strerror
+    if isinstance(exc, (FileExistsError, IsADirectoryError)):
+        with contextlib.suppress(OSError):  # it is gone by now
+            why = f"it {_files.kind(_files.looked_at(place).st_mode)}"
+    return BundleError(Problem(f"cannot write the bundle: {why}", Location(str(place))))
 
 
 def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:

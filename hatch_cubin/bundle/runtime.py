@@ -227,7 +227,7 @@ def cache(then: "Any" = None) -> "Any":
     try:
         from cuda.core.utils import ProgramCacheResource
     except Exception as exc:
-        raise CubinUnavailableError(_say(f"cache() needs {_NEEDED}: {exc}")) from exc
+        raise CubinUnavailableError(_say(f"cache() needs {_lacking(exc)}")) from exc
     if then is not None and not isinstance(then, ProgramCacheResource):
         what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
         raise TypeError(_say(what))
@@ -503,7 +503,6 @@ def _verified(entry: Entry) -> bytes:
 # --- loading, with cuda.core --------------------------------------------------------------------
 
 
-_NEEDED = "cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported"
 _lock: "list[Any]" = []
 _used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
 _hanging: "list[Any]" = []  # the thread that waits for a driver which does not answer
@@ -562,7 +561,7 @@ def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     try:
         from cuda import core
     except Exception as exc:
-        raise CubinUnavailableError(_say(f"loading kernels needs {_NEEDED}: {exc}")) from exc
+        raise CubinUnavailableError(_say(f"loading kernels needs {_lacking(exc)}")) from exc
     try:
         chosen = core.Device(device) if device is None or by_number else device
         major, minor = chosen.compute_capability
@@ -570,6 +569,16 @@ def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
         which = "the current CUDA device" if device is None else f"CUDA device {device}"
         raise CubinUnavailableError(_say(f"{which} cannot be used: {exc}")) from exc
     return core, (int(major), int(minor)), driver
+
+
+def _lacking(exc: BaseException) -> str:
+    """Say why cuda.core cannot be imported: it may be there, and the system not able to read it."""
+    cause: "BaseException | None" = exc
+    while cause is not None:
+        if remedy := _fault(cause):
+            return f"cuda.core, which cannot be imported now: {exc}; {remedy}"
+        cause = cause.__cause__ or cause.__context__
+    return f"cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported: {exc}"
 
 
 # --- the driver ---------------------------------------------------------------------------------
@@ -591,11 +600,11 @@ def _driver_version() -> int:
 
 
 def _start_driver() -> int:
-    import ctypes
-
     driver = _driver_library()
     if driver is None:
         raise CubinUnavailableError(_say("there is no CUDA driver on this machine"))
+    import ctypes
+
     count, version = ctypes.c_int(), ctypes.c_int()
     status = (
         driver.cuInit(0)
@@ -615,12 +624,12 @@ def _start_driver() -> int:
 
 
 def _driver_library() -> "Any":
-    import ctypes
-
     try:
+        import ctypes
+
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError as exc:
-        if any(os.strerror(number) in str(exc) for number in _remedies()):
+    except (OSError, ImportError) as exc:
+        if isinstance(exc, ImportError) or _fault(exc):
             raise CubinUnavailableError(_say(f"the CUDA driver cannot be loaded: {exc}")) from exc
         return None
     return _with_calls(library, "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName")
@@ -821,6 +830,9 @@ class _Layer:
             except CubinError:  # a build that failed is to be told again
                 _looked.clear()
                 raise
+            except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
+                _looked.clear()
+                _unreadable(getattr(exc, "filename", None) or os.path.join(self.folder, "editable.json"), exc)
         read = _Manifest(self.folder)
         self.manifests.append(read)
         return (self.manifests[:1] or [read])[0]  # another thread's, where it was faster
@@ -1158,6 +1170,12 @@ def _remedy(exc: Exception) -> "str | None":
     if not number or number in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
         return None
     return _remedies().get(number, "that is the system's fault, and says nothing about the package")
+
+
+def _fault(exc: BaseException) -> "str | None":
+    """Say what to do where the system was at fault, as far as its words tell: a linker's have no number."""
+    known = _remedies().items()
+    return next((remedy for number, remedy in known if os.strerror(number) in str(exc)), None)
 
 
 def _remedies() -> "dict[int, str]":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from .. import _files
 from .._locks import wait_for_lock
 from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
 from .proof import MOST, Record, decode, place, record_key, resources_of
@@ -21,9 +22,6 @@ _OTHER = re.compile("tmp/entry-[a-z0-9_]{8}|SCHEMA_VERSION")  # which an earlier
 _FOREIGN = {
     stat.S_IFREG: "is a file that no build writes",
     stat.S_IFDIR: "is a folder that no build makes",
-    stat.S_IFLNK: "is a link that leads nowhere",
-    stat.S_IFIFO: "is a pipe",
-    stat.S_IFSOCK: "is a socket",
 }
 
 
@@ -78,14 +76,14 @@ class _Look:
         """Yield the files that stand where the store has its own, with their sizes; none is opened."""
         for name in self._tried(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
-            status = self._tried(path, _looked_at)
+            status = self._tried(path, _files.looked_at)
             mode = 0 if status is None else status.st_mode
             if stat.S_ISDIR(mode) and _FOLDER.fullmatch(known):
                 yield from self._walk(path, f"{known}/")
             elif status is not None and stat.S_ISREG(mode) and _STORED.fullmatch(known):
                 yield path, status.st_size
             elif mode and not (stat.S_ISREG(mode) and _OTHER.fullmatch(known)):
-                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), "is a device"))
+                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), _files.kind(mode)))
 
     def _sort(self) -> tuple[set[str], dict[str, Record]]:
         """Tell entries from records, by what they begin with."""
@@ -114,7 +112,7 @@ class _Look:
                 data = self._tried(entry, _bytes) if self._sizes[entry] == record.size else b""
                 if data is not None and not record.is_of(data):
                     self._note("damaged", entry, "is not what its record says")
-                elif data is not None and not record.names(resources_of(data), data):
+                elif data is not None and not record.names(resources_of(data), data, _asked(record)):
                     self._note("damaged", path, "names other kernels than its entry has")
                 elif data is not None:
                     yield entry, path
@@ -130,12 +128,10 @@ class _Look:
             return None
 
 
-def _looked_at(path: str) -> os.stat_result:
-    """Return what a path leads to, and where that is nowhere, the link."""
-    try:
-        return os.stat(path)
-    except OSError:
-        return os.lstat(path)
+def _asked(record: Record) -> Collection[str] | None:
+    """Return the names that the build asked for; None where it has not written that down."""
+    names = record.inputs.get("instantiate")
+    return names if isinstance(names, list) else None
 
 
 def _bytes(path: str) -> bytes:

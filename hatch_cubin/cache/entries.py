@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -152,9 +152,11 @@ class Cache:
             self.release(key)
         self._guarded(lambda: housekeeping.trim(self.folder, size=self._cap), None)
 
-    def get(self, key: bytes, known: Known | None = None) -> Compiled | None:
-        """Return the result under *key*, proven by what is *known* of it or by its record; None on a miss."""
-        return self._guarded(lambda: self._get(key, known), None)
+    def get(
+        self, key: bytes, known: Known | None = None, asked: Collection[str] | None = None
+    ) -> Compiled | None:
+        """Return what *known* proves, or a record with the names *asked* for; None on a miss."""
+        return self._guarded(lambda: self._get(key, known, asked), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
         """Store one result as an entry and its record."""
@@ -206,7 +208,7 @@ class Cache:
         if folder is not None and folder not in self._claims.values():
             self._locks.pop(folder).close()
 
-    def _get(self, key: bytes, known: Known | None) -> Compiled | None:
+    def _get(self, key: bytes, known: Known | None, asked: Collection[str] | None) -> Compiled | None:
         path = place(self.folder, key)
         try:
             held = self._linked(path)
@@ -215,7 +217,7 @@ class Cache:
                 return None
             new = known is None or known.record != disk.stamp_of(record.status)
             proof = _record_of(key, record) if new else known
-            found = None if proof is None else _found(entry, proof, held)
+            found = None if proof is None else _found(entry, proof, held, asked)
         except FileNotFoundError:  # trimmed since it was looked at
             return None
         except NoFileError:
@@ -301,14 +303,16 @@ def _record_of(key: bytes, file: File) -> Record | None:
     return record if record is not None and record.key == key.hex() else None
 
 
-def _found(entry: File, proof: Record | Known, held: File | None) -> Compiled | None:
+def _found(
+    entry: File, proof: Record | Known, held: File | None, asked: Collection[str] | None
+) -> Compiled | None:
     """Return what *proof* proves, and describes: that is not found out once more."""
     if entry.status.st_size != proof.size or not proof.is_of(data := read(entry)):
         return None
     described = ""
     if isinstance(proof, Record):
         described = json.dumps(resources := resources_of(data))
-        if not proof.names(resources, data):
+        if not proof.names(resources, data, asked):
             return None
     if held is not None:
         return _Held(held.path, proof, described)

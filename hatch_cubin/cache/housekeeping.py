@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from .. import _home
 from .._locks import Lock, try_lock, wait_for_lock
-from .proof import MOST, NoFileError, Record, decode, look, place, record_key
+from .proof import MOST, NOWHERE, NoFileError, Record, decode, look, place, record_key
 
 _NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
@@ -198,13 +198,19 @@ def _unseen(path: str, flags: int) -> int:
 def _files(folder: Path) -> dict[str, os.stat_result]:
     """Return every file that the store keeps something in."""
     found = {}
-    for parent, _folders, names in os.walk(folder / "entries"):
+    for parent, _folders, names in os.walk(folder / "entries", onerror=_unless_gone):
         for name in names:
             if _NAME.fullmatch(os.path.basename(parent) + name):
                 path = os.path.join(parent, name)
                 if (status := _status(path)) is not None:
                     found[path] = status
     return found
+
+
+def _unless_gone(exc: OSError) -> None:
+    """Raise what is told of a folder that is there: nothing that cannot be read is empty."""
+    if exc.errno not in NOWHERE:
+        raise exc
 
 
 def _temporaries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

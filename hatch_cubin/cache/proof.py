@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from .. import _home
 from .._digest import file_digest
 from ..cubin.elf import read_resources
+from ..cubin.names import are_spelled
 
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
 MOST = 1 << 26  # bytes of a record, a hundred times what the largest has
@@ -48,11 +49,15 @@ class Record:
         """Say whether *data* is what was stored, to the byte."""
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
-    def names(self, symbols: Collection[str], data: bytes) -> bool:
-        """Say whether the kernels are those of *data*: all *symbols* that were read of it, and no others."""
+    def names(self, symbols: Collection[str], data: bytes, asked: Collection[str] | None) -> bool:
+        """Say whether the kernels are those of *data*: all *symbols* that were read of it, and no others.
+
+        With the names that the unit has *asked* for, they have to be named as a build names them.
+        """
         named = {*self.kernels.values()}
         end = b"\0" if symbols else b""  # around each name of a cubin
-        return named.issuperset(symbols) and all(end + symbol.encode() + end in data for symbol in named)
+        there = named.issuperset(symbols) and all(end + symbol.encode() + end in data for symbol in named)
+        return there and (asked is None or are_spelled(self.kernels, symbols or named, asked))
 
 
 class Known(NamedTuple):

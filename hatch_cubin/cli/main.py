@@ -14,25 +14,35 @@ from .. import __version__, _streams
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from typing import Any
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any, NoReturn
 
     from ..errors import Problem
 
 VERBS = {
+    "init": "set a project up: add hatch-cubin to its pyproject.toml",
     "plan": "list the units: arch, hit or miss, key",
     "bake": "compile what is missing into the cache",
     "lock": "write cubin.lock: what the units are built from, to commit",
     "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
-    "inspect": "show what is in a wheel, a folder or an installed package",
-    "verify": "check a wheel against its manifest, or against a rebuild",
+    "inspect": "show what is in wheels, in folders or in installed packages",
+    "verify": "check wheels against their manifests, or against a rebuild",
     "cache": "show, check, trim or empty the cache; hash the plan for CI",
     "bundle": "write the bundle into a package folder, for any build backend",
-    "init": "add hatch-cubin to a project's pyproject.toml",
 }
 FORMAT = 1  # of what --json prints
 
+_WRONG_USAGE = 2
 _UNHEARD = 141  # as shells count: 128 and the number of SIGPIPE
+_OPTIONS = ("-h", "--help", "--version", "--print-completion")
+_MEANT = {
+    "build": "bake",
+    "clean": "cache clear",
+    "compile": "bake",
+    "help": "--help",
+    "list": "plan",
+    "show": "inspect",
+}
 _DESCRIPTION = "Compile the CUDA kernels of a Python project ahead of time, and look at what came of it."
 _EPILOG = """\
 'hatch-cubin VERB --help' tells more of each. Facts go to standard output, everything else to standard error.
@@ -59,12 +69,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> None:
     chosen = [each for each in arguments if each in VERBS][:1]
     shown = chosen if arguments and arguments[0] in chosen else VERBS
-    args = make_parser(chosen, shown).parse_args(arguments)
-    from ..errors import reported
+    parser = make_parser(chosen, shown)
+    try:
+        if not arguments:
+            parser.print_help(sys.stderr)
+            raise SystemExit(_WRONG_USAGE)
+        if chosen and arguments[0].startswith("-") and not _is_own(arguments[0]):
+            parser.error(f"{arguments[0]} stands behind the verb: hatch-cubin {chosen[0]} {arguments[0]} …")
+        _answer(parser.parse_args(arguments))
+    except _UsageError as wrong:
+        if "--json" in arguments:
+            from ..errors import Problem
 
+            _print(_json(chosen[0] if chosen else None, {}, [Problem(wrong.what)]))
+        wrong.tell()
+
+
+def _is_own(option: str) -> bool:
+    """Say whether an option may stand before a verb; as argparse does, it may be cut short."""
+    return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
+
+
+def _answer(args: argparse.Namespace) -> None:
+    from ..errors import HatchCubinError, reported
+
+    as_json = getattr(args, "json", False)
     with reported(_complain):
-        answer = args.run(args)
-        _print(_text(args, answer), answer.problems)
+        try:
+            _require_folder(args)
+            answer = args.run(args)
+        except HatchCubinError as exc:
+            if as_json:
+                _print(_json(args.verb, {}, exc.problems), exc.problems)
+            raise
+        text = _json(args.verb, answer.facts, answer.problems) if as_json else _plain(answer.lines)
+        _print(text, answer.problems)
+
+
+def _require_folder(args: argparse.Namespace) -> None:
+    """Raise CheckError where a project is looked for in a current folder that is there no more."""
+    if hasattr(args, "project") and not os.path.isabs(args.project):
+        try:
+            os.getcwd()
+        except OSError as exc:
+            from ..errors import CheckError, Problem
+
+            what = f"the current folder cannot be used: {exc.strerror}"
+            raise CheckError(Problem(what, hint="go to a project, or name one: --project DIR")) from exc
 
 
 def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argparse.ArgumentParser:
@@ -96,19 +147,39 @@ def make_parser(verbs: Collection[str], shown: Collection[str] = VERBS) -> argpa
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
     """Return what lays out help. argparse makes one for each argument; without a width it imports shutil."""
     try:
-        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns
+        width = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 80
     except (OSError, ValueError):
         width = 80
     return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
 
 
+class _UsageError(Exception):
+    """The arguments are wrong; what, and whose they are."""
+
+    def __init__(self, parser: argparse.ArgumentParser, what: str) -> None:
+        super().__init__(what)
+        self._parser, self.what = parser, what
+
+    def tell(self) -> NoReturn:
+        """Say how it is used, and what is wrong; end."""
+        argparse.ArgumentParser.error(self._parser, self.what)
+
+
 class _Parser(argparse.ArgumentParser):
-    """Prints help as any answer is printed; of itself argparse keeps quiet where it cannot."""
+    """Guesses what is meant. Prints help as any answer: of itself argparse keeps quiet where it cannot."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what is wrong with the arguments."""
+        raise _UsageError(self, message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, _guess(value, list(action.choices)))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stderr:
             with _streams.Lossy(file):
-                _streams.write(file, message)
+                _streams.tell(file, message.removesuffix("\n"))
         else:
             _print(message)
 
@@ -131,14 +202,30 @@ class _PrintCompletion(argparse.Action):
         parser.exit()
 
 
-def _text(args: argparse.Namespace, answer: Any) -> str:
-    if getattr(args, "json", False):
-        import json
+def _guess(said: str, known: Sequence[str]) -> str:
+    """Say that a word is none of those that are known, and which one may be meant."""
+    import difflib
 
-        return json.dumps({"format": FORMAT, "verb": args.verb, **answer.facts}, indent=1) + "\n"
+    meant = (
+        [_MEANT[said]] if said in _MEANT and known == [*VERBS] else difflib.get_close_matches(said, known, 1)
+    )
+    listed = f"{', '.join(known[:-1])} or {known[-1]}"
+    return f"{said!r} is not {listed}" + "".join(f"; did you mean {each!r}?" for each in meant)
+
+
+def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem]) -> str:
+    import json
+
+    from ..errors import in_order
+
+    errors = [problem.facts() for problem in in_order(problems)]
+    return json.dumps({"format": FORMAT, "verb": verb, **facts, "errors": errors}, indent=1) + "\n"
+
+
+def _plain(lines: Iterable[str]) -> str:
     from ..errors import plain
 
-    return "".join(f"{plain(line)}\n" for line in answer.lines)
+    return "".join(f"{plain(line)}\n" for line in lines)
 
 
 def _print(text: str, problems: Sequence[Problem] = ()) -> None:
@@ -160,4 +247,4 @@ def _print(text: str, problems: Sequence[Problem] = ()) -> None:
 
 
 def _complain(message: str) -> None:
-    _streams.write(sys.stderr, f"{message}\n")
+    _streams.tell(sys.stderr, message)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "archs_argument",
+    "check_build",
     "jobs",
     "json_argument",
     "locked_argument",
@@ -39,6 +40,16 @@ class Answer(NamedTuple):
 def json_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, which every verb has that prints facts."""
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+
+
+def wheels_argument(parser: argparse.ArgumentParser) -> None:
+    """Add what a verb looks into: any number of wheels, folders and packages."""
+    parser.add_argument(
+        "wheels",
+        metavar="WHEEL|DIR|PACKAGE",
+        nargs="+",
+        help="a wheel, a folder, or the import name of an installed package",
+    )
 
 
 def folder_argument(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +90,13 @@ def open_project(args: argparse.Namespace, **environ: str) -> Project:
         environ["HATCH_CUBIN_LOCKED"] = "1"
     environ = {**os.environ, **environ}
     return door.open_project(args.project, environ, sys.stderr, verbose=args.verbose)
+
+
+def check_build(project: Project) -> None:
+    """Raise ConfigError for what the project's own build would find wrong, or could not even tell."""
+    from ..doors import open as door
+
+    door.check_build(project)
 
 
 def require_compiler(project: Project) -> None:

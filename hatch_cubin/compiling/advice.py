@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
-from .hints import conditions, gone, headers, host, links, names, texts
+from .hints import conditions, gone, headers, host, instances, links, macros, names, texts
 from .hints.setting import Setting
 
-_INSTANTIATION = re.compile(r"\s*#pragma nv_mangled_name (.*)")
+_MISSING = "not open source file"  # after "could" or "can"
 _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 # In this order: what comes first explains the most of what the compiler says.
 _CAUSES = (
     texts.spoiled,
     host.entered,
     headers.missing,
+    macros.taken,
     gone.outdated,
     gone.references,
     gone.unsynced,
@@ -25,12 +25,16 @@ _CAUSES = (
     host.unannotated,
     host.calls,
     names.not_given,
+    names.misspelled,
+    macros.stands,
 )
 
 
 def advise(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
     """Return the errors of a source that failed, those that follow from one cause as one, with what to do."""
-    return [_with_way(each, setting) for each in _explained(found, setting)]
+    of_source = [each for each in found if instances.entry_of(each) is None]
+    told = [*_explained(of_source, setting), *instances.told(found, setting)]
+    return [_with_way(each, setting) for each in told]
 
 
 def _explained(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
@@ -38,32 +42,21 @@ def _explained(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic
         if (told := cause(found, setting)) is not None:
             first, others = told
             return [first, *_explained(others, setting)]
-    return [_without_kernel(each, setting) for each in _first_of_each_instantiation(found)]
+    return [_without_kernel(each, setting) for each in found]
 
 
 def _with_way(error: Diagnostic, setting: Setting) -> Diagnostic:
-    """Show how the source comes to read the header of others that an error is in."""
-    if error.is_own or error.where is None:
+    """Show how the source comes to a header of others that has an error, or to one that lacks another."""
+    if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
     shown = tuple(f"included from {step.where}" for step in reversed(setting.ways.get(error.where.path, ())))
     cut = ("…",) if len(shown) > _LONGEST_WAY else ()
-    return replace(error, context=(*error.context, *cut, *shown[-_LONGEST_WAY:]))
+    way = (*cut, *shown[-_LONGEST_WAY:])
+    if error.is_own:  # once for all sources
+        return replace(error, way=way)
+    return replace(error, context=(*error.context, *way))
 
 
 def _without_kernel(error: Diagnostic, setting: Setting) -> Diagnostic:
     is_empty = error.text == NO_KERNEL
     return replace(error, otherwise=conditions.about_no_kernel(setting)) if is_empty else error
-
-
-def _first_of_each_instantiation(found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Keep one error for each entry of `instantiate`, without the directive that NVRTC makes of it."""
-    kept, said = [], set()
-    for each in found:
-        match = _INSTANTIATION.match(each.context[0]) if each.context else None
-        if match is None:
-            kept.append(each)
-        elif match[1] not in said:
-            said.add(match[1])
-            text = each.text.removeprefix("instantiate: ")
-            kept.append(replace(each, text=f"instantiate: {match[1]!r}: {text}", context=()))
-    return kept

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from .._plan import Unit
 from ..errors import Location, Problem
@@ -47,6 +47,9 @@ class Diagnostic:
     context: tuple[str, ...] = ()
     hint: str | None = None
     otherwise: str | None = None  # the hint where no arch of the source compiles
+    number: int | None = None  # of a kind of warnings that can be silenced
+    # How the first of the sources that have it came there.
+    way: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def is_own(self) -> bool:
@@ -82,7 +85,7 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
             where, text = Location(source), f"instantiate: {text}"
         if match["kind"] != "warning":
             return Diagnostic("error", where, text)
-        return Diagnostic("warning", where, text, hint=_about_warning(text, match["number"]))
+        return _warning(where, text, int(match["number"]) if match["number"] else None)
     if match := _PTXAS.match(line):
         kind = "warning" if match["kind"] == "warning" else "error"
         if not source.lower().endswith(".ptx"):  # inline assembly: no line that the user ever wrote
@@ -95,10 +98,22 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
     return Diagnostic("error", Location(source), f"{match['place']}: {match['text']}") if match else None
 
 
-def _about_warning(text: str, number: str | None) -> str | None:
+def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
     if match := _REDEFINED.match(text):  # the table's value is lost: to silence it would hide that
-        return f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
-    return f"options = {{ diag-suppress = [{number}] }} silences it" if number else None
+        hint = f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
+        return Diagnostic("warning", where, text, hint=hint)
+    return Diagnostic("warning", where, text, number=number)
+
+
+def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
+    """Return an error for each warning that says of one of the macros that it is defined again."""
+    return [
+        Diagnostic(
+            "error", each.where, f"{match[1]} is defined again: its variants would be one", (), each.hint
+        )
+        for each in found
+        if (match := _REDEFINED.match(each.text)) and match[1] in names
+    ]
 
 
 def merge(
@@ -115,5 +130,5 @@ def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callabl
     compiler = compiler_of(units[0].module.source)
     modules = ", ".join(dict.fromkeys(unit.module.name for unit in units))
     archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
-    details = (*diagnostic.context, f"while compiling {modules} for {archs} ({compiler})")
+    details = (*diagnostic.context, *diagnostic.way, f"while compiling {modules} for {archs} ({compiler})")
     return Problem(diagnostic.text, diagnostic.where, diagnostic.hint, details)

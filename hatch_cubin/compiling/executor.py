@@ -36,24 +36,26 @@ class Task:
     """One compile, in the compiler's own terms."""
 
     id: int
-    kind: str  # "c++", "c++ to ptx" or "ptx"
+    kind: str  # "c++" or "ptx"
     code: bytes
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
     prelude: Prelude | None = None
     searches: bool = False  # for headers
+    ptx: bool = False  # is wanted too, of C++
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a task."""
+    """What came of a task: *output* is a cubin, *ptx* that of C++, or what no assembler takes of it."""
 
     id: int
     ok: bool
     output: bytes = b""
     log: str = ""
     symbols: Mapping[str, str] = field(default_factory=dict)
+    ptx: bytes = b""
     seconds: float = 0.0
     shared: bool = False  # compiled with the precompiled prelude of its task
 
@@ -269,6 +271,7 @@ class _Worker:
                 "options": list(task.options),
                 "instantiate": list(task.instantiate),
                 "searches": task.searches,
+                "ptx": task.ptx,
                 "prelude": shared and (shared.id, shared.includes, list(shared.options), shared.rest),
             }
         )

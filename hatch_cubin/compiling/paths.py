@@ -50,12 +50,17 @@ class CompilePaths:
         """The folder that each descriptor has to stand for in the compiler's process."""
         return {number: str(path) for path, number in self._numbers.items()} if self._by_number else {}
 
-    def copies(self, into: Path, closures: Iterable[Closure]) -> Mapping[int, str]:
-        """Copy the headers of *closures*, give all copies one time, and return descriptors for them."""
+    def copies(self, into: Path, closures: Iterable[Closure], folders: Iterable[str]) -> Mapping[int, str]:
+        """Copy the headers of *closures*, give all copies one time, and return descriptors for them.
+
+        *folders* are those of the project in which includes begin: `../a.h` leads nowhere without them.
+        """
         if not self.descriptors:
             return {}
-        places = {path: into / self._place(path) for path in self._numbers}
-        for place in places.values():
+        closures = [*closures]
+        levels = max((_levels_out(name) for closure in closures for name in closure.files), default=0)
+        places = {path: into / self._place(path, levels) for path in self._numbers}
+        for place in (*places.values(), *(places[self._project] / folder for folder in folders)):
             place.mkdir(parents=True, exist_ok=True)
         for closure in closures:
             for path, tree in self._trees.items():
@@ -75,10 +80,13 @@ class CompilePaths:
         name, folder = max(named, default=("", None), key=lambda item: len(item[0]))
         return folder, logical[len(name) + 1 :]
 
-    def _place(self, path: Path) -> Path:
-        """Return where a folder is copied to: into another one's copy if it lies in that one."""
+    def _place(self, path: Path, levels: int) -> Path:
+        """Return where a folder is copied to: into another one's copy if it lies in that one.
+
+        It is so deep that files which lie so many levels out of it stay in one folder with it.
+        """
         outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
-        return Path(str(self._numbers[outermost]), path.relative_to(outermost))
+        return Path(str(self._numbers[outermost]), *["in"] * levels, path.relative_to(outermost))
 
     @cached_property
     def readable(self) -> Mapping[str, str]:
@@ -97,6 +105,11 @@ class CompilePaths:
 
     def _name(self, path: Path) -> str:
         return f"/proc/self/fd/{self._numbers[path]}" if self._by_number else str(path)
+
+
+def _levels_out(name: str) -> int:
+    """Return how many levels out of its folder a file can lie: 2 for `project/../../a.h`."""
+    return name.split("/").count("..")
 
 
 def _copy(source: Path, target: Path) -> None:

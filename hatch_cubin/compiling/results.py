@@ -5,27 +5,35 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from .._order import by_number
 from .._plan import Module, Unit
 from ..bundle import runtime
 from ..cache.entries import Cache, Compiled
 from ..cubin import elf, names
-from ..errors import CompileError, Location, MissError, Problem
+from ..errors import CompileError, Location, MissError, Problem, SourceError
 from ..keys.jobs import Job, changed_header, files_of, header_stamps
 from ..sources.project import Project
 from ..sources.source import ptx_entries
 from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, preludes
+from .assembly import located
 from .diagnostics import Diagnostic
 from .paths import CompilePaths
-from .tasks import folders_for, make_scratch, make_tasks
+from .tasks import folders_for, make_scratch, make_tasks, served_together
 from .turns import Turns
+
+if TYPE_CHECKING:
+    from .hints.setting import Setting
+    from .hints.targets import Archs
 
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
+_MOST_TRIED = 16
 _OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 
 
@@ -37,6 +45,7 @@ class Results:
     seconds: dict[Unit, float] = field(default_factory=dict)
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
+    tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
 
 
 def obtain(
@@ -49,7 +58,7 @@ def obtain(
     """Return what came of every unit: its result, *found* before or now or compiled, or why none."""
     results = Results()
     for job in jobs:
-        if (hit := found.get(job.unit) or cache.get(job.keys.key, job.known)) is not None:
+        if (hit := found.get(job.unit) or job.found_in(cache)) is not None:
             results.done[job.unit] = hit
     misses = [job for job in jobs if job.unit not in results.done]
     _repeat_warnings(project, results.done.values())
@@ -59,7 +68,7 @@ def obtain(
         results.missing = [job.unit for job in misses]
     elif misses:
         _Bake(project, jobs, cache, toolkit, results).run()
-        results.failed.sort(key=lambda item: (item[0].module.name, item[0].arch))
+        results.failed.sort(key=lambda item: (by_number(item[0].module.name), item[0].arch))
     return results
 
 
@@ -70,15 +79,17 @@ def _repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
             project.warn(warning)
 
 
-def require(results: Results, toolkit: Toolkit) -> None:
-    """Raise an error that names all that failed, or all that is missing."""
+def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ()) -> None:
+    """Raise an error that names all that failed or was *refused*, or all that is missing."""
     if results.missing:
         archs: dict[Module, list[str]] = {}
         for unit in results.missing:
             archs.setdefault(unit.module, []).append(str(unit.arch))
-        raise MissError(*(_unwanted(module, ", ".join(each)) for module, each in archs.items()))
+        raise MissError(*refused, *(_unwanted(module, ", ".join(each)) for module, each in archs.items()))
     if results.failed:
-        raise CompileError(*_problems(results, toolkit))
+        raise CompileError(*refused, *_problems(results, toolkit))
+    if refused:
+        raise SourceError(*refused)
 
 
 def _unwanted(module: Module, archs: str) -> Problem:
@@ -96,27 +107,32 @@ class _Bake:
         self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
         misses = (job for job in jobs if job.unit not in results.done)
         # Units that can share their headers stand together.
-        self._misses = sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch))
+        self._misses = served_together(
+            sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
+        )
         # Paths are named for all jobs, so that no name depends on what is cached already.
         self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
         self._workers = min(project.config.jobs or cores.count(), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
-        keys = [job.keys.key for job in self._misses]
+        keys = [[job.keys.key for job in group] for group in self._misses]
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
-        self._turns = Turns(keys, cache, self._found_late, patience_s, groups)
+        self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
         self._trust = preludes.Trust()
         shared = {
-            task.prelude.id: job for task, job in zip(self._tasks, self._misses, strict=True) if task.prelude
+            task.prelude.id: group[0]
+            for task, group in zip(self._tasks, self._misses, strict=True)
+            if task.prelude
         }
         self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
         self._said: set[str] = set()
+        self._remarked: dict[Module, tuple[str, ...]] = {}
 
     def run(self) -> None:
         """Compile, until every unit has a result or has failed."""
         from .storing import Storing  # with what a build of nothing but hits needs not import
 
-        units = len(self._results.done) + len(self._misses)
+        units = len(self._results.done) + sum(map(len, self._misses))
         with contextlib.ExitStack() as stack:
             self._storing = Storing(self._turns.done)
             stack.callback(self._storing.close)
@@ -125,12 +141,31 @@ class _Bake:
             for answer in stack.enter_context(
                 contextlib.closing(executor.run(self._upcoming, setup, self._accepts))
             ):
-                job = self._misses[answer.id]
-                self._progress.finished(job.unit.name)
-                self._take(job, answer)
+                for job in self._misses[answer.id]:
+                    self._progress.finished(job.unit.name)
+                self._take(self._misses[answer.id], answer)
+            if self._results.failed:
+                self._results.tried = self._try_others(setup)
+
+    def _try_others(self, setup: executor.Setup) -> list[Unit]:
+        """Return which archs beside those asked for sources compile for that need what some GPUs have."""
+        wanted = _archs(self._results, self._toolkit).candidates()[:_MOST_TRIED]
+        like = {job.unit.module: job for group in self._misses for job in group}
+        trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
+        tasks = [
+            replace(task, prelude=None)
+            for task in make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
+        ]
+        left = iter(tasks)
+        return [
+            wanted[answer.id]
+            for answer in executor.run(lambda _held, _others: next(left, None), setup)
+            if isinstance(_outcome(wanted[answer.id], answer, []), Compiled)
+        ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
-        folders = folders_for(self._misses, self._paths, self._toolkit, stack)
+        first = [group[0] for group in self._misses]  # the others of a group have the same headers
+        folders = folders_for(first, self._paths, self._toolkit, stack)
         scratch = make_scratch(stack) if any(task.prelude for task in self._tasks) else ""
         limit_s = self._project.config.timeout_s
         return executor.Setup(self._toolkit.libraries, folders, self._workers, limit_s, scratch=scratch)
@@ -146,73 +181,107 @@ class _Bake:
         while (number := self._turns.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
-        job, task = self._misses[number], self._tasks[number]
-        self._progress.started(job.unit.name)
+        group, task = self._misses[number], self._tasks[number]
+        for job in group:
+            self._progress.started(job.unit.name)
         if task.prelude is not None:
             count = self._turns.left_like(number) + 1
             pays = preludes.pays(task.prelude.id, count, held, others)
-            if not pays or not self._trust.allows(job.unit):
+            if not pays or not self._trust.allows(group[0].unit):
                 return replace(task, prelude=None)
         return task
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Say whether a result is the one that the plain compile gives."""
-        job, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
+        """Say whether the results are those that the plain compile gives."""
+        group, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
         if not answer.ok or prelude is None:
             return True
         # The headers were precompiled some time ago. One may have been edited then, and be as before by now.
-        edited = answer.shared and header_stamps(self._project, job) != self._stamps[prelude.id]
-        return self._trust.accepts(job.unit, answer.output, shared=answer.shared, edited=edited)
+        edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[prelude.id]
+        accepted = [
+            self._trust.accepts(job.unit, _code(job.unit, answer), shared=answer.shared, edited=edited)
+            for job in group
+        ]
+        return all(accepted)
 
-    def _found_late(self, number: int, hit: Compiled) -> None:
-        self._progress.found()
-        self._results.done[self._misses[number].unit] = hit
-        _repeat_warnings(self._project, [hit])
+    def _take_stored(self, number: int) -> bool:
+        """Take what another build has stored by now, and say whether there is anything."""
+        group = self._misses[number]
+        hits = [hit for job in group if (hit := job.found_in(self._cache)) is not None]
+        if len(hits) < len(group):
+            return False
+        for job, hit in zip(group, hits, strict=True):
+            self._progress.found()
+            self._results.done[job.unit] = hit
+        _repeat_warnings(self._project, hits)
+        return True
 
-    def _take(self, job: Job, answer: executor.Result) -> None:
-        found = diagnostics.parse_log(answer.log, job.unit.module.source.path, self._paths.readable)
-        outcome = _outcome(job.unit, answer, found)
-        if (edited := changed_header(self._project, job)) is not None:
-            # The result may be of another header than its key: once stored, it would be stale for ever.
-            outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
-        if isinstance(outcome, Compiled):
-            warnings = (*job.warnings, *_of_host_code(job.unit.module), *_warnings(found))
-            self._keep(job, answer, replace(outcome, warnings=warnings))
+    def _take(self, group: Sequence[Job], answer: executor.Result) -> None:
+        path = group[0].unit.module.source.path
+        log = answer.log if answer.ok else located(answer.log, answer.ptx.decode("utf-8", "replace"), path)
+        found = diagnostics.parse_log(log, path, self._paths.readable)
+        edited = changed_header(self._project, group[0])
+        kept: list[tuple[Job, Compiled]] = []
+        for job in group:
+            outcome = _outcome(job.unit, answer, found)
+            if edited is not None:
+                # The result may be of another header than its key: once stored, it would be stale for ever.
+                outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+            if isinstance(outcome, Compiled):
+                warnings = (*self._remarks(job), *self._warnings(job, found))
+                kept.append((job, replace(outcome, warnings=warnings)))
+            else:
+                self._results.failed.append((job.unit, self._advised(job, outcome)))
+        if kept:
+            self._keep(kept, answer)
         else:
             self._turns.done(answer.id)
-            self._results.failed.append((job.unit, self._advised(job, outcome)))
+
+    def _remarks(self, job: Job) -> tuple[str, ...]:
+        from .remarks import remarks  # nothing of it is needed where all is cached
+
+        module = job.unit.module
+        if module not in self._remarked:  # the same for every arch
+            self._remarked[module] = remarks(self._project, job)
+        return self._remarked[module]
 
     def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-        from .advice import advise
-        from .hints.setting import Setting  # nothing of it is needed where all goes well
+        from .advice import advise  # nothing of it is needed where all goes well
+
+        return advise(found, self._setting(job))
+
+    def _setting(self, job: Job) -> Setting:
+        from .hints.setting import Setting  # nor of this
 
         version, own = self._toolkit.version, tuple(files_of([job]))
-        setting = Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
-        return advise(found, setting)
+        return Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
 
-    def _keep(self, job: Job, answer: executor.Result, compiled: Compiled) -> None:
-        for warning in compiled.warnings:
+    def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
+        """Return the warnings about the project's own files; others are not the user's to mend."""
+        own = (each for each in found if each.is_own and each.kind == "warning")
+        problems = (Problem(each.text, each.where, self._about(job, each), each.context) for each in own)
+        return tuple(dict.fromkeys(map(str, problems)))
+
+    def _about(self, job: Job, warning: Diagnostic) -> str | None:
+        if warning.number is None:
+            return warning.hint
+        return f"to silence it:{self._setting(job).silencing(warning.number)}"
+
+    def _keep(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
+        for warning in (warning for _job, compiled in kept for warning in compiled.warnings):
             if warning not in self._said:  # the same for every arch and variant
                 self._said.add(warning)
                 self._project.warn(warning)
+
+        def store() -> None:
+            for job, compiled in kept:
+                self._cache.put(job.keys.key, compiled, job.inputs)
+
         # Stored at once, so that an interrupted build goes on from here.
-        self._storing.start(answer.id, lambda: self._cache.put(job.keys.key, compiled, job.inputs))
-        self._results.done[job.unit] = compiled
-        self._results.seconds[job.unit] = answer.seconds
-
-
-def _of_host_code(module: Module) -> Iterator[str]:
-    from .hints.conditions import host_main  # nothing of it is needed where all is cached
-
-    if (warning := host_main(module)) is not None:
-        yield str(warning)
-
-
-def _warnings(found: Iterable[Diagnostic]) -> tuple[str, ...]:
-    """Return the compiler's warnings about the project's own files; others are not the user's to change."""
-    own = (each for each in found if each.is_own and each.kind == "warning")
-    problems = (Problem(each.text, each.where, each.hint, each.context) for each in own)
-    return tuple(dict.fromkeys(map(str, problems)))
+        self._storing.start(answer.id, store)
+        for job, compiled in kept:
+            self._results.done[job.unit] = compiled
+            self._results.seconds[job.unit] = answer.seconds
 
 
 def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:
@@ -221,24 +290,28 @@ def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -
     if not result.ok:
         errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
         return errors or [_unreadable(result.log, source.path)]
+    if lost := diagnostics.redefined(found, dict(unit.module.variant)):
+        return lost
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
-    wrong = None
-    if unit.arch.is_ptx and not source.is_ptx:
-        kernels = ptx_entries(result.output.decode())
-    else:
-        try:
-            cubin = elf.read_cubin(result.output)
-        except ValueError as exc:
-            return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
-        kernels = cubin.kernels
-        if not cubin.loadable:
-            wrong = "the result is relocatable and cannot be loaded"
-    if not kernels and wrong is None:
-        wrong = diagnostics.NO_KERNEL
+    try:
+        cubin = elf.read_cubin(result.output)
+    except ValueError as exc:
+        return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
+    is_made_ptx = unit.arch.is_ptx and not source.is_ptx
+    kernels = ptx_entries(result.ptx.decode()) if is_made_ptx else cubin.kernels
+    wrong = None if kernels else diagnostics.NO_KERNEL
+    if not cubin.loadable:
+        wrong = "the result is relocatable and cannot be loaded"
     if wrong is not None:
         return [Diagnostic("error", Location(source.path), wrong)]
-    data = source.text.encode() if source.is_ptx and unit.arch.is_ptx else result.output
-    return Compiled(data, names.spelled_names(kernels, symbols))
+    return Compiled(_code(unit, result), names.spelled_names(kernels, symbols))
+
+
+def _code(unit: Unit, result: executor.Result) -> bytes:
+    """Return what a unit is of a compile: its cubin or its PTX; a PTX source is its own."""
+    if not unit.arch.is_ptx:
+        return result.output
+    return unit.module.source.text.encode() if unit.module.source.is_ptx else result.ptx
 
 
 def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
@@ -253,10 +326,17 @@ def _unreadable(log: str, path: str) -> Diagnostic:
     return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
 
 
-def _problems(results: Results, toolkit: Toolkit) -> Iterator[Problem]:
-    """Yield what failed: each diagnostic once, with a hint about the archs that worked."""
+def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
+    """Return what failed: each diagnostic once, with a hint about the archs that worked."""
+    from .hints.together import together  # nothing of it is needed where all goes well
+
+    archs = _archs(results, toolkit)
+    pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
+    problems = [problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of)]
+    return together(problems)
+
+
+def _archs(results: Results, toolkit: Toolkit) -> Archs:
     from .hints.targets import Archs  # nothing of it is needed where all goes well
 
-    archs = Archs(results.failed, results.done, toolkit.supported)
-    pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
-    return (problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of))
+    return Archs(results.failed, results.done, toolkit.supported, results.tried)

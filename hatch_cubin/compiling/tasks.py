@@ -1,18 +1,22 @@
-"""Turn jobs into tasks: the text, the options and the folders that a compiler process is given."""
+"""Turn jobs into tasks: the text, the options and the folders that a compiler process is given.
+
+One compile serves all units of a module that are compiled for the same arch: it gives the cubin and the PTX.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from .. import _temporary
 from .._arch import Arch
-from .._plan import Unit
+from .._plan import Module, Unit
 from ..keys.jobs import Job
 from ..sources.project import Project
-from ..toolkit.toolkit import Toolkit, compiler_options, preamble
+from ..sources.search import OWN
+from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, preamble
 from . import preludes
 from .executor import Prelude, Task
 from .paths import CompilePaths
@@ -21,11 +25,24 @@ _FIRST_WITH_PRELUDES = (12, 9)  # which takes a seed for random names, so that n
 _FIRST_WITHOUT_TIMES = (13, 4)  # which leaves the times of files out of debug information
 
 
+def served_together(jobs: Iterable[Job], toolkit: Toolkit) -> list[list[Job]]:
+    """Return the jobs that one compile serves together, in the order of the first of each."""
+    groups: dict[tuple[Module, Arch], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.unit.module, assembled_for(job.unit, toolkit)), []).append(job)
+    return [*groups.values()]
+
+
 def make_tasks(
-    project: Project, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, workers: int
+    project: Project,
+    groups: Sequence[Sequence[Job]],
+    paths: CompilePaths,
+    toolkit: Toolkit,
+    workers: int,
 ) -> list[Task]:
-    """Return a task for each job; those of one source and arch share their includes where that pays."""
-    tasks = [_task(number, job, paths, toolkit) for number, job in enumerate(jobs)]
+    """Return a task for each group of jobs; those of one source and arch share includes where that pays."""
+    jobs = [group[0] for group in groups]
+    tasks = [_task(number, group, paths, toolkit) for number, group in enumerate(groups)]
     if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
         return tasks
     first: dict[tuple[str, Arch], int] = {}
@@ -42,8 +59,8 @@ def make_tasks(
     return tasks
 
 
-def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
-    unit, source = job.unit, job.unit.module.source
+def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit) -> Task:
+    job, unit, source = jobs[0], jobs[0].unit, jobs[0].unit.module.source
     options = compiler_options(_with_pre_includes(job, paths), toolkit, tuple(map(paths.of_root, job.search)))
     text = source.text.encode()
     if source.is_ptx:
@@ -51,10 +68,9 @@ def _task(number: int, job: Job, paths: CompilePaths, toolkit: Toolkit) -> Task:
     # Quoted includes are searched in the folder of the name; the line directive makes diagnostics,
     # __FILE__ and debug information say the project-relative path all the same.
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + text
-    kind = "c++ to ptx" if unit.arch.is_ptx else "c++"
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
-    name = paths.of_source(source.path).encode()
-    return Task(number, kind, code, name, options, instantiate, searches=job.closure.includes)
+    name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
+    return Task(number, "c++", code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
@@ -74,7 +90,9 @@ def folders_for(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
         return paths.descriptors
-    return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs))
+    folders = {job.unit.module.source.folder for job in jobs}
+    folders |= {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
+    return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs), folders)
 
 
 def make_scratch(stack: contextlib.ExitStack) -> str:

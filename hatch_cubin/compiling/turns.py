@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import TypeAlias
 
-from ..cache.entries import Cache, Compiled
+from ..cache.entries import Cache
 
 # Chooses the group to go on with, given what is left of each group, and, for each key that other builds are
 # compiling, the group of that key.
@@ -15,35 +15,36 @@ Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | 
 
 
 class Turns:
-    """Gives out the numbers of *keys*, each one when this build shall compile it.
+    """Gives out numbers, each one when this build shall compile what is missing under the number's *keys*.
 
-    What another build is compiling is put off, and taken from the cache once it is there. A build waits only
-    when it has nothing else to do, and it keeps no claim while it waits: two builds cannot wait for each
-    other. After *patience_s* in which nothing was done, the claims of other builds no longer count.
+    What another build is compiling is put off, and taken from the cache once it is there, which *take_stored*
+    does if it can. A build waits only when it has nothing else to do, and it keeps no claim while it waits:
+    two builds cannot wait for each other. After *patience_s* in which nothing was done, the claims of other
+    builds no longer count.
     """
 
     def __init__(
         self,
-        keys: Sequence[bytes],
+        keys: Sequence[Sequence[bytes]],
         cache: Cache,
-        found: Callable[[int, Compiled], object],
+        take_stored: Callable[[int], bool],
         patience_s: float,
         groups: Sequence[int | None] = (),
     ) -> None:
         self._keys = keys
         self._groups = groups or [None] * len(keys)
         self._cache = cache
-        self._found = found
+        self._take_stored = take_stored
         self._patience_s = patience_s
         self._running: set[int] = set()
         self._since, self._patient = time.monotonic(), True
         self._begin_round(range(len(keys)))
 
     def done(self, number: int) -> None:
-        """Give up the claim on a number: its result is stored by now, or never will be."""
+        """Give up the claim on a number: its results are stored by now, or never will be."""
         self._running.discard(number)
         self._since = time.monotonic()
-        self._cache.release(self._keys[number])
+        self._release(number)
 
     def left_like(self, number: int) -> int:
         """Return how many more numbers are left in the group of this one."""
@@ -57,19 +58,23 @@ class Turns:
         """
         while self._left or self._ask_again():
             number = self._pop(choose(self._left, self._elsewhere))
-            mine = self._cache.claim(self._keys[number]) or not self._patient
+            mine = all(map(self._cache.claim, self._keys[number])) or not self._patient
             # Looked for again: another build may have stored it a moment ago.
-            if (hit := self._cache.get(self._keys[number])) is not None:
-                self._cache.release(self._keys[number])
-                self._found(number, hit)
+            if self._take_stored(number):
+                self._release(number)
             elif mine:
                 self._running.add(number)
                 return number
             else:
+                self._release(number)  # what of it was claimed
                 self._put_off.append(number)
                 if (group := self._groups[number]) is not None:
                     self._elsewhere.append(group)
         return None
+
+    def _release(self, number: int) -> None:
+        for key in self._keys[number]:
+            self._cache.release(key)
 
     def _pop(self, group: int | None) -> int:
         numbers = self._left[group]

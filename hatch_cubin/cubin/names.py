@@ -60,6 +60,25 @@ def spelled_names(symbols: Iterable[str], instantiated: Mapping[str, str]) -> di
     return dict(sorted(names.items()))
 
 
+def are_spelled(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
+    """Say whether *kernels* are the names that a compile gives to *symbols*, some of which are *asked* for.
+
+    Which symbol a name has that was asked for, only the compiler knows, unless it is a symbol's own name.
+    """
+    wanted = {*map(_squeezed, asked)}
+    instantiated = {name: symbol for name, symbol in kernels.items() if _squeezed(name) in wanted}
+    if {*map(_squeezed, instantiated)} != wanted or dict(kernels) != spelled_names(symbols, instantiated):
+        return False
+    own: dict[str, set[str]] = {}
+    for symbol in symbols:
+        own.setdefault(plain_name(symbol), set()).add(symbol)
+    return all(len(own.get(name, ())) != 1 or symbol in own[name] for name, symbol in instantiated.items())
+
+
+def _squeezed(name: str) -> str:
+    return "".join(name.split())
+
+
 class _UnknownError(Exception):
     """The symbol has a part that is not read here: a name without it would be a wrong one."""
 

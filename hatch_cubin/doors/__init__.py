@@ -1,1 +1,1 @@
-"""The doors through which a build is called: from Hatch, from setuptools, or from the command line."""
+"""The doors through which builds call: of Hatch, of setuptools, around any backend, of the command line."""

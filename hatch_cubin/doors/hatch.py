@@ -9,7 +9,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.builders.sdist import SdistBuilder
@@ -24,6 +24,7 @@ from ..sources.project import Project, cache_entries, cache_folders
 from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import Config, parse_config
+from ..table.names import MISNAMED_HOOKS
 
 _NOTHING = ", nothing was built"
 
@@ -200,7 +201,22 @@ def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> No
         build_data["tag"] = "py3-none-any"
 
 
+class _Misnamed(BuildHookInterface[Any]):
+    """Stands where some look for our hook: hatchling would say no more than that there is none."""
+
+    def dependencies(self) -> list[str]:
+        self._complain()
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        self._complain()
+
+    def _complain(self) -> NoReturn:
+        with reported(self.app.display_error, _NOTHING):
+            raise tables.misnamed_hook(self.root, self.PLUGIN_NAME)
+
+
 @hookimpl
-def hatch_register_build_hook() -> type[CubinBuildHook]:
-    """Name the hook to hatchling."""
-    return CubinBuildHook
+def hatch_register_build_hook() -> list[type[BuildHookInterface[Any]]]:
+    """Name the hook to hatchling, also by names that it does not have."""
+    wrong = (type("Misnamed", (_Misnamed,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
+    return [CubinBuildHook, *wrong]

@@ -5,11 +5,12 @@ A wrong table is reported at once: what is slow to import waits until the table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import PREFIX, ConfigError, Problem, ToolchainError
 from ..table import reader, tables
+from ..table.names import WRAPPER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +33,13 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
     from ..table.config import make_config
 
     def tell(kind: str) -> Callable[[str], object]:
-        return lambda message: _streams.write(stream, f"{PREFIX}{kind}{message}\n")
+        return lambda message: _streams.tell(stream, f"{PREFIX}{kind}{message}")
 
     root = Path(folder).absolute()
     console = Console(stream, say=tell(""), warn=tell("warning: "))
     return Project(
         root=root,
-        packages=packages(root, backend, place),
+        packages=_packages_in(root, values) or packages(root, values.get("backend", backend), place),
         config=make_config(values),
         environ=environ,
         say=console.say,
@@ -63,13 +64,101 @@ def require_compiler(project: Project) -> None:
         raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
 
 
+def check_build(project: Project) -> None:
+    """Raise ConfigError for what the project's own build would find wrong, or could not even tell.
+
+    Of a backend that does not say which packages a wheel has, only what the table says is checked.
+    """
+    pyproject, backend = tables.read_project(project.root)
+    problems: tuple[Problem, ...] = ()
+    if _knows_us(backend) and not tables.requires_hatch_cubin(project.root):
+        import json
+
+        what = "[build-system] does not require hatch-cubin: a build would not have it"
+        known = tables.inside(pyproject, "build-system").get("requires")
+        requires = [*(known if isinstance(known, list) else ["setuptools"]), "hatch-cubin"]
+        where = tables.place_of(project.root, ("build-system",)).of("requires")
+        problems = (Problem(what, where, f"requires = {json.dumps(requires)}"),)
+    if (
+        _tells_packages(project.config.backend or backend)
+        or len(project.packages) < 2
+        or project.config.package
+    ):
+        try:
+            _ = project.package
+        except ConfigError as exc:
+            problems += exc.problems
+    if problems:
+        raise ConfigError(*problems)
+
+
+def aimed(project: Project, folder: Path) -> Project:
+    """Return the project with the package in that *folder* of it as the one that receives the kernels."""
+    import os
+    from dataclasses import replace
+    from pathlib import Path
+
+    root = Path(os.path.realpath(project.root))
+    top = folder
+    while top.parent != root and is_package(top.parent):
+        top = top.parent
+    return replace(
+        project,
+        packages={**project.packages, top.name: top.relative_to(root).as_posix()},
+        config=replace(project.config, package=".".join(folder.relative_to(top.parent).parts)),
+    )
+
+
+def aimed_at_one_of(project: Project, bundles: Iterable[str]) -> Project:
+    """Return the project with the package whose bundle, by its folder in the project, is among *bundles*.
+
+    So it is where the table does not say which package that is, and no build backend does: then 'bundle' was
+    told, or a finished wheel has shown it. Several leave the project as it is.
+    """
+    import os
+    from pathlib import Path
+
+    _pyproject, backend = tables.read_project(project.root)
+    config, root = project.config, Path(os.path.realpath(project.root))
+    if config.package or config.package_dir or _tells_packages(config.backend or backend):
+        return project
+    folders = {Path(os.path.realpath(root / bundle)).parent for bundle in bundles}
+    there = [folder for folder in folders if root in folder.parents and is_package(folder)]
+    return aimed(project, there[0]) if len(there) == 1 else project
+
+
+def is_package(folder: Path) -> bool:
+    """Say whether a folder is a package, which code can be imported from."""
+    return (folder / "__init__.py").is_file()
+
+
+def _knows_us(backend: str) -> bool:
+    return backend == WRAPPER or _tells_packages(backend)
+
+
+def _tells_packages(backend: str) -> bool:
+    return backend in tables.HATCH_BACKENDS or backend.startswith("setuptools.")
+
+
+def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """Return the package whose folder the table names; None where it names none."""
+    if (folder := values.get("package_dir")) is None:
+        return None
+    from ..sources.source import is_inside
+
+    if not (root / folder).is_dir() or not is_inside(root, root / folder):
+        what = f"package-dir: {folder!r} is not a folder of the project"
+        raise ConfigError(Problem(what, values["place"].of("package-dir")))
+    return {values.get("package") or folder.rpartition("/")[2]: folder}
+
+
 def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     """Return the wheel's top-level packages and their folders, as the build backend would."""
     if backend.startswith("setuptools."):
         from . import setuptools
 
         return setuptools.packages_of(root)
-    if not backend.startswith("hatchling."):
+    if backend not in tables.HATCH_BACKENDS:
         return found_packages(root)
     try:
         from . import hatch
@@ -80,10 +169,10 @@ def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
 
 
 def found_packages(root: Path) -> dict[str, str]:
-    """Return the packages that stand in `src/` or, without one, in the project's folder itself."""
+    """Return the packages that stand in `src/` or, without any there, in the project's folder itself."""
     from ..sources.source import BUNDLE
 
-    home = root / "src" if (root / "src").is_dir() else root
+    home = root / "src" if any(root.glob("src/*/__init__.py")) else root
     folders = sorted(path.parent for path in home.glob("*/__init__.py"))
     shipped = (folder for folder in folders if home != root or folder.name not in {BUNDLE, *_NOT_SHIPPED})
     return {folder.name: folder.relative_to(root).as_posix() for folder in shipped}

@@ -16,7 +16,7 @@ def finalize(distribution: Distribution) -> None:
         text = Path(distribution.src_root or os.curdir, "pyproject.toml").read_text("utf-8")
     except (OSError, ValueError):
         return
-    if "hatch-cubin" in text:
+    if "cubin" in text:
         from . import setuptools_commands
 
         setuptools_commands.join(distribution)
@@ -51,6 +51,13 @@ def packages_of(root: Path) -> dict[str, str]:
         )
         if done.returncode or not answer.is_file():  # no file if setup.py sets up nothing
             what = "setuptools cannot tell the project's packages"
-            raise ConfigError(Problem(what, here, details=tuple(done.stderr.splitlines()[-5:])))
+            raise ConfigError(Problem(what, here, details=tuple(_reason(done.stderr))))
         packages: dict[str, str] = json.loads(answer.read_text("utf-8"))
     return packages
+
+
+def _reason(said: str) -> list[str]:
+    """Return what setuptools says of its last error; the end of a traceback where it says nothing."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    return lines[errors[-1] :] if errors else lines[-5:]

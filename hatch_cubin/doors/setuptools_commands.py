@@ -20,11 +20,12 @@ from setuptools.discovery import find_package_path
 from .. import _locking, _pipeline, _streams, _temporary
 from .._console import Console
 from ..bundle import layout, sbom
-from ..errors import PREFIX, reported
+from ..errors import PREFIX, ConfigError, reported
 from ..sources.project import Project, cache_entries
 from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import Config, parse_config
+from ..table.names import WRAPPER
 
 _NOTHING = ", nothing was built"
 _BUILD_CUBINS = "build_cubins"
@@ -32,13 +33,28 @@ _BUILD_CUBINS = "build_cubins"
 
 def join(distribution: Distribution) -> None:
     """Take part in the build of *distribution*, if its project has the table."""
-    if not tables.has_own_table(_root(distribution)):
-        return
+    with reported(_print, _NOTHING):
+        if not _is_asked(_root(distribution)):
+            return
     if not _locking.concerns(_root(distribution)):
         _ask_for_requirements(distribution)
     # `cmdclass` would be the place, but one in the project's configuration replaces it later.
     extended = functools.partial(_extended, distribution.get_command_class)
     distribution.get_command_class = functools.cache(extended)
+
+
+def _is_asked(root: Path) -> bool:
+    """Say whether a build of setuptools' is the one that makes the kernels; ConfigError without a table."""
+    try:
+        _pyproject, backend = tables.read_project(root)
+        required = tables.requires_hatch_cubin(root)
+    except ConfigError:  # setuptools says what is wrong with the file
+        return False
+    if backend == WRAPPER:  # this is the backend inside
+        return False
+    if not tables.has_own_table(root) and required and backend not in tables.HATCH_BACKENDS:
+        tables.own_table(root)  # which says what is there instead
+    return tables.has_own_table(root)
 
 
 def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]:

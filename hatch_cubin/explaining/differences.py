@@ -60,6 +60,7 @@ _SENTENCES = {  # for what changed, what is new, what is gone
         "no more may any header from {name} be meant",
     ),
     "cuda_core": ("cuda-core {was} -> {now}, which makes other keys", "", ""),
+    "assembled": ("", "its PTX is assembled now, for {now}, which proves that it can be", ""),
     "implicit": ("", "hatch-cubin adds {name!r} now", "hatch-cubin adds {name!r} no more"),
 }
 
@@ -132,6 +133,8 @@ def _differences(was: Inputs, now: Inputs) -> Iterator[Difference]:
     for part in ("compiler", "arch", "path", "source", "data_model", "schema"):
         if was[part] != now[part]:
             yield Difference(part, None, was[part], now[part])
+    if was["arch"] == now["arch"] and "assembled" not in was and "assembled" in now:
+        yield Difference("assembled", None, None, now["assembled"])
     own = _headers(was), _headers(now)
     yield from _changed("header", *own)
     yield from _changed("macro", _macros(was), _macros(now), order=True)

@@ -71,7 +71,7 @@ def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
 
 def _look_up(job: Job, cache: Cache) -> Found:
     damaged = cache.damaged
-    hit = cache.get(job.keys.key, job.known)
+    hit = job.found_in(cache)
     return Found(job, hit, "damaged" if cache.damaged > damaged else None)
 
 

@@ -13,15 +13,16 @@ from typing import Any
 from .. import _arch, _plan
 from .._digest import digest
 from .._plan import Module, Unit
+from ..cache.entries import Cache, Compiled
 from ..cache.proof import Known
-from ..errors import Location, Problem
+from ..errors import Problem, SourceError
 from ..sources import disk
 from ..sources.includes import Closure, Resolver
 from ..sources.project import Project
-from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
+from ..sources.scan import Scans, ask_for_anything, meanings
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
-from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
+from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_inputs, unit_keys
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
 from .parts import drop_parts
 from .recall import Recall
@@ -40,27 +41,54 @@ class Job:
     toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
     known: Known | None  # from an earlier build that asked the same
-    warnings: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> dict[str, Any]:
         """What the unit's key is made of, under names that people know."""
-        return {**key_inputs(self.unit.module, self.toolkit, self.closure), "arch": str(self.unit.arch)}
+        return unit_inputs(self.unit, self.toolkit, self.closure)
+
+    def found_in(self, cache: Cache) -> Compiled | None:
+        """Return what the cache has of the unit; None where it has nothing that is proven."""
+        return cache.get(self.keys.key, self.known, self.unit.module.instantiate)
 
 
 def make_jobs(
-    project: Project, sources: Sequence[Source], toolkit: Toolkit, recall: Recall | None = None
+    project: Project,
+    sources: Sequence[Source],
+    toolkit: Toolkit,
+    recall: Recall | None = None,
+    refused: list[Problem] | None = None,
 ) -> list[Job]:
-    """Return one job per unit of the plan, with what is known of it from an earlier build."""
+    """Return one job per unit of the plan, with what is known of it from an earlier build.
+
+    A module with a header that cannot be read has none; what is wrong with it is added to *refused*, or is a
+    SourceError without that.
+    """
     recall = recall or Recall(None)
     finder = _HeaderFinder(project, toolkit, recall.scans)
-    everything = every_module(project, sources, toolkit)
-    modules, notes = drop_parts(everything, project.root, finder.named)
+    readable, problems = _readable(every_module(project, sources, toolkit), finder)
+    if problems and refused is None:
+        raise SourceError(*problems)
+    if refused is not None:
+        refused += problems
+    modules, notes = drop_parts(readable, project.root, finder.named)
     plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
         project.say(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
     return [job for module, units in by_module for job in _jobs_of(module, units, finder, toolkit, recall)]
+
+
+def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
+    """Return the modules whose headers can be read, and what is wrong with those of the others."""
+    readable, problems = list[Module](), list[Problem]()
+    for module in modules:
+        try:
+            finder.find(module)
+            readable.append(module)
+        except SourceError as exc:
+            problems += exc.problems
+    return readable, problems
 
 
 def every_module(project: Project, sources: Sequence[Source], toolkit: Toolkit) -> list[Module]:
@@ -85,9 +113,10 @@ def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
 
 
 def reachable_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:
-    """Return every file of the project that its kernels can be built from: sources and headers.
+    """Return every file that the project's kernels can be built from: sources and its headers.
 
-    *by_name* leaves out headers that no include names, and that only a computed one could mean.
+    One that includes with `../` lead to outside the project begins so itself. *by_name* leaves out headers
+    that no include names, and that only a computed one could mean.
     """
     finder = _HeaderFinder(project, None)
     modules = _modules(project, sources, lambda _specs: ())
@@ -97,7 +126,12 @@ def reachable_files(project: Project, sources: Sequence[Source], *, by_name: boo
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
     """Return the sources of *jobs* and the headers of the project that some include of theirs names."""
     closures = {job.unit.module: job.closure for job in jobs}
-    return _needed(project, closures.items(), by_name=True)
+    return [path for path in _needed(project, closures.items(), by_name=True) if not lies_outside(path)]
+
+
+def lies_outside(path: str) -> bool:
+    """Say whether a path that is relative to the project leads out of it."""
+    return path.startswith("../")
 
 
 def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_name: bool) -> list[str]:
@@ -115,7 +149,7 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
     needed = {real(path) if ".." in path else path for path in files}
     if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
         needed |= {path for path in perhaps - files if not real(path).startswith("..")}
-    return sorted(path for path in needed if not path.startswith(".."))
+    return sorted(needed)
 
 
 def files_of(jobs: Iterable[Job]) -> list[str]:
@@ -190,14 +224,10 @@ def _jobs_of(
     closure, search = finder.find(module)
     inputs = key_inputs(module, toolkit, closure)
     asked = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
-    recalled, stamps = recall.units(asked), finder.stamps(module)
+    recalled = recall.units(asked)
     for unit in units:
         keys, known = recalled.get(str(unit.arch)) or (unit_keys(unit, toolkit, closure), None)
-        yield Job(unit, keys, search, closure, toolkit, asked, known, stamps)
-
-
-def _stamp(where: Location, macro: str) -> Problem:
-    return Problem(f"{macro} makes every compile differ; a cached unit keeps that of its first", where)
+        yield Job(unit, keys, search, closure, toolkit, asked, known)
 
 
 @dataclass(slots=True)
@@ -225,19 +255,6 @@ class _HeaderFinder:
         if id(closure) not in self._named:  # which variants share
             self._named[id(closure)] = set(_own_files(closure, closure.widened))
         return self._named[id(closure)]
-
-    def stamps(self, module: Module) -> tuple[str, ...]:
-        """Return a warning for each line whose result depends on when it is compiled."""
-        source, root = module.source, self.project.root
-        if source.is_ptx:
-            return ()
-        scans = {source.path: self.scans.of_text(source.text)}
-        for path in sorted(self.named(module)):
-            scans[path] = self.scans.of_file(os.path.join(root, path), root)[1]
-        place = self.project.config.place
-        told = [_stamp(place.of("define", name), name) for name, value in module.macros if is_stamp(value)]
-        told += [_stamp(Location(path, line), what) for path, line, what in stamped(scans)]
-        return tuple(map(str, told))
 
     def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         if module.source.is_ptx:

@@ -227,7 +227,9 @@ def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
-    return lock.modules[job.unit.module.name]["units"][str(job.unit.arch)]  # type: ignore[no-any-return]
+    """Return what the lock has of a unit; one that is new was a part of a source that is refused now."""
+    units = lock.modules.get(job.unit.module.name, {"units": {}})["units"]
+    return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
 def results(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:

@@ -24,7 +24,7 @@ from ..sources.scan import Include, Scan, Scans
 from ..toolkit import libraries
 from ..toolkit.toolkit import Facts, Keys
 
-_FORMAT = 2  # since 2 what several units have in common stands once
+_FORMAT = 3  # since 3 nothing is kept of dates; since 2 what several units have in common stands once
 _FILES = 20  # that are kept, those used last
 
 Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
@@ -59,9 +59,8 @@ class Recall:
             self._new_text = True
             return None
         if line not in self._alike:
-            includes, defines, stamps = json.loads(line)
-            pairs = (tuple(map(tuple, each)) for each in (defines, stamps))
-            self._alike[line] = Scan(tuple(Include(*each) for each in includes), *pairs)
+            includes, defines = json.loads(line)
+            self._alike[line] = Scan(tuple(Include(*each) for each in includes), tuple(map(tuple, defines)))
         return self._alike[line]
 
     def keep(self, facts: Facts, found: Mapping[str, Units]) -> None:

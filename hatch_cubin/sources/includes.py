@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .._digest import digest
+from ..errors import Location, SourceError
 from . import disk
 from .scan import (
     ANYTHING,
@@ -23,6 +24,7 @@ from .scan import (
     Scan,
     ask_for_anything,
     called,
+    line_of,
     meanings,
     parse_operand,
 )
@@ -78,7 +80,7 @@ class Resolver(Search):
         self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Sequence[str]
     ) -> Closure:
         """Return the closure of the project's source *path*."""
-        walk = _Walk(self, meanings(macros))
+        walk = _Walk(self, meanings(macros), (path, text))
         asked = self.scans.of_text(text)
         walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
         walk.visit(self.project, "", Scan(tuple(Include(name, "quote") for name in walk.closure.at_root)))
@@ -107,9 +109,12 @@ def _at_root(name: str) -> str:
 class _Walk:
     """One source's walk over its headers: what was visited, and what its macros can stand for."""
 
-    def __init__(self, resolver: Resolver, macros: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self, resolver: Resolver, macros: Iterable[tuple[str, str]], source: tuple[str, str]
+    ) -> None:
         self.closure = Closure()
         self._resolver = resolver
+        self._source = source
         self._defines: dict[str, set[str]] = {}
         self._define(macros)
         self._computed: set[tuple[Include, Root, str]] = set()
@@ -178,14 +183,31 @@ class _Walk:
         return any(word in self._defines or word.startswith("__") for word in WORD.findall(name))
 
     def _found(self, include: Include, root: Root, relative: str) -> list[tuple[Root, str, Scan]]:
-        places, absent = self._resolver.find(include, root, relative)
-        if absent:
-            self.closure.absent.add(absent)
-        others = [place for place in places if place != (root, relative)]
-        if not others:
-            self.closure.missing.add(include.name)
-        by_name = f"{root.logical}/{relative}" not in self.closure.widened
-        return [new for place in others for new in self._new(*place, self._resolver.read, by_name=by_name)]
+        try:
+            places, absent = self._resolver.find(include, root, relative)
+            if absent:
+                self.closure.absent.add(absent)
+            others = [place for place in places if place != (root, relative)]
+            if not others:
+                self.closure.missing.add(include.name)
+            by_name = f"{root.logical}/{relative}" not in self.closure.widened
+            return [
+                new for place in others for new in self._new(*place, self._resolver.read, by_name=by_name)
+            ]
+        except SourceError as exc:
+            way = self._named(include, root, relative)
+            raise SourceError(*(each._replace(details=way) for each in exc.problems)) from exc
+
+    def _named(self, include: Include, root: Root, relative: str) -> tuple[str, ...]:
+        """Return the words with the place of an include; none of one that options make."""
+        if not relative:
+            return ()
+        path, text = self._source
+        if relative != path:
+            text = disk.read(root.path / relative, root.path).decode("utf-8", "replace")
+        project = self._resolver.project.path
+        named = os.path.relpath(root.path / relative, project).replace(os.sep, "/")
+        return (f"included from {Location(named, line_of(include, text))}",)
 
     def _new(
         self, root: Root, relative: str, read: Callable[[str], tuple[str, Scan]], *, by_name: bool

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from .._digest import digest, file_digest
 from . import disk
-from .source import without_comments
 
 _TRIGRAPH_BACKSLASH = "??/\n"
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
     r'|(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)'  # raw strings
     r"|(?<![\w.])\.?\d[\w.]*(?:'[\w.]+)+"  # numbers with separators, which are no character literals
@@ -35,18 +34,14 @@ _HAS_PART = re.compile(
     r"(?<!defined)(?<!defined\()(?<!defined )\b__has_(?:include|embed)(?:_next)?\b(?!\s*\()"
     r"|\b__has(?:_(?:i|in|inc|incl|inclu|includ|e|em|emb|embe)?)?\b|\b_?has_(?:include|embed)(?:_next)?\b"
 )
-_PASTE = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
+PASTE = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
 _HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # in an #if, only __has_include is written so
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
 # A parameter, and a path that may have it as a word. There are no numbers in it: words may be part of those.
 _TEMPLATE = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*<((?:[^\W\d]\w*|[/.-](?!\.?\d))+)>\s*")
 CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
 WORD = re.compile(r"[^\W\d]\w*")
-_STAMP = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
-_STAMP_PART = re.compile(r"\b(?:_{0,2}(?:DATE|TIME|TIMESTAMP)_{0,2}|__(?:D|T)[A-Z]*)\b")
-_STAMP_PARTS = re.compile(r"_{0,2}(?:DATE|TIME|TIMESTAMP)_{0,2}")
 _SPLICED = re.compile(r"(?:[^\n]*\\\n)+[^\n]*")
-_PLAIN_CALL = re.compile(r"\b([^\W\d]\w*)\s*\(([\w\s,]*)\)")
 UNKNOWABLE = "?"
 FAR = "?../"  # unknowable, and it may lead out of a folder
 PASTED = "?##"  # unknowable, and made of parts
@@ -65,56 +60,24 @@ ANYTHING = Include("", "unknown")
 
 
 class Scan(NamedTuple):
-    """What one file asks for: its includes, the macros it defines, and its lines with a date or time."""
+    """What one file asks for: its includes, and the macros it defines."""
 
     includes: tuple[Include, ...]
     defines: tuple[tuple[str, str], ...] = ()
-    # Lines whose meaning depends on when they are compiled: always, or if a macro pastes its arguments.
-    stamps: tuple[tuple[int, str], ...] = ()
 
 
 def scan(text: str) -> Scan:
     """Return the includes and the macros of *text*."""
     text = text.replace("\r\n", "\n").translate(_BLANKS)
-    stamps = tuple(sorted(_stamps(text))) if _STAMP_PART.search(text) else ()
     includes, defines = _scan(text.replace("\\\n", ""))
     if _TRIGRAPH_BACKSLASH in text:  # it joins lines where `std` is a strict one
         more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))
         includes, defines = includes + more[0], defines + more[1]
-    return Scan(tuple(includes), tuple(defines), stamps)
-
-
-def _stamps(text: str) -> Iterator[tuple[int, str]]:
-    text = _SPLICED.sub(_joined, without_comments(text))
-    for number, line in enumerate(text.split("\n"), start=1):
-        if match := _STAMP.search(line) or _STAMP.search(_PASTE.sub("", line)):
-            yield number, match[0]
-    for call in _PLAIN_CALL.finditer(text):
-        if _STAMP_PARTS.fullmatch(re.sub(r"[\s,]", "", call[2])):
-            yield text.count("\n", 0, call.start()) + 1, " ".join(call[0].split())
-
-
-def stamped(scans: Mapping[str, Scan]) -> Iterator[tuple[str, int, str]]:
-    """Yield what makes each compile differ in some texts, by their names: the name, the line, and what."""
-    pastes = any(value == PASTED for each in scans.values() for _name, value in each.defines)
-    for path, each in scans.items():
-        for line, what in each.stamps:
-            if pastes or _STAMP.fullmatch(what):  # by which macro, other macros may hide
-                yield path, line, what
-
-
-def _joined(match: re.Match[str]) -> str:
-    """Return spliced lines as one, and as many line ends behind it."""
-    return match[0].replace("\\\n", "") + "\n" * match[0].count("\n")
-
-
-def is_stamp(value: str) -> bool:
-    """Say whether a macro of a table makes each compile differ."""
-    return _STAMP.search(value) is not None
+    return Scan(tuple(includes), tuple(defines))
 
 
 def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
-    bare = _TOKEN.sub(_blank, text)
+    bare = TOKEN.sub(_blank, text)
     includes: list[Include] = []
     defines: list[tuple[str, str]] = []
     for match in _DIRECTIVE.finditer(bare):
@@ -123,7 +86,7 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             if (defined := _DEFINE.match(rest)) is None:
                 continue
             defines.append(_macro(defined[1], defined[2], defined[3]))
-            if _PASTE.search(defined[3]):
+            if PASTE.search(defined[3]):
                 defines.append((defined[1], PASTED))
             rest = defined[3]  # not the name: many define __has_include for compilers without it
         elif kind not in {"if", "elif"}:
@@ -145,7 +108,7 @@ def _asked(text: str) -> Iterator[Include]:
 
 def _hides_a_question(text: str) -> bool:
     """Say whether macros can make `__has_include` of a text, which then asks for nobody knows what."""
-    named, pasted = (len(_HAS_NAME.findall(each)) for each in (text, _PASTE.sub("", text)))
+    named, pasted = (len(_HAS_NAME.findall(each)) for each in (text, PASTE.sub("", text)))
     return pasted > named or _HAS_PART.search(text) is not None
 
 
@@ -192,6 +155,17 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
         return Include(operand.strip(), "unknown", every)
     form = "quote" if match[1] is not None else "angle" if match[2] is not None else "macro"
     return Include(match[match.lastindex or 0], form, every)
+
+
+def spliced(text: str) -> str:
+    """Join the lines that end with a backslash, and keep as many line ends behind each."""
+    return _SPLICED.sub(lambda match: match[0].replace("\\\n", "") + "\n" * match[0].count("\n"), text)
+
+
+def line_of(include: Include, text: str) -> int | None:
+    """Return the line of an include in the text that has it; None where macros make it."""
+    match = re.search(rf'^[ \t]*#[^\n]*["<]{re.escape(include.name)}[">]', text, re.MULTILINE)
+    return text.count("\n", 0, match.start()) + 1 if match else None
 
 
 class Scans:

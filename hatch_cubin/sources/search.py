@@ -49,7 +49,7 @@ class Search:
         """Return where an include is found: the first place, or all where any later one may be meant."""
         beside = os.path.dirname(includer) if include.form == "quote" else None
         if beside and ".." in beside:
-            beside = _tidy(root.path, beside).removeprefix(".")
+            beside = "" if (tidy := _tidy(root.path, beside)) == "." else tidy
         asked = (include.name, include.every, root if beside is not None else None, beside)
         if asked not in self._found:
             self._found[asked] = self._find(include, root, beside)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from .. import _arch
+from .names import WRAPPER
 
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
@@ -74,6 +75,10 @@ def arch(text: str) -> str:
     except ValueError as exc:
         if "is not an arch" not in str(exc):
             raise
+        from .. import _gpus  # which only a wrong table needs
+
+        if meant := _gpus.archs_meant(text):
+            raise ValueError(f"{exc}, did you mean {', '.join(map(repr, meant))}?") from None
         is_number = any(map(str.isdigit, text))  # then no group was meant
         question = None if is_number else guess(text.lower(), _arch.GROUPS)
         advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
@@ -136,6 +141,15 @@ def package(value: object) -> str:
     return text
 
 
+def backend(value: object) -> str:
+    text = string(value)
+    module, colon, inside = text.partition(":")
+    parts = [*module.split("."), *(inside.split(".") if colon else ())]
+    if text == WRAPPER or not all(part.isidentifier() for part in parts):
+        raise ValueError(f"must be another build backend, such as 'mesonpy', not {text!r}")
+    return text
+
+
 def distribution(text: str) -> str:
     name = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
@@ -172,6 +186,15 @@ def macro_text(value: object) -> str | None:
     if not isinstance(value, str) or not all(char.isprintable() or char == "\t" for char in value):
         raise ValueError(f"must be a boolean, a number or a one-line string, not {value!r}")
     return value
+
+
+def once(values: Sequence[str | None]) -> tuple[str | None, ...]:
+    """Check the texts that a macro has in turn: two that are the same would be one module, compiled once."""
+    if len({*values}) < len(values):
+        twice = next(value for value in values if values.count(value) > 1)
+        shown = "false" if twice is None else repr(twice)
+        raise ValueError(f"has {shown} twice{', for true is 1' if twice == '1' else ''}")
+    return tuple(values)
 
 
 def kernel(text: str) -> str:

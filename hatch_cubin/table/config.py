@@ -60,6 +60,9 @@ class Config:
     ship_sources: bool = False
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()
+    backend: str | None = None  # of a wrapped project
+    backend_path: tuple[str, ...] = ()
+    package_dir: str | None = None
     timeout_s: float = 1800.0
     replaced: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by a variable
     place: Place = field(repr=False, compare=False)

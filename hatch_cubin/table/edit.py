@@ -1,7 +1,7 @@
-"""Add settings to a TOML text without changing anything else: comments, layout and line ends stay.
+"""Change settings of a TOML text without touching anything else: comments, layout and line ends stay.
 
-Nothing is rewritten, only inserted, where the shape of the text allows it. A new text is parsed before it is
-returned: it has to say what the old one said, and what was added.
+Nothing is written anew that does not change, where the shape of the text allows it. A new text is parsed
+before it is returned: it has to say what the old one said, but for the change.
 """
 
 from __future__ import annotations
@@ -40,6 +40,35 @@ def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
     if tuple(array) in spans.values:
         return _first_good(text, wanted, iter([_lengthened(text, spans, tuple(array), len(there), items)]))
     return _first_good(text, wanted, iter([_with_tables(text, array, added)]))
+
+
+def replace_value(text: str, key: Sequence[str], written: str) -> str:
+    """Return *text* with another value of a key that it has; ValueError where that is no plain value."""
+    wanted = _merged(_parsed(text), key[:-1], {key[-1]: loads(f"value = {written}")["value"]})
+    start, end = _span(text, key)
+    return _first_good(text, wanted, iter([f"{text[:start]}{written}{text[end:]}"]))
+
+
+def remove_key(text: str, key: Sequence[str]) -> str:
+    """Return *text* without a key that it has: without its lines, or without its part of a line."""
+    value, end = _span(text, key)
+    start = re.search(r"""[\w"'. \t-]*=?[ \t]*\Z""", text[:value])
+    assert start is not None  # it may be empty
+    return _first_good(text, _without(_parsed(text), key), _shortened(text, start.start(), end))
+
+
+def _shortened(text: str, start: int, end: int) -> Iterator[str]:
+    """Yield the text without what begins and ends there, and without the line or the comma beside it."""
+    yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
+    yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
+    yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])
+
+
+def _span(text: str, key: Sequence[str]) -> tuple[int, int]:
+    try:
+        return _Spans(text).values[tuple(key)]
+    except KeyError:
+        raise ValueError(f"{'.'.join(key)} is no plain value") from None
 
 
 class _Spans(Scanner):
@@ -151,3 +180,10 @@ def _merged(tables: Any, path: Sequence[str], values: Mapping[str, Any]) -> dict
     if not path:
         return {**tables, **values}
     return {**tables, path[0]: _merged(tables.get(path[0], {}), path[1:], values)}
+
+
+def _without(tables: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """Return *tables* without the key at *path*."""
+    if len(path) == 1:
+        return {key: value for key, value in tables.items() if key != path[0]}
+    return {**tables, path[0]: _without(tables[path[0]], path[1:])}

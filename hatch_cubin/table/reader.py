@@ -9,6 +9,7 @@ from .._environment import read_environment
 from ..errors import ConfigError, Problem
 from . import checks, options
 from .checks import Macros, Variants
+from .names import WRAPPER
 from .toml import Place
 
 HATCHLING_KEYS = frozenset(
@@ -25,7 +26,9 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     """Return the fields of a `Config`, from *table* and *environ*; ConfigError names all that is wrong."""
     reader = _Reader(place)
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
-    values = reader.table(_CHECKS, own, ())
+    values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
+    if place.wraps and "backend" not in own:
+        reader.add("the table does not say which build backend makes the wheel", (), 'backend = "…"')
     replaced, wrong = read_environment(environ, _VARIABLES)
     values |= replaced
     reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
@@ -56,15 +59,29 @@ class _Reader:
             try:
                 values[key.replace("-", "_")] = read(value, self, (*path, key))
             except ValueError as exc:
-                self.add(f"{key} {exc}", (*path, key))
+                self.add(f"{key} {exc}", (*path, key), _meant(key, value))
         return values
 
     def add(self, what: str, path: tuple[str | int, ...], hint: str | None = None) -> None:
         self.problems.append(Problem(_short_line(what), self.place.of(*path), hint))
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
-        inside = self.place.source_tables if path else str(self.place)
-        self.add(f"{key!r} is not an option of {inside}", (*path, key), checks.guess(key, known))
+        inside, other = str(self.place), self.place.source_tables
+        elsewhere = _SOURCE_CHECKS
+        if path:
+            inside, other, elsewhere = other, inside, _CHECKS
+        hint = f"it is an option of {other}" if key in elsewhere else checks.guess(key, known)
+        if key.replace("-", "_") in options.ALLOWED:
+            hint = "it is one of the compiler's, which stand in 'options'"
+        if not path and key in _WRAPPER_CHECKS:
+            hint = _WRAPPER_HINT
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), hint)
+
+
+def _meant(key: str, value: object) -> str | None:
+    from . import meant  # which only a wrong table needs
+
+    return meant.line(key, value)
 
 
 def _short_line(text: str) -> str:
@@ -153,9 +170,10 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
             checks.macro_name(name)
             if not isinstance(items, list) or not items:
                 raise ValueError(f"must be an array of at least one value, not {items!r}")
-            variants.append((name, tuple(dict.fromkeys(map(checks.macro_text, items)))))
+            variants.append((name, checks.once([*map(checks.macro_text, items)])))
         except ValueError as exc:
-            reader.add(f"variants.{name} {exc}", (*path, name))
+            hint = None if isinstance(items, list) else _meant("variants", value)
+            reader.add(f"variants.{name} {exc}", (*path, name), hint)
     return tuple(variants)
 
 
@@ -210,6 +228,12 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "instantiate": _each(checks.kernel),
     "variants": _variants,
 }
+_WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
+    "backend": _only(checks.backend),
+    "backend-path": _each(checks.path),
+    "package-dir": _only(checks.path),
+}
+_WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_ARCHS": ("archs", checks.archs_of_variable),
     "HATCH_CUBIN_TOOLKIT": ("toolkit", checks.toolkit),

@@ -9,9 +9,26 @@ from typing import Any
 
 from ..errors import ConfigError, Location, Problem
 from . import toml
+from .names import HOOK, WRAPPER, inside, is_required, misnamed
 from .toml import Place
 
-HOOK = "cubin"
+__all__ = [
+    "HATCH_BACKENDS",
+    "HOOK",
+    "OWN_TABLE",
+    "NoTableError",
+    "find_table",
+    "has_own_table",
+    "hatch_table",
+    "inside",
+    "misnamed_hook",
+    "own_table",
+    "place_of",
+    "read_project",
+    "requires_hatch_cubin",
+    "unread_table",
+]
+
 OWN_TABLE = ("tool", "hatch-cubin")
 HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
 _ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
@@ -57,8 +74,7 @@ def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Ma
     """Return the table of Hatch's hook that wheels are built with, even while *target* is another one."""
     path = _hook_path(build, target)
     if path is None:
-        unread = _own_place(root) if has_own_table(root) else None
-        raise NoTableError(_hatch_place(root, ("hooks", HOOK)), unread)
+        raise NoTableError(_hatch_place(root, ("hooks", HOOK)), unread_table(root, HATCH_BACKENDS[0]))
     place = _hatch_place(root, path)
     if has_own_table(root):
         raise _unread(_own_place(root), place)
@@ -71,32 +87,52 @@ def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
     place = _own_place(root)
     tool = inside(pyproject, "tool")
     path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
-    unread = None if path is None else _hatch_place(root, path)
     if OWN_TABLE[1] not in tool:
-        raise NoTableError(place, unread)
-    if unread is not None:
-        raise _unread(unread, place)
+        raise NoTableError(place, unread_table(root, ""))
+    if path is not None:
+        raise _unread(_hatch_place(root, path), place)
     return _checked(tool[OWN_TABLE[1]], place)
 
 
 def has_own_table(root: Folder) -> bool:
-    """Say whether there is a `[tool.hatch-cubin]`; a file that cannot be read has none."""
-    try:
-        return OWN_TABLE[1] in inside(_read(root, "pyproject.toml"), "tool")
-    except ConfigError:
-        return False
+    """Say whether there is a `[tool.hatch-cubin]`."""
+    return OWN_TABLE[1] in inside(_read(root, "pyproject.toml"), "tool")
 
 
 def unread_table(root: Folder, backend: str) -> Place | None:
     """Return the place of a table that stands where the project's build backend does not look."""
+    pyproject = _read(root, "pyproject.toml")
+    settings = _hatch_settings(root, pyproject)
+    path = _hook_path(inside(settings, "build"), "sdist")
     if backend in HATCH_BACKENDS:
-        return _own_place(root) if has_own_table(root) else None
-    path = _hook_path(inside(_hatch_settings(root, _read(root, "pyproject.toml")), "build"), "sdist")
-    return None if path is None else _hatch_place(root, path)
+        if has_own_table(root):
+            return _own_place(root)
+    elif path is not None:
+        return _hatch_place(root, path)
+    known = (OWN_TABLE, ("tool", "hatch", "build", *(path or ())))
+    wrong = next((place for place in misnamed(pyproject, settings) if place not in known), None)
+    return None if wrong is None else place_of(root, wrong)
+
+
+def misnamed_hook(root: Folder, name: str) -> ConfigError:
+    """Return the error that Hatch's hook is not called that."""
+    build = inside(_hatch_settings(root, _read(root, "pyproject.toml")), "build")
+    targets = inside(build, "targets")
+    homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]
+    home = next(path for path in homes if name in inside(build, *path))
+    place, right = _hatch_place(root, (*home, name)), _hatch_place(root, (*home, HOOK))
+    return ConfigError(Problem(f"there is no hook {name!r}", place.of(), f"did you mean {right}?"))
+
+
+def requires_hatch_cubin(root: Folder) -> bool:
+    """Say whether a front end is asked to install hatch-cubin for a build of the project."""
+    pyproject = _read(root, "pyproject.toml")
+    return is_required(pyproject, _hatch_settings(root, pyproject))
 
 
 def _own_place(root: Folder) -> Place:
-    return Place("pyproject.toml", _text(root, "pyproject.toml"), OWN_TABLE)
+    text = _text(root, "pyproject.toml")
+    return Place("pyproject.toml", text, OWN_TABLE, wraps=read_project(root)[1] == WRAPPER)
 
 
 def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
@@ -112,10 +148,16 @@ def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
-    """Return the place of a table in Hatch's `build` table: the one of hatch.toml, if that has one."""
-    if _has_hatch_toml(root) and "build" in toml.loads(text := _text(root, "hatch.toml")):
-        return Place("hatch.toml", text, ("build", *path))
-    return Place("pyproject.toml", _text(root, "pyproject.toml"), ("tool", "hatch", "build", *path))
+    return place_of(root, ("tool", "hatch", "build", *path))
+
+
+def place_of(root: Folder, path: tuple[str, ...]) -> Place:
+    """Return the place of a table in pyproject.toml; of Hatch's, that in hatch.toml if it stands there."""
+    if path[:2] == ("tool", "hatch") and _has_hatch_toml(root):
+        text = _text(root, "hatch.toml")
+        if path[2] in toml.loads(text):
+            return Place("hatch.toml", text, path[2:])
+    return Place("pyproject.toml", _text(root, "pyproject.toml"), path)
 
 
 def _has_hatch_toml(root: Folder) -> bool:
@@ -125,7 +167,7 @@ def _has_hatch_toml(root: Folder) -> bool:
 def _read(root: Folder, name: str) -> Mapping[str, Any]:
     try:
         return toml.loads(_text(root, name))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         what = f"there is no {name} in {os.path.abspath(root)}"
         raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
     except OSError as exc:
@@ -140,17 +182,6 @@ def _text(root: Folder, name: str) -> str:
         raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for ever
     with open(path, encoding="utf-8") as file:
         return file.read()
-
-
-def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """Return a table inside others; an empty one where it is absent, or where something else stands.
-
-    What else stands there is for others to complain of.
-    """
-    value: Any = tables
-    for key in path:
-        value = value.get(key, {}) if isinstance(value, Mapping) else {}
-    return value if isinstance(value, Mapping) else {}
 
 
 def _checked(table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:

@@ -45,8 +45,9 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
 class Place:
     """Where a table stands, so that a message can name the line of a key."""
 
-    def __init__(self, file: str, text: str, table: tuple[str, ...]) -> None:
+    def __init__(self, file: str, text: str, table: tuple[str, ...], *, wraps: bool = False) -> None:
         self.file, self.text, self.table = file, text, table
+        self.wraps = wraps  # whether hatch-cubin is the build backend, around one that the table names
 
     def of(self, *path: str | int) -> Location:
         """Return the place of one key of the table, or of the table itself."""

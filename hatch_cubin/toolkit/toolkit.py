@@ -8,11 +8,12 @@ import importlib.metadata
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._arch import Arch
 from .._digest import digest
 from .._plan import Module, Toolchain, Unit
 from ..errors import ConfigError, Problem, ToolchainError
@@ -40,7 +41,7 @@ _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry pr
 _FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
 # What has no linkage is named after the first thing that has linkage, or at random where nothing has.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
-_INSTALL_HINT = 'toolkit = "13" brings the compiler as a build dependency'
+_INSTALL_HINT = 'this line brings the compiler as a build dependency: toolkit = "13"'
 _SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
 
 
@@ -108,8 +109,7 @@ class Toolkit:
 
         supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
         # nvrtcVersion() lacks the patch level; the header of any PTX that NVRTC writes has it.
-        arch = f"-arch=compute_{supported[0]}"
-        build = _exact_build("NVRTC", self._nvrtc_path, "c++ to ptx", b"", arch)
+        build = _exact_build("NVRTC", self._nvrtc_path, "c++", b"", f"-arch=compute_{supported[0]}")
         return Facts(cuda.core.__version__, self.major, build, supported)
 
     def load(self) -> None:
@@ -237,9 +237,9 @@ class Toolkit:
 
 def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str:
     """Compile a trifle and return the exact version of the compiler, which stands in the result."""
-    task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": []}
+    task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": [], "ptx": True}
     result = worker.compile_task(task | {"options": [arch.encode()]})
-    match = _BUILD.search(result["output"])
+    match = _BUILD.search(result["ptx"] or result["output"])
     if match is None and result["ok"]:  # nvJitLink 12 leaves it out of results, but its own file has it
         match = _BUILD.search(Path(path).read_bytes())
     if match is None:
@@ -270,12 +270,20 @@ def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, 
     }
 
 
+def unit_inputs(unit: Unit, toolkit: Toolkit, closure: Closure) -> dict[str, Any]:
+    """Return what the keys of a unit are made of, under names that people know."""
+    inputs = {**key_inputs(unit.module, toolkit, closure), "arch": str(unit.arch)}
+    return {**inputs, "assembled": str(unit.arch.real)} if _is_assembled_too(unit) else inputs
+
+
 def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
     """Return the keys of a unit that can read the headers of *closure*."""
     module, source = unit.module, unit.module.source
     kind, target = ("ptx", "cubin") if source.is_ptx else ("c++", "ptx" if unit.arch.is_ptx else "cubin")
     build, implicit = _build_of(source, toolkit), _implicit(module, toolkit)
-    extra = digest([_KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit])
+    assembled = [f"assembled {unit.arch.real}"] if _is_assembled_too(unit) else []
+    parts = [_KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit, *assembled]
+    extra = digest(parts)
     compiled = {"code": source.text, "code_type": kind, "target_type": target}
     toolkit.load()
     try:
@@ -314,6 +322,11 @@ def _program_options(unit: Unit, **names: str) -> Any:
     return ProgramOptions(arch=str(unit.arch), **options, **names)
 
 
+def _is_assembled_too(unit: Unit) -> bool:
+    """Say whether a unit is PTX that NVRTC makes: in earlier releases' caches that is not assembled."""
+    return unit.arch.is_ptx and not unit.module.source.is_ptx
+
+
 def _implicit(module: Module, toolkit: Toolkit) -> list[str]:
     """Return what hatch-cubin adds to the options and the text of a module's compiles."""
     return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
@@ -335,16 +348,22 @@ def preamble(module: Module, toolkit: Toolkit) -> str:
 def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the options of a unit's real compile, the search path included."""
     toolkit.load()
+    arch = assembled_for(unit, toolkit)
     if not unit.module.source.is_ptx:
-        target = "ptx" if unit.arch.is_ptx else "cubin"
-        options = _program_options(unit).as_bytes("nvrtc", target)
+        options = _program_options(replace(unit, arch=arch)).as_bytes("nvrtc", "cubin")
         paths = (f"--include-path={folder}".encode() for folder in search)
         return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
     from cuda.core import LinkerOptions
 
     fields = {name: value for name, value in unit.module.options.items() if name in _LINKER_FIELDS}
-    arch = f"sm_{max(unit.arch.number, toolkit.supported[0])}{unit.arch.suffix}"
-    return tuple(LinkerOptions(arch=arch, **fields).as_bytes("nvjitlink"))
+    return tuple(LinkerOptions(arch=str(arch), **fields).as_bytes("nvjitlink"))
+
+
+def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
+    """Return the arch that a unit is really compiled for: PTX too, to know that it can be assembled."""
+    if not unit.module.source.is_ptx:
+        return unit.arch.real
+    return unit.arch.real._replace(number=max(unit.arch.number, toolkit.supported[0]))
 
 
 def native_archs() -> tuple[int, ...]:

@@ -15,10 +15,10 @@ import queue
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # Deep templates recurse deeply; pages are only taken when touched. The second is for a small address space.
 _STACK_BYTES = (256 << 20, 8 << 20)
@@ -26,7 +26,18 @@ _HEAP_BYTES = 1 << 30  # for precompiled headers: of addresses, as pages are onl
 
 SCRIPT = __file__  # which runs by its path, with no package around it
 
-_Outcome = tuple[bool, bytes, bytes, dict[str, str]]  # ok, output, log, symbols
+_REFUSED = b"ptxas application ptx input, line "  # of PTX that nobody wrote, so no line that anybody knows
+_LINEINFO = b"--generate-line-info"
+
+
+class Outcome(NamedTuple):
+    """What came of a compile: *output* is a cubin, *ptx* that of C++, or what no assembler takes of it."""
+
+    ok: bool
+    output: bytes = b""
+    log: bytes = b""
+    symbols: Mapping[str, str] = {}
+    ptx: bytes = b""
 
 
 def send(stream: BinaryIO, message: dict[str, Any]) -> None:
@@ -53,30 +64,28 @@ def compile_task(task: dict[str, Any]) -> dict[str, Any]:
         run = _compile_unnamed
     shared = _with_prelude(task) if task.get("prelude") and run is _compile else None
     try:
-        ok, output, log, symbols = shared or run(task)
+        outcome = shared or run(task)
     except Exception as exc:  # noqa: BLE001 - NVRTC's and nvJitLink's errors share no base class
-        ok, output, log, symbols = False, b"", f"{type(exc).__name__}: {exc}".encode(), {}
+        outcome = Outcome(ok=False, log=f"{type(exc).__name__}: {exc}".encode())
     seconds = time.perf_counter() - start
-    text = log.rstrip(b"\0").decode("utf-8", "replace").strip()
+    text = outcome.log.rstrip(b"\0").decode("utf-8", "replace").strip()
     return {
+        **outcome._asdict(),
         "id": task["id"],
-        "ok": ok,
-        "output": output,
         "log": text,
-        "symbols": symbols,
         "seconds": seconds,
         "shared": shared is not None,
     }
 
 
-def _with_prelude(task: dict[str, Any]) -> _Outcome | None:
+def _with_prelude(task: dict[str, Any]) -> Outcome | None:
     """Compile a task with its headers precompiled; None where the plain compile has to do it."""
     with contextlib.suppress(Exception):  # whatever it is, the plain compile works or reports it
         return _precompiled(task)
     return None
 
 
-def _precompiled(task: dict[str, Any]) -> _Outcome | None:
+def _precompiled(task: dict[str, Any]) -> Outcome | None:
     number, includes, options, rest = task["prelude"]
     head = includes + b"#pragma nv_hdrstop\n"
     if _header.number != number:
@@ -84,9 +93,9 @@ def _precompiled(task: dict[str, Any]) -> _Outcome | None:
     if _header.path is None:
         return None
     use = [*options, b"--use-pch=" + _header.path, b"--pch-messages=false"]
-    ok, output, log, symbols = _compile({**task, "code": head + rest, "options": use})
-    if ok and not log.strip(b" \0\n"):
-        return ok, output, _header.log, symbols
+    outcome = _run({**task, "code": head + rest, "options": use})
+    if outcome.ok and not outcome.log.strip(b" \0\n"):
+        return outcome._replace(log=_header.log)
     _header.forget()  # what is wrong with one variant of a source is probably wrong with the others
     return None
 
@@ -112,8 +121,9 @@ class _Header:
         place = os.fsencode(self._place)
         options = [*task["options"], b"--create-pch=" + place, b"--pch-messages=false"]
         try:
-            ok, _output, self.log, _symbols = _compile({**task, "options": options}, precompiles=True)
-            if ok:
+            outcome = _run({**task, "options": options}, precompiles=True)
+            self.log = outcome.log
+            if outcome.ok:
                 self._descriptor = os.open(place, os.O_RDONLY)
                 self.path = b"/proc/self/fd/%d" % self._descriptor
         finally:
@@ -144,7 +154,16 @@ class _Header:
 _header = _Header()
 
 
-def _compile(task: dict[str, Any], *, precompiles: bool = False) -> _Outcome:
+def _compile(task: dict[str, Any]) -> Outcome:
+    """Compile C++; where its PTX is refused, once more with the lines of the source in that."""
+    outcome = _run(task)
+    if outcome.ok or not outcome.ptx or b"\t.loc\t" in outcome.ptx:
+        return outcome
+    told = _run({**task, "options": [*task["options"], _LINEINFO]})
+    return told if told.ptx and not told.ok else outcome
+
+
+def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
     from cuda.bindings import nvrtc
 
     def call(result: tuple[Any, ...]) -> Any:
@@ -166,20 +185,19 @@ def _compile(task: dict[str, Any], *, precompiles: bool = False) -> _Outcome:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(task["options"]), task["options"])
         log = text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         if int(status) != 0:
+            refused = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if _REFUSED in log else b""
             reason = nvrtc.nvrtcGetErrorString(status)[1]
-            return False, b"", log if log.strip(b" \0\n") else reason, {}
+            return Outcome(ok=False, log=log if log.strip(b" \0\n") else reason, ptx=refused.rstrip(b"\0"))
         if precompiles:
             call(nvrtc.nvrtcGetPCHCreateStatus(program))
-            return True, b"", log, {}
-        if task["kind"] == "c++ to ptx":
-            output = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
-        else:
-            output = text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+            return Outcome(ok=True, log=log)
+        output = text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        ptx = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0") if task.get("ptx") else b""
         symbols = {
             expression.decode(): call(nvrtc.nvrtcGetLoweredName(program, expression)).decode()
             for expression in task["instantiate"]
         }
-        return True, output, log, symbols
+        return Outcome(ok=True, output=output, log=log, symbols=symbols, ptx=ptx)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -187,19 +205,25 @@ def _compile(task: dict[str, Any], *, precompiles: bool = False) -> _Outcome:
 _unnamed: dict[int, tuple[str, str]] = {}  # of folders whose numbers are above the limit: two other names
 
 
-def _compile_unnamed(task: dict[str, Any]) -> _Outcome:
+def _compile_unnamed(task: dict[str, Any]) -> Outcome:
     """Compile a task under two other names of its folders: what shows neither shows none."""
     by_number, by_path = (_renamed(task, which) for which in (0, 1))
-    ok, output, log, symbols = _compile(by_number)
-    for number, (name, _path) in _unnamed.items():
-        log = log.replace(f"{name}/".encode(), b"/proc/self/fd/%d/" % number)
-    if ok and by_path != task and _compile(by_path)[1] != output:
+    outcome = _compile(by_number)
+    if outcome.ok and by_path != task and _results(_compile(by_path)) != _results(outcome):
         what = (
             f"the result holds names of folders that take {max(_unnamed) + 1} open files, more than are "
             "allowed here ('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
         )
-        return False, b"", f"fatal: {what}".encode(), {}
-    return ok, output, log, symbols
+        return Outcome(ok=False, log=f"fatal: {what}".encode())
+    log, ptx = outcome.log, outcome.ptx
+    for number, (name, _path) in _unnamed.items():
+        shown, meant = f"{name}/".encode(), b"/proc/self/fd/%d/" % number
+        log, ptx = log.replace(shown, meant), ptx.replace(shown, meant)
+    return outcome._replace(log=log, ptx=ptx)
+
+
+def _results(outcome: Outcome) -> tuple[bytes, bytes]:
+    return outcome.output, outcome.ptx
 
 
 def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
@@ -215,7 +239,7 @@ def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
     return {**task, "name": renamed(task["name"]), "options": [*map(renamed, task["options"])]}
 
 
-def _assemble(task: dict[str, Any]) -> _Outcome:
+def _assemble(task: dict[str, Any]) -> Outcome:
     from cuda.bindings import nvjitlink
 
     handle = nvjitlink.create(len(task["options"]), [option.decode() for option in task["options"]])
@@ -237,15 +261,12 @@ def _assemble(task: dict[str, Any]) -> _Outcome:
             )
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as exc:
-            return (
-                False,
-                b"",
-                log(nvjitlink.get_error_log_size, nvjitlink.get_error_log) or str(exc).encode(),
-                {},
-            )
+            said = log(nvjitlink.get_error_log_size, nvjitlink.get_error_log)
+            return Outcome(ok=False, log=said or str(exc).encode())
         output = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, output)
-        return True, bytes(output), log(nvjitlink.get_info_log_size, nvjitlink.get_info_log), {}
+        said = log(nvjitlink.get_info_log_size, nvjitlink.get_info_log)
+        return Outcome(ok=True, output=bytes(output), log=said)
     finally:
         nvjitlink.destroy(handle)
 

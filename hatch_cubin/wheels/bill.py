@@ -54,15 +54,15 @@ def bill_problems(found: Found) -> Iterator[Problem]:
             without.append((bundle, manifest))
             continue
         place = None if found.wheel is None else bundle.place
-        yield from (Problem(what, Location(bill.path)) for what in _wrong(bill.data, manifest, place))
+        yield from (Problem(what, found.at(bill.path)) for what in _wrong(bill.data, manifest, place))
         paths = [path for path in paths if path != bill.path]
     for path in paths:
-        yield Problem("is the bill of materials of no bundle in the wheel", Location(path))
+        yield Problem("is the bill of materials of no bundle in the wheel", found.at(path))
     # A bundle that came with another package into this one may have lost its own.
     if found.wheel is not None and len(without) == len(found.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
-                yield Problem(f"has no bill of materials, {sbom.NAME}", Location(bundle.place))
+                yield Problem(f"has no bill of materials, {sbom.NAME}", Location(bundle.where))
 
 
 def provenance(data: bytes) -> dict[str, str]:

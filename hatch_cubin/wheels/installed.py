@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
+import stat
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+from .. import _files
 from .._sizes import size
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
 
 _ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed better than code can be, is a bomb
+_HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
+_NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
 _IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle's files: their names, how many bytes each takes in its archive, and how to read one."""
+    """A bundle's files: their names, how many bytes each takes in its archive, and how to read one.
+
+    *strange* says what stands there and is no file: to open a pipe would wait for ever.
+    """
 
     place: str
     packed: Mapping[str, int | None]
     _read: Callable[[str], bytes]
+    wheel: str | None = None
+    strange: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """Where the bundle is: its place, in a wheel behind the path of that."""
+        return self.place if self.wheel is None else f"{self.wheel}/{self.place}"
+
+    def at(self, name: str) -> Location:
+        """Return where one of its files is."""
+        return Location(f"{self.where}/{name}")
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes; BundleError where it is missing or damaged."""
         if name not in self.packed:
-            raise BundleError(Problem("is missing", Location(f"{self.place}/{name}")))
+            raise BundleError(Problem(self.strange.get(name, "is missing"), self.at(name)))
         return self._read(name)
 
 
@@ -44,6 +63,19 @@ class Found:
     path: str
     bundles: tuple[Bundle, ...]
     wheel: zipfile.ZipFile | None = None
+
+    def at(self, name: str) -> Location:
+        """Return where one of its files is."""
+        return Location(name) if self.wheel is None else member_at(self.wheel, name)
+
+
+def named(words: Iterable[str]) -> list[str]:
+    """Return what is meant by words: a pattern that no shell has expanded stands for what it matches."""
+    return [each for word in words for each in _matches(word) or [word]]
+
+
+def _matches(word: str) -> list[str]:
+    return [] if os.path.exists(word) or not glob.has_magic(word) else sorted(glob.glob(word))
 
 
 @contextlib.contextmanager
@@ -87,16 +119,21 @@ def bundles_of(found: Found, package: str) -> list[Bundle]:
     return exact or [bundle for bundle in found.bundles if stands_for(bundle.place, package)]
 
 
+def member_at(archive: zipfile.ZipFile, name: str) -> Location:
+    """Return where a file of an archive is, as Python's own imports from archives write it."""
+    return Location(f"{archive.filename}/{name}")
+
+
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
     info = archive.getinfo(name)
     if info.file_size > max(_ROOM, _RATIO * info.compress_size):
         what = f"is not unpacked: {size(info.compress_size)} in the archive would be {size(info.file_size)}"
-        raise BundleError(Problem(what, Location(name)))
+        raise BundleError(Problem(what, member_at(archive, name)))
     try:
         return archive.read(name)
     except _DAMAGE as exc:
-        raise BundleError(Problem(f"cannot be unpacked: {exc}", Location(name))) from exc
+        raise BundleError(Problem(f"cannot be unpacked: {exc}", member_at(archive, name))) from exc
 
 
 def _some(found: Found, hint: str | None = None) -> Found:
@@ -111,7 +148,8 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         archive = zipfile.ZipFile(path)
     except (*_DAMAGE, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
-        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path))
+        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
+        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
         raise BundleError(problem) from exc
     with archive:
         yield archive
@@ -125,7 +163,7 @@ def _in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
         if name := "/".join(parts[inside:]):
             bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
     for place, packed in sorted(bundles.items()):
-        yield Bundle(place, packed, _member_reader(archive, place))
+        yield Bundle(place, packed, _member_reader(archive, place), archive.filename)
 
 
 def _member_reader(archive: zipfile.ZipFile, place: str) -> Callable[[str], bytes]:
@@ -136,7 +174,7 @@ def _in_folder(root: Path) -> Iterator[Bundle]:
     if root.name == BUNDLE or (root / "manifest.json").is_file():
         yield _folder_bundle(root)
         return
-    for parent, folders, _files in os.walk(root):
+    for parent, folders, _names in os.walk(root):
         if BUNDLE in folders:
             yield _folder_bundle(Path(parent, BUNDLE))
         folders[:] = sorted(name for name in folders if _may_hold_bundles(Path(parent, name)))
@@ -150,11 +188,13 @@ def _may_hold_bundles(folder: Path) -> bool:
 
 
 def _folder_bundle(folder: Path) -> Bundle:
-    names = [
-        path.relative_to(folder).as_posix()
+    found = {
+        path.relative_to(folder).as_posix(): _files.looked_at(path).st_mode
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    ]
+        if "__pycache__" not in path.parts
+    }
+    names = [name for name, mode in found.items() if stat.S_ISREG(mode)]
+    strange = {name: _files.kind(mode) for name, mode in found.items() if not stat.S_ISREG(mode)}
 
     def read(name: str) -> bytes:
         try:
@@ -164,12 +204,14 @@ def _folder_bundle(folder: Path) -> Bundle:
                 Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))
             ) from exc
 
-    return Bundle(folder.as_posix(), dict.fromkeys(names), read)
+    return Bundle(folder.as_posix(), dict.fromkeys(names), read, strange=strange)
 
 
 def _wheels_near(folder: str) -> str | None:
     wheels = sorted(Path(folder).glob("dist/*.whl")) or sorted(Path(folder).glob("*.whl"))
-    return f"there is a wheel: {wheels[-1].as_posix()}" if wheels else None
+    if len(wheels) > 1:
+        return f"there are {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
+    return f"there is a wheel: {wheels[0].as_posix()}" if wheels else None
 
 
 def _package_folders(name: str) -> Sequence[str]:
@@ -181,9 +223,17 @@ def _package_folders(name: str) -> Sequence[str]:
         spec = _find_spec(full, path) if part.isidentifier() else None
         path = None if spec is None else list(spec.submodule_search_locations or ())
         if not path:
-            what = "is neither a file, nor a folder, nor a package that this Python has installed"
-            raise BundleError(Problem(what, Location(name), f"this Python is {sys.executable}"))
+            raise BundleError(_absent(name))
     return path or []
+
+
+def _absent(name: str) -> Problem:
+    """Return what is wrong with a name that stands for nothing: a package's, or the path of a wheel."""
+    if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
+        near = _wheels_near(os.path.dirname(name) or os.curdir)
+        return Problem("there is no such file or folder", Location(name), near or _HOW_TO_BUILD)
+    what = "is neither a file, nor a folder, nor a package that this Python has installed"
+    return Problem(what, Location(name), f"this Python is {sys.executable}")
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:

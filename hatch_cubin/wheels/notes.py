@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..bundle.layout import OF_HATCH, describe_editable, of_setuptools
+from ..bundle.layout import OF_HATCH, OF_WRAPPER, describe_editable, of_setuptools
 from ..bundle.manifest import NOT_OURS, canonical
 from ..sources.project import Project
 
@@ -19,7 +19,7 @@ _FIELDS = {"files", "needs", "rebuild", "root"}
 _LINKED = of_setuptools("strict")
 _BUILDS = {
     (*build.command, *build.needs): build
-    for build in (OF_HATCH, of_setuptools("lenient"), of_setuptools("compat"), _LINKED)
+    for build in (OF_HATCH, OF_WRAPPER, of_setuptools("lenient"), of_setuptools("compat"), _LINKED)
 }
 
 

@@ -58,7 +58,7 @@ driver: what it uses is known on the GPU only.</p>
 
 def _section(facts: BundleFacts, seconds: Seconds) -> str:
     colours = _colours(facts["archs"])
-    parts = [f"<h2>{_text(facts['place'])}</h2>", _made_with(facts), _tiles(facts, seconds)]
+    parts = [f"<h2>{_text(facts['where'])}</h2>", _made_with(facts), _tiles(facts, seconds)]
     if facts["units"]:
         left = _arch_chart(facts, colours) + _time_chart(facts, seconds)
         parts += [

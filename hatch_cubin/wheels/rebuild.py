@@ -8,11 +8,12 @@ a difference proves nothing. What lies beside the units follows from them and fr
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from .. import _pipeline, _temporary
+from .._order import by_number
 from ..bundle import sbom
 from ..bundle.manifest import Entry, Manifest, read_keys, read_manifest
 from ..errors import BundleError, Location, Problem
@@ -29,6 +30,14 @@ _OF_THE_FIRST_BUILD = ("HATCH_CUBIN_REPORT", "HATCH_CUBIN_REQUIRE_HITS", "HATCH_
 
 
 @dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a project gives when it is built from nothing."""
+
+    project: Project
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The verdict on each unit, and every part of the toolchain that differs: its name, shipped, here."""
 
@@ -37,25 +46,31 @@ class Comparison:
     toolchain: tuple[tuple[str, str, str], ...]
 
 
-def rebuild(project: Project, bundle: Bundle, bill: bytes | None) -> Comparison:
-    """Build *project* from nothing and compare the result with *bundle* and with its *bill* of materials."""
+def rebuild(project: Project) -> Rebuilt:
+    """Build a project with an empty cache."""
+    environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
+    with _temporary.make() as folder:
+        config = replace(project.config, cache_dir=str(folder), cache_size=None)
+        again = replace(project, config=config, environ=environ)
+        return Rebuilt(again, _pipeline.build(again, noted=False))
+
+
+def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> Comparison:
+    """Compare a bundle and its *bill* of materials with what its project gives *again*."""
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
     for name in {*bundle.packed} - {*shipped}:
         with contextlib.suppress(BundleError):  # what is damaged is told by `verify`, and differs here
             shipped[name] = bundle.read(name)
     if bill is not None:
         shipped[sbom.NAME] = bill
-    environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
-    with _temporary.make() as folder:
-        config = replace(project.config, cache_dir=str(folder), cache_size=None)
-        again = replace(project, config=config, environ=environ)
-        built = _pipeline.build(again, noted=False)
+    rebuilt = again()
+    built, project = {**rebuilt.files}, rebuilt.project
     try:
         if NOTES in shipped:
-            built[NOTES] = notes_again(again, shipped[NOTES], _pipeline.needed_files(again))
+            built[NOTES] = notes_again(project, shipped[NOTES], _pipeline.needed_files(project))
         return compare(shipped, built)
     except ValueError as exc:
-        raise BundleError(Problem(f"its indexes cannot be read: {exc}", Location(bundle.place))) from exc
+        raise BundleError(Problem(f"its indexes cannot be read: {exc}", Location(bundle.where))) from exc
 
 
 def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Comparison:
@@ -64,7 +79,7 @@ def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Compa
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
     our_units, their_units = _units(ours), _units(theirs)
     verdicts: dict[Unit, Verdict] = {}
-    for unit in sorted({*our_units, *their_units}):
+    for unit in sorted({*our_units, *their_units}, key=lambda unit: (by_number(unit[0]), unit[1])):
         if unit not in their_units:
             verdicts[unit] = "only in the bundle"
         elif unit not in our_units:

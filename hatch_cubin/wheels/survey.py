@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Literal, TypedDict
 
+from .._order import by_number
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
 from ..cubin.elf import read_cubin, read_resources
 from ..cubin.names import plain_name
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from .installed import Bundle
 
@@ -73,6 +74,7 @@ class BundleFacts(TypedDict):
     """A whole bundle."""
 
     place: str
+    where: str
     format: int
     generator: str
     toolchain: Mapping[str, str | None]
@@ -103,13 +105,14 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
                 files[entry.file] = _look(bundle, entry, second)
     units = [
         _unit(module, entry, files[entry.file], bundle.packed.get(entry.file))
-        for module in manifest.modules
+        for module in sorted(manifest.modules, key=lambda module: by_number(module.name))
         for entry in sorted(module.entries, key=lambda entry: arch_order(entry.arch))
     ]
     sizes = {name: file["bytes"] for name, file in files.items()}
     shared = _shared(units)
     return {
         "place": bundle.place,
+        "where": bundle.where,
         "format": manifest.format,
         "generator": " ".join(manifest.generator),
         "toolchain": manifest.toolchain,
@@ -152,7 +155,7 @@ def manifest_of(bundle: Bundle) -> Manifest:
         return read_manifest(bundle.read("manifest.json"))
     except ValueError as exc:
         hint = "a newer hatch-cubin made it: upgrade this one" if "reads up to" in str(exc) else None
-        raise BundleError(Problem(str(exc), Location(f"{bundle.place}/manifest.json"), hint)) from exc
+        raise BundleError(Problem(str(exc), bundle.at("manifest.json"), hint)) from exc
 
 
 def unit_name(module: str, arch: str) -> str:
@@ -203,7 +206,7 @@ def _unit(module: Module, entry: Entry, file: _File, packed: int | None) -> Unit
         "bytes": file["bytes"],
         "packed": packed,
         "min_driver": entry.min_driver,
-        "kernels": sorted(kernels, key=lambda kernel: (kernel["name"], kernel["symbol"])),
+        "kernels": sorted(kernels, key=lambda kernel: (by_number(kernel["name"]), kernel["symbol"])),
         "problem": file["problem"],
     }
 

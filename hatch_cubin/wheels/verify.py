@@ -13,7 +13,7 @@ from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ..bundle.stub import stub
 from ..cubin.elf import read_cubin, read_resources
-from ..errors import BundleError, Location, Problem
+from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from . import releases
 from .installed import Bundle
@@ -36,6 +36,10 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
     known = {*OF_EVERY, sbom.NAME, *entries, *(() if in_wheel else _OF_EDITABLE)}
     for name in sorted({*bundle.packed} - known):
         yield _problem(bundle, name, "is not in the manifest: it is no part of the bundle")
+    for name, kind in bundle.strange.items():
+        # What every bundle has is told where it is read.
+        if name not in {*OF_EVERY, *entries} and (name in known or kind != "is a folder"):
+            yield _problem(bundle, name, f"{kind}, and no part of a bundle")
     yield from _of_indexes(bundle, manifest)
     yield from _of_code(bundle, manifest)
     ours = is_of_this_version(manifest)
@@ -54,7 +58,7 @@ def is_of_this_version(manifest: Manifest) -> bool:
 
 
 def _problem(bundle: Bundle, name: str, what: str) -> Problem:
-    return Problem(what, Location(f"{bundle.place}/{name}"))
+    return Problem(what, bundle.at(name))
 
 
 def _of_indexes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
@@ -89,7 +93,7 @@ def _of_code(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _stranger(bundle: Bundle, name: str, version: str) -> Problem:
-    where = Location(f"{bundle.place}/manifest.json")
+    where = bundle.at("manifest.json")
     if name != _NAME:
         return Problem(f"says that {name} made it, not {_NAME}", where)
     if releases.is_newer(version):

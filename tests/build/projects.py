@@ -21,6 +21,18 @@ BILL = "demo-1.0.dist-info/sboms/hatch-cubin.cdx.json"
 TABLE = "[tool.hatch.build.hooks.cubin]\n"
 ONE_ARCH = 'archs = ["sm_90"]\n'
 
+# The beginning of a project for setuptools.
+SETUPTOOLS = """\
+[build-system]
+requires = ["setuptools", "hatch-cubin"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "demo"
+version = "1.0"
+
+"""
+
 
 def demo(
     root: Path, options: str = ONE_ARCH, files: Mapping[str, str | bytes] | None = None, more: str = ""

@@ -15,16 +15,6 @@ from .projects import add_hook, build, demo, leftovers, tree
 pytestmark = pytest.mark.nvrtc
 
 
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for temporary files that nobody else uses."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
-
-
 def test_a_build_leaves_nothing_behind(tmp_path: Path, temporary: Path) -> None:
     root = demo(tmp_path / "project")
     before = tree(root)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import SAXPY, pyproject, run, write_tree
 
-from .projects import ONE_ARCH, demo
+from .projects import ONE_ARCH, SETUPTOOLS, demo
 
 EMPTY = {"demo/__init__.py": ""}
 HATCHLING = (sys.executable, "-m", "hatchling")
@@ -184,7 +184,7 @@ def test_a_bundle_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     done = run(sys.executable, "-c", code, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2:] == [
-        f"hatch-cubin: error: {root}/demo/_cubins: cannot write the bundle: File exists",
+        f"hatch-cubin: error: {root}/demo/_cubins: cannot write the bundle: it is a file",
         "hatch-cubin: 1 error, nothing was built",
     ]
 
@@ -218,21 +218,7 @@ def test_a_front_end_passes_the_lines_on(tmp_path: Path, front_end: tuple[str, .
 
 
 BUILD_META = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-SETUPTOOLS = """\
-[build-system]
-requires = ["setuptools", "hatch-cubin"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "demo"
-version = "1.0"
-
-[tool.setuptools]
-packages = ["demo"]
-
-[tool.hatch-cubin]
-archs = ["sm_90"]
-"""
+PACKAGE = '[tool.setuptools]\npackages = ["demo"]\n[tool.hatch-cubin]\narchs = ["sm_90"]\n'
 
 
 @pytest.mark.linux
@@ -245,7 +231,7 @@ def test_a_build_that_nobody_can_hear_makes_the_same_wheel(
     root, out = demo(tmp_path / "project"), tmp_path / "out"
     command: tuple[str | Path, ...] = (*HATCHLING, "build", "-t", "wheel", "-d", out)
     if backend == "setuptools":
-        write_tree(root, {"pyproject.toml": SETUPTOOLS})
+        write_tree(root, {"pyproject.toml": SETUPTOOLS + PACKAGE})
         command = (sys.executable, "-c", BUILD_META, out)
     run(*command, cwd=root)
     heard = (out / "demo-1.0-py3-none-any.whl").read_bytes()

@@ -56,10 +56,10 @@ archs = ["sm_90"]
         *METADATA,
     }
     assert run(sys.executable, "-m", "hatch_cubin", "verify", wheel, "--rebuild", cwd=root).stdout == (
-        "demo/_cubins: all 6 files agree with its manifest; the loader is that of hatch-cubin "
+        f"{wheel}/demo/_cubins: all 6 files agree with its manifest; the loader is that of hatch-cubin "
         f"{__version__}\n"
-        "1 unit compiled again: 1 is the same to the byte\n"
-        "5 other files made again: 5 are the same to the byte\n"
+        f"{wheel}/demo/_cubins: 1 unit compiled again: 1 is the same to the byte\n"
+        f"{wheel}/demo/_cubins: 5 other files made again: 5 are the same to the byte\n"
     )
     venv.install(wheel)
     code = "from demo import _cubins as c; print(len(c.read('saxpy', cc=(9, 0))))"

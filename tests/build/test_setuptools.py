@@ -18,18 +18,8 @@ from hatch_cubin.errors import ConfigError
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
-from .projects import BILL, LOADER, NOTES, ONE_ARCH, build, compiled, demo, in_bundle, unpack
+from .projects import BILL, LOADER, NOTES, ONE_ARCH, SETUPTOOLS, build, compiled, demo, in_bundle, unpack
 
-HEAD = """\
-[build-system]
-requires = ["setuptools", "hatch-cubin"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "demo"
-version = "1.0"
-
-"""
 TABLE = "[tool.hatch-cubin]\n"
 FILES: dict[str, str | bytes] = {
     "src/demo/__init__.py": "",
@@ -57,7 +47,7 @@ def project(
     more: str = "",
 ) -> Path:
     """Write a setuptools project around *files*; *more* ends its pyproject.toml."""
-    return write_tree(root, {"pyproject.toml": f"{HEAD}{TABLE}{options}\n{more}", **files})
+    return write_tree(root, {"pyproject.toml": f"{SETUPTOOLS}{TABLE}{options}\n{more}", **files})
 
 
 def ask(root: Path, hook: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -246,10 +236,9 @@ def test_an_sdist_needs_no_compiler(tmp_path: Path) -> None:
 
 WITHOUT: dict[str, dict[str, str | bytes]] = {
     "no pyproject.toml": {"setup.cfg": "[metadata]\nname = demo\nversion = 1.0\n"},
-    "no table": {"pyproject.toml": HEAD.replace(', "hatch-cubin"', "")},
-    "only the requirement": {"pyproject.toml": HEAD},
-    "not UTF-8": {"pyproject.toml": HEAD.encode() + b"# \xff\n"},
-    "no TOML": {"pyproject.toml": HEAD + "[tool.hatch-cubin\n"},
+    "no table": {"pyproject.toml": SETUPTOOLS.replace(', "hatch-cubin"', "")},
+    "not UTF-8": {"pyproject.toml": SETUPTOOLS.encode() + b"# \xff\n"},
+    "no TOML": {"pyproject.toml": SETUPTOOLS + "[tool.hatch-cubin\n"},
 }
 LOOK = """
 import sys
@@ -272,9 +261,42 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     assert (modules == "['hatch_cubin', 'hatch_cubin.doors', 'hatch_cubin.doors.setuptools']\n") is light
 
 
+@pytest.mark.parametrize("hook", ["get_requires_for_build_wheel", "build_wheel", "build_sdist"])
+@pytest.mark.parametrize(
+    ("table", "hint"),
+    [
+        ("", "'hatch-cubin init' adds one"),
+        (
+            "[tool.hatch_cubin]\n",
+            "rename [tool.hatch_cubin], which the project's build backend does not read",
+        ),
+    ],
+    ids=["none", "misnamed"],
+)
+def test_a_project_that_requires_hatch_cubin_and_has_no_table_is_not_built(
+    tmp_path: Path, hook: str, table: str, hint: str
+) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": SETUPTOOLS + table, **FLAT})
+    done = ask(root, hook, *(["dist"] if hook.startswith("build") else []), check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin]\n"
+        f"  hint: {hint}\nhatch-cubin: 1 error, nothing was built\n"
+    )
+
+
 def test_the_wheel_of_a_project_without_the_table_is_setuptools_own(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": HEAD, **FLAT})
+    root = write_tree(tmp_path, {**WITHOUT["no table"], **FLAT})
     assert wheel(root).keys() == {"demo/__init__.py", *PLAIN}
+
+
+def test_inside_of_our_own_backend_setuptools_makes_no_bundle(tmp_path: Path) -> None:
+    text = HEAD.replace("setuptools.build_meta", "hatch_cubin.backend")
+    inner = f'{text}{TABLE}backend = "setuptools.build_meta"\ntoolkit = "12.9"\n'
+    root = write_tree(tmp_path, {"pyproject.toml": inner, **FLAT})
+    assert answer(root, "get_requires_for_build_wheel") == []
+    assert wheel(root).keys() == {"demo/__init__.py", *PLAIN}
+    assert setuptools.packages_of(root) == {"demo": "demo"}
 
 
 # Sdists
@@ -389,7 +411,7 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
 
 
 def test_a_table_that_is_none_is_a_mistake(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": f"{HEAD}[tool]\nhatch-cubin = 1\n", **FLAT})
+    root = write_tree(tmp_path, {"pyproject.toml": f"{SETUPTOOLS}[tool]\nhatch-cubin = 1\n", **FLAT})
     assert fails(root, "build_wheel", "dist") == [
         "hatch-cubin: error: pyproject.toml:10: [tool.hatch-cubin] must be a table, not 1",
         "hatch-cubin: 1 error, nothing was built",
@@ -481,7 +503,7 @@ def test_setuptools_says_which_packages_there_are(
 
 
 def test_setuptools_says_it_of_projects_that_have_no_table_yet(tmp_path: Path) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": HEAD, **FLAT})
+    root = write_tree(tmp_path, {**WITHOUT["no table"], **FLAT})
     assert setuptools.packages_of(root) == {"demo": "demo"}
 
 
@@ -508,6 +530,15 @@ def test_a_project_that_setuptools_cannot_read_is_an_error(tmp_path: Path, setup
         "pyproject.toml",
     )
     assert "".join(problem.details[-1:]).startswith(why)
+
+
+def test_all_that_setuptools_says_of_its_error_is_shown(tmp_path: Path) -> None:
+    root = project(tmp_path, "", {**FLAT, "other/__init__.py": ""})
+    with pytest.raises(ConfigError) as caught:
+        setuptools.packages_of(root)
+    first, *_more, last = caught.value.problems[0].details
+    assert first.startswith("error: Multiple top-level packages discovered in a flat-layout: [")
+    assert last.startswith("To find more information")
 
 
 def test_without_setuptools_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.nvrtc, pytest.mark.linux, pytest.mark.usefixtures("iso
 TENSOR = """\
 #include <cuda_fp16.h>
 #include <mma.h>
-namespace { template <class T> __device__ T twice(T x) { return x + x; } }
+#include "../include/twice.cuh"
 extern "C" __global__ void tensor(half *a, float *c) {
   nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, half, nvcuda::wmma::row_major> left;
   nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 16, half, nvcuda::wmma::col_major> right;
@@ -34,6 +34,7 @@ extern "C" __global__ void tensor(half *a, float *c) {
   nvcuda::wmma::store_matrix_sync(c, sum, 16, nvcuda::wmma::mem_row_major);
 }
 """
+TWICE = "namespace { template <class T> __device__ T twice(T x) { return x + x; } }\n"
 GROUPS = """\
 #include <cooperative_groups.h>
 #include <cub/block/block_reduce.cuh>
@@ -52,9 +53,15 @@ FILES = {
     "demo/groups.cu": GROUPS,
     "demo/tensor.cu": TENSOR,
     "demo/usual.cu": FROM_HABIT,
+    "include/twice.cuh": TWICE,
 }
 KERNELS = ("copy", "groups", "tensor", "usual")
-RULE = '[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/tensor.cu"\narchs = ["sm_90", "compute_90"]\n'
+RULE = """
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/tensor.cu"
+archs = ["sm_90", "compute_90"]
+options = { lineinfo = true }
+"""
 
 
 class Built:

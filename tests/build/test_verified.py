@@ -31,7 +31,7 @@ def setuptools(root: Path) -> Path:
 
 
 def lines_of(what: Path, project: Path) -> list[str]:
-    """Return what `verify --rebuild` says of what is right."""
+    """Return what `verify --rebuild` says of what is right, without the bundle's place before each line."""
     command = (
         sys.executable,
         "-m",
@@ -42,7 +42,7 @@ def lines_of(what: Path, project: Path) -> list[str]:
         "--project",
         str(project),
     )
-    return run(*command, cwd=project).stdout.splitlines()
+    return [line.partition("/_cubins: ")[2] for line in run(*command, cwd=project).stdout.splitlines()]
 
 
 RIGHT = [
@@ -84,9 +84,9 @@ def test_a_header_that_changes_no_code_changes_what_the_wheel_says_of_itself(tmp
     write_tree(root, {"include/far.cuh": "// was changed\n"})
     done = run(sys.executable, "-m", "hatch_cubin", "verify", wheel, "--rebuild", cwd=root, check=False)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[1] == RIGHT[0]
+    assert done.stdout.splitlines()[1] == f"{wheel}/demo/_cubins: {RIGHT[0]}"
     assert done.stderr.splitlines()[-4:] == [
-        "hatch-cubin: error: 2 files not what the project gives, though all units are",
+        f"hatch-cubin: error: {wheel}/demo/_cubins: 2 files not what the project gives, though all units are",
         "  keys.json",
         f"  {sbom.NAME}",
         "  hint: verify it with the sources and the toolkit that it was built with",

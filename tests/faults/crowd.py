@@ -57,7 +57,12 @@ def take_all(
     """Do what a build does: take what is there, compile the rest in turn; say what was not right."""
     found = {key: cache.get(key) for key in wanted}
     missing = [key for key in wanted if found[key] is None]
-    turns = Turns(missing, cache, lambda number, hit: found.__setitem__(missing[number], hit), 60.0)
+
+    def take_stored(number: int) -> bool:
+        found[missing[number]] = cache.get(missing[number])
+        return found[missing[number]] is not None
+
+    turns = Turns([[key] for key in missing], cache, take_stored, 60.0)
     while (number := turns.take()) is not None:
         key = missing[number]
         found[key] = result_of(key, size)

@@ -5,6 +5,7 @@ With --long the numbers are those of a release.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -17,13 +18,15 @@ from typing import Any
 
 import pytest
 
+from hatch_cubin import _pipeline
 from hatch_cubin.bundle import layout
+from hatch_cubin.cache.audit import audit
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.proof import place, record_key
 from tests.faults.harness.builds import UNITS, Builds
 from tests.faults.harness.damage import flip, swap, truncate, zero
 from tests.figures import Figures
-from tests.helpers import bundle, load_bundle, made
+from tests.helpers import bundle, load_bundle, made, make_project
 
 pytest.importorskip("cuda.core")
 
@@ -130,6 +133,43 @@ def test_a_record_that_proves_itself_and_says_nonsense_is_healed(tmp_path: Path,
     assert (again.made, again.compiled) == (right.made, UNITS)
     assert again.warnings == (f"damaged cache entries, built again: {UNITS}",)
     assert (then.made, then.compiled, then.warnings) == (right.made, 0, ())
+
+
+NAMED = """
+extern "C" __global__ void k(float *x) { *x = 1; }
+template <class T> __global__ void scale(T *x) { *x *= 2; }
+"""
+OTHER_NAMES: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
+    "a kernel renamed": lambda names: {"zz" if name == "k" else name: names[name] for name in names},
+    "a template renamed": lambda names: {name.replace("float", "half"): names[name] for name in names},
+    "two exchanged": lambda names: dict(zip(sorted(names), sorted(names.values()), strict=True)),
+}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("how", OTHER_NAMES)
+def test_a_record_that_proves_itself_and_names_kernels_otherwise_is_healed(tmp_path: Path, how: str) -> None:
+    table = 'archs = ["sm_90", "compute_90"]\n[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/k.cu"\n'
+    said: list[str] = []
+    project = make_project(
+        tmp_path,
+        {"k.cu": NAMED},
+        f'{table}instantiate = ["scale<double>", "scale< float >"]\n',
+        HATCH_CUBIN_CACHE_DIR=str(tmp_path / "cache"),
+    )
+    project = dataclasses.replace(project, warn=said.append)
+    right = _pipeline.build(project)
+    for path in (tmp_path / "cache").glob("entries/*/*"):
+        if b'"kernels"' in path.read_bytes():
+            fields = json.loads(path.read_bytes()[65:])
+            changed = OTHER_NAMES[how](fields["kernels"])
+            text = json.dumps({**fields, "kernels": changed})
+            path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
+    assert [each.what for each in audit(tmp_path / "cache").found] == [
+        "names other kernels than its entry has"
+    ] * 2
+    assert (_pipeline.build(project), said) == (right, ["damaged cache entries, built again: 2"])
+    assert (_pipeline.build(project), len(said)) == (right, 1)
 
 
 @pytest.mark.parametrize("damage", [truncate, zero])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,40 +13,17 @@ from hatch_cubin import _home
 from hatch_cubin.cache.proof import place, record_key
 from hatch_cubin.cli.main import main
 from tests.faults.harness.builds import Builds, Outcome
+from tests.strange import (
+    a_file,
+    a_folder,
+    a_link_to_a_device,
+    a_link_to_a_pipe,
+    a_link_to_itself,
+    a_pipe,
+    a_socket,
+)
 
 pytestmark = [pytest.mark.linux, pytest.mark.nvrtc, pytest.mark.usefixtures("no_endless_wait")]
-
-
-def a_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def a_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind("a socket")  # a path that is longer is refused
-    Path("a socket").rename(path)
-
-
-def a_link_to_a_pipe(path: Path) -> None:
-    os.mkfifo(Path("a pipe"))
-    path.symlink_to(Path("a pipe").absolute())
-
-
-def a_link_to_a_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def a_link_to_itself(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def a_folder(path: Path) -> None:
-    path.mkdir()
-    os.mkfifo(path / "pipe")
-
-
-def a_file(path: Path) -> None:
-    path.write_text("of somebody")
 
 
 KINDS = [a_pipe, a_socket, a_link_to_a_pipe, a_link_to_a_device, a_link_to_itself, a_folder, a_file]

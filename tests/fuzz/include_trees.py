@@ -152,9 +152,15 @@ def understood() -> Questions:
 def compiled(root: Path, source: str) -> tuple[bool, bytes]:
     """Return what NVRTC gives: whether it compiles, and the PTX."""
     search = [f"--include-path={root / folder}".encode() for folder in ("i1", "i2")]
-    task = {"id": 0, "kind": "c++ to ptx", "code": source.encode(), "name": f"{root}/demo/k.cu".encode()}
+    task = {
+        "id": 0,
+        "kind": "c++",
+        "code": source.encode(),
+        "name": f"{root}/demo/k.cu".encode(),
+        "ptx": True,
+    }
     made = worker.compile_task({**task, "instantiate": [], "options": [b"-arch=compute_80", *search]})
-    return made["ok"], made["output"]
+    return made["ok"], made["ptx"]
 
 
 def closure(root: Path, source: str) -> str:

@@ -33,7 +33,11 @@ SYSTEMS = {
         '[build-system]\nrequires = [\n    "setuptools>=64" # why\n]\n',
         '[build-system]\nrequires = []\nbuild-backend = "setuptools.build_meta"\n',
     ],
-    "other": ['[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'],
+    "other": [
+        '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n',
+        "build-system = { build-backend = 'b:x', backend-path = [\"t\"], requires = [] }\n",
+        "[build-system]\nbackend-path=[\n  '.', # here\n]\nrequires = ['x']\nbuild-backend = \"b\"#x\n",
+    ],
 }
 TABLES = [
     '[tool.uv]\ncache-keys = [{ file = "pyproject.toml" }, { git = true }]\n',
@@ -100,11 +104,12 @@ def test_what_a_project_had_stays_and_what_it_gets_is_valid(text: str) -> None:
         root = Path(folder)
         after = init(root, {"pyproject.toml": text})
         result = after["pyproject.toml"].decode()
-        assert is_subsequence(text, result)
+        wraps = 'build-backend = "hatch_cubin.backend"' in result  # what was there is another value now
+        assert wraps or is_subsequence(text, result)
         # An array or a table that is one line gets longer; all other lines are as they were.
         kept = [line for line in text.splitlines() if line in result.splitlines()]
         assert is_subsequence(kept, result.splitlines())
-        assert len(text.splitlines()) - len(kept) <= 3
+        assert len(text.splitlines()) - len(kept) <= (6 if wraps else 3)
         assert only_crlf(text) == only_crlf(result)
         parse_config(*find_table(root)[:2], {})
         assert init(root, {}) == after

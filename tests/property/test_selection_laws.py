@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatch_cubin.bundle import runtime
+from tests.families import FAMILIES, TEGRA
 
-FAMILIES = {
-    100: {100, 103, 107},
-    101: {101},
-    103: {103, 107},
-    107: {107},
-    110: {110},
-    120: {120, 121},
-    121: {121},
-}
-TEGRA = {53, 62, 72, 87, 101, 110}
 NUMBERS = (53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 107, 110, 120, 121)
 
 capabilities = st.sampled_from((*NUMBERS, 88, 130))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import re
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hatch_cubin import _report
 from hatch_cubin.bundle import layout, runtime
 from hatch_cubin.cache import proof
 from hatch_cubin.table import config, reader, toml
+from tests import matrix
 from tests.helpers import REPOSITORY
 from tests.pages import section
 
@@ -22,6 +24,7 @@ from .test_layering import MODULES, PACKAGE, ROOMS
 README = (REPOSITORY / "README.md").read_text("utf-8")
 ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text("utf-8")
 CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+LONG = ("build", "faults", "nvrtc")
 
 
 def _toml_of(path: str) -> dict[str, Any]:
@@ -66,7 +69,7 @@ def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> No
         return {name.replace("_", "-") for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
 
     from_elsewhere = {"place", "replaced", "timeout-s"}  # where the table stands, and the environment
-    assert fields(config.Config) - from_elsewhere == set(reader._CHECKS)
+    assert fields(config.Config) - from_elsewhere == {*reader._CHECKS, *reader._WRAPPER_CHECKS}
     assert fields(config.SourceRule) - {"undefined"} == set(reader._SOURCE_CHECKS)
 
 
@@ -146,3 +149,16 @@ def test_formats_are_numbers_that_only_grow() -> None:
 def test_the_readme_and_the_architecture_fit_the_lines() -> None:
     for text in (README, ARCHITECTURE):
         assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+# The matrix
+
+
+@pytest.mark.parametrize("marks", [set(some) for count in range(4) for some in combinations(LONG, count)])
+def test_each_test_runs_on_one_of_two_interpreters_or_on_all(marks: set[str]) -> None:
+    def runs(share: str) -> bool:
+        return bool(eval(share, {}, {mark: mark in marks for mark in LONG}))  # noqa: S307
+
+    shares = (matrix.ON_THE_OLDEST, matrix.BETWEEN, matrix.ON_THE_NEWEST)
+    assert runs(matrix.ON_THE_OLDEST) or runs(matrix.ON_THE_NEWEST)
+    assert all(map(runs, shares)) == (not marks)

@@ -146,3 +146,16 @@ def test_a_terminal_is_drawn_more_often_than_a_log() -> None:
     often = Console(Screen(terminal=True), print, print)._every_s
     seldom = Console(Screen(terminal=False), print, print)._every_s
     assert often < 1 < seldom
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_others_named_steers_no_terminal(*, terminal: bool) -> None:
+    screen = Screen(terminal=terminal)
+    console = _console_on(screen)
+    console.warn("\x1b[2J\x07 in a warning\n  that an earlier build gave")
+    with console.units(2, 0) as progress:
+        progress.started("\x1b]0;title for sm_90")
+        assert screen.drawn.wait(60)
+    written = screen.getvalue().replace(ERASE, "")
+    assert "warn \\x1b[2J\\x07 in a warning\n  that an earlier build gave\n" in written
+    assert not {"\x1b", "\x07"} & {*written}

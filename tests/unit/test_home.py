@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import Callable
@@ -15,6 +14,16 @@ import pytest
 
 from hatch_cubin import _home, _pipeline
 from tests.helpers import COPY_PTX, make_project, run
+from tests.strange import (
+    a_file,
+    a_folder,
+    a_link_to_a_device,
+    a_link_to_itself,
+    a_link_to_nowhere,
+    a_pipe,
+    a_socket,
+    a_sparse_file,
+)
 
 pytestmark = pytest.mark.usefixtures("no_trouble")
 
@@ -115,44 +124,14 @@ def test_what_a_killed_build_left_is_swept_when_it_is_old(tmp_path: Path) -> Non
     assert sorted(kept_in(tmp_path)) == ["a.1", "c.txt"]
 
 
-def as_a_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def as_a_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(str(path))
-
-
-def as_a_link_to_a_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def as_a_link_to_nowhere(path: Path) -> None:
-    path.symlink_to("nowhere")
-
-
-def as_a_link_to_itself(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def as_a_folder(path: Path) -> None:
-    path.mkdir()
-    os.mkfifo(path / "a pipe")
-
-
-def as_a_file(path: Path) -> None:
-    path.write_text("of somebody")
-
-
-NO_FILES = [as_a_pipe, as_a_socket, as_a_link_to_a_device, as_a_link_to_itself, as_a_folder]
-NO_FOLDERS = [as_a_pipe, as_a_socket]
-NOT_OURS = [as_a_file, as_a_link_to_a_device, as_a_link_to_nowhere, as_a_link_to_itself]
+NO_FILES = [a_pipe, a_socket, a_link_to_a_device, a_link_to_itself, a_folder]
+NO_FOLDERS = [a_pipe, a_socket]
+NOT_OURS = [a_file, a_link_to_a_device, a_link_to_nowhere, a_link_to_itself]
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder that is the current one: the name of a socket must be short."""
+    """A folder that is the current one, so that what is said of it is short."""
     monkeypatch.chdir(tmp_path)
     return Path()
 
@@ -167,6 +146,13 @@ def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callabl
         _home.kept(path)
     _home.keep(path, b"right", 3)
     assert kept_in(short) == {"a.txt": b"right"}
+
+
+@pytest.mark.linux
+def test_what_is_larger_than_anything_that_is_kept_is_not_read(short: Path) -> None:
+    a_sparse_file(short / "a.txt")
+    with pytest.raises(OSError, match="is larger than any that was kept"):
+        _home.kept(short / "a.txt")
 
 
 @pytest.mark.linux
@@ -260,7 +246,7 @@ def test_what_is_not_ours_in_the_place_of_the_cache_stays(at_home: Path, put: Ca
 
 @pytest.mark.linux
 def test_what_is_configured_is_left_as_it_is(short: Path) -> None:
-    as_a_pipe(short / "configured")
+    a_pipe(short / "configured")
     assert _home.cubins_folder(short, "configured") == short / "configured"
     assert (short / "configured").is_fifo()
 
@@ -276,7 +262,7 @@ def test_what_cannot_be_removed_stays(short: Path, monkeypatch: pytest.MonkeyPat
     def refuse(*_path: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    as_a_pipe(short / "own")
+    a_pipe(short / "own")
     monkeypatch.setattr(os, "unlink", refuse)
     _home.make_way(short / "own")
     assert (short / "own").is_fifo()

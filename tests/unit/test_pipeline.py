@@ -18,7 +18,15 @@ from hatch_cubin.compiling import executor
 from hatch_cubin.compiling import tasks as tasks_module
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.cubin import elf
-from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, MissError, ToolchainError
+from hatch_cubin.errors import (
+    CompileError,
+    ConfigError,
+    HatchCubinError,
+    Location,
+    MissError,
+    SourceError,
+    ToolchainError,
+)
 from hatch_cubin.keys.jobs import Job, make_jobs
 from hatch_cubin.sources import includes
 from hatch_cubin.sources.project import Project, read_sources
@@ -169,12 +177,39 @@ def test_an_error_on_some_archs_says_which_archs_work(tmp_path: Path, compiler: 
 def test_an_instruction_of_one_gpu_says_which_arch_has_it(tmp_path: Path, compiler: str) -> None:
     files = {"k.cu": 'extern "C" __global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n'}
     assert failure(tmp_path, files, 'archs = ["sm_90"]') == (
-        "demo/k.cu: Instruction 'wgmma.fence' not supported on .target 'sm_90' (in the generated PTX)\n"
+        "demo/k.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
+        "      wgmma.fence.sync.aligned;\n"
         f"  while compiling k for sm_90 ({compiler})\n"
         "  hint: sm_90a has it, plain archs do not:\n"
         "    [[tool.hatch.build.hooks.cubin.source]]\n"
         '    path = "demo/k.cu"\n'
         '    archs = ["sm_90a"]'
+    )
+
+
+GARBAGE = """\
+#include "a.cuh"
+extern "C" __global__ void k(unsigned *x) {
+  of_header(x);
+  asm volatile("total.garbage %0;" :: "r"(*x));
+}
+"""
+A_HEADER = '#pragma once\n__device__ inline void of_header(unsigned *x) { ++*x; asm("bogus;"); }\n'
+
+
+@pytest.mark.parametrize("archs", [["compute_90"], ["sm_90"], ["compute_90", "sm_90"]])
+def test_what_no_assembler_takes_is_an_error_for_ptx_too_and_told_once(
+    tmp_path: Path, compiler: str, archs: list[str]
+) -> None:
+    files = {"k.cu": GARBAGE, "a.cuh": A_HEADER}
+    while_compiling = f"  while compiling k for {', '.join(archs)} ({compiler})\n"
+    assert f"{failure(tmp_path, files, f'archs = {archs}')}\n" == (
+        "demo/a.cuh:2: Not a name of any known instruction: 'bogus'\n"
+        f"      bogus;\n{while_compiling}"
+        "demo/k.cu:4: Unknown modifier '.garbage'\n"
+        f"      total.garbage %…;\n{while_compiling}"
+        "demo/k.cu:4: Not a name of any known instruction: 'total'\n"
+        f"      total.garbage %…;\n{while_compiling}"
     )
 
 
@@ -284,8 +319,9 @@ def test_a_template_that_cannot_be_instantiated_is_named(tmp_path: Path, compile
     options = TWO + RULE + 'path = "demo/k.cu"\ninstantiate = ["scale<flot, 4>"]'
     said = failure(tmp_path, {"k.cu": SCALE}, options)
     assert said == (
-        "demo/k.cu: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
-        f"  while compiling k for sm_80, sm_90 ({compiler})"
+        "pyproject.toml:13: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
+        f"  while compiling k for sm_80, sm_90 ({compiler})\n"
+        "  hint: did you mean 'scale<float, 4>'?"
     )
 
 
@@ -298,12 +334,30 @@ def test_warnings_are_said_once_for_all_archs(tmp_path: Path) -> None:
         'demo/k.cu:2: variable "unused" was declared but never referenced',
         "      int unused;",
         "          ^",
-        "  hint: options = { diag-suppress = [177] } silences it",
+        "  hint: to silence it: options = { diag-suppress = [177] }",
     ]
     said.clear()
     silenced = TWO + "options = { diag-suppress = [177] }"
     _pipeline.build(project_of(tmp_path, {"k.cu": source}, silenced, said))
     assert said == []
+
+
+def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path: Path) -> None:
+    said: list[str] = []
+    source = "#define N 1\n__global__ void k(int *x) { *x = N; }\n"
+    _pipeline.build(project_of(tmp_path, {"k.cu": source}, TWO + "define = { N = 2 }", said))
+    (warning,) = said
+    assert warning.splitlines()[0] == 'demo/k.cu:1: incompatible redefinition of macro "N"'
+    kept = "  hint: #ifndef N before it, and #endif behind, keep the value that was given"
+    assert warning.splitlines()[-1] == kept
+
+
+def test_variants_that_are_the_same_code_are_named(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = TWO + RULE + 'path = "demo/k.cu"\nvariants = { BLOCk = [64, 128] }'
+    project = dataclasses.replace(project_of(tmp_path, {"k.cu": SAXPY}, options), say=said.append)
+    _pipeline.build(project)
+    assert said[0] == "demo/k.cu: BLOCk changes nothing: its 2 variants are the same code"
 
 
 TELLTALE = """\
@@ -329,6 +383,32 @@ def test_two_builds_in_two_folders_give_the_same_bytes(tmp_path: Path, option: s
         bundles.append(build(tmp_path / name, files, options, HATCH_CUBIN_CACHE_DIR=str(cache)))
     assert bundles[0] == bundles[1]
     assert not [name for name, data in bundles[0].items() if os.fsencode(tmp_path) in data]
+
+
+@pytest.mark.linux
+def test_line_information_from_copies_of_headers_changes_no_include(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases that put the times of headers into it read copies, of which all have one time."""
+    monkeypatch.setattr(tasks_module, "_FIRST_WITHOUT_TIMES", (99, 0))
+    headers = {"inc/of_path.h": "", "headers/a.h": "", "headers/b/c.h": '#include "../a.h"\n'}
+    own = {f"demo/{name}": text for name, text in headers.items()}
+    outside = {"outside/near.h": '#include "nearer.h"\n', "outside/nearer.h": ""}
+    write_tree(tmp_path, {**outside, **{f"project/{name}": text for name, text in own.items()}})
+    asked = ["../headers/b/c.h", "../../../outside/near.h"]
+    text = "".join(f'#include "{name}"\n' for name in asked) + "#include <../inc/of_path.h>\n" + SAXPY
+    options = f'{ONE}options = {{ lineinfo = true }}\ninclude-dirs = ["demo/empty"]'
+    (tmp_path / "project/demo/empty").mkdir()
+    real, copied = executor.run, list[bool]()
+
+    def run(upcoming: Any, setup: executor.Setup, *more: Any) -> Any:
+        assert Path(setup.folders[77]) != tmp_path / "project"
+        copied.extend(Path(setup.folders[77], "demo", name).is_dir() for name in ("kernels", "empty"))
+        return real(upcoming, setup, *more)
+
+    monkeypatch.setattr(executor, "run", run)
+    bundle = build(tmp_path / "project", {"kernels/k.cu": text}, options)
+    assert ([*cubins(bundle)], copied) == (["k.sm_90.cubin"], [True, True])
 
 
 @pytest.mark.parametrize(
@@ -370,6 +450,65 @@ def test_the_second_build_hits_in_another_folder(tmp_path: Path) -> None:
         ("k", "sm_80", True),
         ("k", "sm_90", True),
     ]
+
+
+@pytest.fixture
+def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the arch of each compile."""
+    real, given = executor.run, list[str]()
+
+    def run(upcoming: Any, *more: Any) -> Any:
+        def heard(*state: Any) -> Any:
+            if (task := upcoming(*state)) is not None:
+                given.append(task.options[0].decode())
+            return task
+
+        return real(heard, *more)
+
+    monkeypatch.setattr(executor, "run", run)
+    return given
+
+
+PAIR = 'archs = ["sm_80", "compute_80", "sm_90"]\n'
+
+
+def test_one_compile_serves_the_cubin_and_the_ptx_of_an_arch(tmp_path: Path, compiles: list[str]) -> None:
+    files = {"k.cu": SAXPY, "copy.ptx": COPY_PTX}
+    cold = report(tmp_path / "cold", files, PAIR)
+    assert (cold["compiled"], sorted(compiles)) == (6, ["-arch=sm_80"] * 2 + ["-arch=sm_90"] * 2)
+    compiles.clear()
+    warm = report(tmp_path / "warm", files, PAIR)
+    assert (warm["hits"], compiles) == (6, [])
+
+
+def test_what_one_compile_gives_is_what_two_give(tmp_path: Path, compiles: list[str]) -> None:
+    files, own = {"k.cu": SAXPY}, {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / "own")}
+    both = cubins(build(tmp_path / "both", files, 'archs = ["sm_90", "compute_90"]'))
+    ptx = cubins(build(tmp_path / "ptx", files, 'archs = ["compute_90"]', **own))
+    then = report(tmp_path / "then", files, 'archs = ["sm_90", "compute_90"]', **own)
+    assert compiles == ["-arch=sm_90"] * 3
+    assert (then["hits"], then["compiled"]) == (1, 1)
+    cubin = cubins(build(tmp_path / "cubin", files, 'archs = ["sm_90"]', **own))
+    assert cubin | ptx == both
+
+
+def test_where_one_compile_for_two_units_fails_both_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(upcoming: Any, *_setup: object) -> Iterator[Result]:
+        while (task := upcoming(None, [])) is not None:
+            yield Result(task.id, ok=False, log="fatal: the compiler crashed (signal 11)")
+
+    path = tmp_path / "report.json"
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "run", crash)
+        said = failure(tmp_path, {"k.cu": SAXPY}, PAIR, HATCH_CUBIN_REPORT=str(path))
+    assert [line.split(" (")[0] for line in said.splitlines()] == [
+        "demo/k.cu: the compiler crashed",
+        "  while compiling k for compute_80, sm_80, sm_90",
+    ]
+    assert json.loads(path.read_text())["failed"] == 3
+    assert report(tmp_path, {"k.cu": SAXPY}, PAIR)["compiled"] == 3
 
 
 def test_a_build_that_fails_in_one_unit_keeps_the_others(tmp_path: Path) -> None:
@@ -634,6 +773,23 @@ def test_a_computed_include_takes_nothing_into_sdists_that_a_link_leads_to(tmp_p
     ]
 
 
+def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"shared/a.cuh": '#include "b.cuh"\n', "shared/b.cuh": ""})
+    said: list[str] = []
+    files = {"k.cu": '#include "../../shared/a.cuh"\n#include "own.cuh"\n' + SAXPY, "own.cuh": ""}
+    project = project_of(tmp_path / "project", files, ONE, said)
+    built, sources = _pipeline.build_held(project, None)
+    assert (sorted(name for name in built if name.endswith(".cubin")), said) == (["k.sm_90.cubin"], [])
+    assert sources == _pipeline.needed_files(project) == ["demo/k.cu", "demo/own.cuh"]
+    assert said == []
+    assert _pipeline.sdist_files(project) == ["demo/k.cu", "demo/own.cuh"]
+    assert said == [
+        f"../shared/{name}: lies outside the project, so sdists lack it, and the kernels that include it "
+        "fail there\n  hint: put a copy into the project"
+        for name in ("a.cuh", "b.cuh")
+    ]
+
+
 def test_a_path_across_a_link_is_the_file_that_is_read(tmp_path: Path) -> None:
     project = project_of(tmp_path, {"k.cu": '#include "link/../x.h"\n' + SAXPY, "x.h": "#error not this one"})
     write_tree(tmp_path, {"real/deep/y.h": "", "real/x.h": ""})
@@ -732,6 +888,79 @@ def test_a_macro_of_the_table_that_depends_on_the_time_is_warned_of_at_its_line(
     assert said == [
         "pyproject.toml:10: BUILT makes every compile differ; a cached unit keeps that of its first"
     ]
+
+
+TIMES = {
+    "k.cu": "#define C3(a, b, c) a##b##c\n#define NAME(x) C3(__, x, __)\n"
+    'extern "C" __global__ void k(const char **p) { *p = NAME(PART); }',
+    "l.cu": 'extern "C" __global__ void k(const char **p) { *p = PART; }',
+}
+
+
+def test_a_variant_that_depends_on_the_time_is_warned_of_where_its_value_or_the_text_makes_it_so(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    rules = """
+[[tool.hatch.build.hooks.cubin.source]]
+path = 'demo/k.cu'
+variants = { PART = ["DATE", "FILE"] }
+[[tool.hatch.build.hooks.cubin.source]]
+path = 'demo/l.cu'
+variants = { PART = ["__TIME__", "0"] }
+"""
+    _pipeline.build(project_of(tmp_path, TIMES, TWO + rules, said))
+    differ = "makes every compile differ; a cached unit keeps that of its first"
+    assert said == [
+        f"demo/k.cu:3: __DATE__, which macros make here, {differ}",
+        f"pyproject.toml:17: PART {differ}",
+    ]
+
+
+def test_a_main_function_of_a_header_is_warned_of_at_its_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    files = {"k.cu": '#include "main.h"\n' + SAXPY, "main.h": "\nint main(int, char **) { return 0; }\n"}
+    options = ONE + "options = { device-as-default-execution-space = true }"
+    _pipeline.build(project_of(tmp_path, files, options, said))
+    assert [each.partition(" is taken")[0] for each in said] == ["demo/main.h:2: main()"]
+
+
+def test_a_missing_header_is_told_with_the_way_to_it_once_for_all_sources(tmp_path: Path) -> None:
+    near = '#include "a.h"\n'
+    files = {
+        "k.cu": near + SAXPY,
+        "l.cu": "\n" + near,
+        "a.h": '\n#include "b.h"',
+        "b.h": "#include <iostream>",
+    }
+    with pytest.raises(CompileError) as caught:
+        build(tmp_path, files, ONE)
+    (problem,) = caught.value.problems
+    assert problem.where == Location("demo/b.h", 1)
+    assert problem.details[-3:-1] == ("included from demo/a.h:2", "included from demo/k.cu:1")
+    assert problem.details[-1].startswith("while compiling k, l for ")
+
+
+def test_a_header_that_is_a_pipe_fails_the_sources_that_include_it_and_no_other(tmp_path: Path) -> None:
+    files = {"k.cu": '\n#include "pipe.h"\n' + SAXPY, "l.cu": SAXPY, "m.cu": "broken", "other.h": ""}
+    said: list[str] = []
+    project = project_of(tmp_path, files, ONE, said)
+    os.mkfifo(tmp_path / "demo/pipe.h")
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(project)
+    assert [(each.what, each.where, each.details[:1]) for each in caught.value.problems[:1]] == [
+        ("is not a regular file", Location("demo/pipe.h"), ("included from demo/k.cu:2",))
+    ]
+    assert caught.value.problems[1].where == Location("demo/m.cu", 1)
+    (tmp_path / "demo/m.cu").unlink()
+    with pytest.raises(
+        SourceError, match=r"^demo/pipe.h: is not a regular file\n  included from demo/k.cu:2$"
+    ):
+        _pipeline.build(project)
+    with pytest.raises(SourceError, match="not a regular file"):
+        _pipeline.make_plan(project)
+    (tmp_path / "demo/k.cu").unlink()
+    assert [job.known is not None for job in jobs_of(project)] == [True]
 
 
 @pytest.mark.parametrize("verbose", [False, True])

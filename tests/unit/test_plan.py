@@ -273,8 +273,13 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
 @pytest.mark.parametrize(
     ("arch", "toolchain", "what", "more"),
     [
-        ("sm_70", TOOLCHAIN, "cannot target sm_70", '; toolkit = "12.9" can target sm_70 too'),
-        ("compute_50", TOOLCHAIN, "cannot target compute_50", '; toolkit = "12.9" can target compute_50 too'),
+        ("sm_70", TOOLCHAIN, "cannot target sm_70", '; CUDA 12 can target sm_70 too: toolkit = "12.9"'),
+        (
+            "compute_50",
+            TOOLCHAIN,
+            "cannot target compute_50",
+            '; CUDA 12 can target compute_50 too: toolkit = "12.9"',
+        ),
         ("sm_37", TOOLCHAIN, "cannot target sm_37", ""),
         ("sm_71", TOOLCHAIN, "cannot target sm_71", ""),
         ("sm_101a", TOOLCHAIN, "cannot target sm_101a", ""),
@@ -329,6 +334,20 @@ def test_every_arch_that_cannot_be_built_is_refused_at_once() -> None:
         "NVRTC 13.5.37 cannot target sm_70",
         "NVRTC 13.5.37 cannot target sm_60",
     ]
+
+
+def test_what_ptx_can_serve_of_the_archs_is_kept() -> None:
+    source = Source("demo/k.ptx", ".version 8.0\n.target sm_80\n")
+    for archs, kept in [
+        ("'sm_75', 'sm_80', 'sm_90', 'sm_30'", '"sm_80", "sm_90"'),
+        ("'75', '90', '90+PTX'".replace("90+PTX", "9.0+PTX"), '"compute_80", "sm_90"'),
+        ("'sm_75'", '"sm_80"'),
+    ]:
+        found = refused(f"archs = [{archs}]", source)
+        assert found[0].what == "cannot be assembled for sm_75"
+        assert found[0].hint == (
+            f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = [{kept}]'
+        )
 
 
 def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids_it() -> None:

@@ -15,6 +15,7 @@ from hatch_cubin.compiling.results import Results
 from hatch_cubin.sources.project import Project
 from hatch_cubin.sources.source import Source
 from tests.helpers import read_config
+from tests.strange import a_pipe
 
 
 def results() -> Results:
@@ -111,3 +112,13 @@ def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path, place: str
     front = Front(tmp_path, HATCH_CUBIN_REPORT=path)
     report(front.project, results(), 0)
     assert front.warned == [f"HATCH_CUBIN_REPORT: {path} cannot be written: {reason}"]
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+def test_a_report_into_a_pipe_that_nobody_reads_is_a_warning(tmp_path: Path) -> None:
+    a_pipe(tmp_path / "report.json")
+    front = Front(tmp_path, HATCH_CUBIN_REPORT=str(tmp_path / "report.json"))
+    report(front.project, results(), 0)
+    what = "cannot be written: it is a pipe that nobody reads"
+    assert front.warned == [f"HATCH_CUBIN_REPORT: {tmp_path}/report.json {what}"]

@@ -98,3 +98,55 @@ def test_where_a_message_is_told_nothing_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stream", [None, io.StringIO(), closed()], ids=["none", "no file", "closed"])
 def test_what_no_person_sees_is_no_terminal(stream: TextIO | None) -> None:
     assert not _streams.is_terminal(stream)
+
+
+# Colour
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "colour"),
+    [
+        (Screen(), {}, True),
+        (Screen(), {"NO_COLOR": "1"}, False),
+        (Screen(), {"NO_COLOR": ""}, True),
+        (Screen(), {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        (Screen(), {"TERM": "dumb"}, False),
+        (Screen(), {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        (io.StringIO(), {}, False),
+        (io.StringIO(), {"FORCE_COLOR": ""}, False),
+        (io.StringIO(), {"FORCE_COLOR": "1"}, True),
+        (None, {}, False),
+    ],
+)
+def test_colour_is_for_terminals_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, stream: TextIO | None, environ: dict[str, str], *, colour: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert _streams.takes_colour(stream) is colour
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("hatch-cubin: error: a: b", "hatch-cubin: \x1b[1;31merror:\x1b[0m a: b"),
+        ("hatch-cubin cache gc: error: a", "hatch-cubin cache gc: \x1b[1;31merror:\x1b[0m a"),
+        ("hatch-cubin: warning: error: a", "hatch-cubin: \x1b[1;33mwarning:\x1b[0m error: a"),
+        ("a\n  error: b\n  hint: c", "a\n  error: b\n  \x1b[1;36mhint:\x1b[0m c"),
+        ("hatch-cubin: 2 errors", "hatch-cubin: 2 errors"),
+        ("error: a hint: b", "error: a hint: b"),
+    ],
+)
+def test_the_words_that_say_what_a_message_is_have_colour(
+    monkeypatch: pytest.MonkeyPatch, message: str, shown: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    _streams.tell(screen := Screen(), message)
+    _streams.tell(paper := io.StringIO(), message)
+    assert (screen.getvalue(), paper.getvalue()) == (f"{shown}\n", f"{message}\n")

@@ -24,13 +24,9 @@ A_DAY_S = 86_400
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(temporary: Path) -> Path:
     """Where the system wants what is temporary."""
-    folder = tmp_path / "place"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
+    return temporary
 
 
 def names(folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ from ...errors import ConfigError, Problem
 from ..verb import (
     Answer,
     archs_argument,
+    check_build,
     jobs,
     json_argument,
     locked_argument,
@@ -48,12 +49,14 @@ def run(args: argparse.Namespace) -> Answer:
     """Bring the cache up to date."""
     asked = {"HATCH_CUBIN_JOBS": args.jobs, "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None}
     project = open_project(args, **{name: value for name, value in asked.items() if value})
+    check_build(project)
     from ... import _pipeline, _report
 
-    plan = _pipeline.choose_plan(project, require_compiler)
+    plan = _pipeline.choose_plan(project, require_compiler, in_part=True)
     if args.only:
         plan = _chosen(plan, args.only)
-    return Answer(_report.facts(_pipeline.bake(project, plan)))
+    results = _pipeline.attempt(project, plan)
+    return Answer(_report.facts(results), problems=_pipeline.failures(results, plan))
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:

@@ -23,8 +23,6 @@ from ..verb import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ...sources.project import Project
 
 
@@ -59,11 +57,12 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _aimed(project: Project, into: str) -> Project:
     """Return the project with the package whose folder is *into*, whatever package the table names."""
-    from dataclasses import replace
     from pathlib import Path
 
+    from ...doors import open as door
+
     root, folder = Path(os.path.realpath(project.root)), Path(os.path.realpath(into))
-    if not _is_package(folder):
+    if not door.is_package(folder):
         what = "is no package, it has no __init__.py"
         hint = "name the folder of the package whose code imports _cubins"
         raise ConfigError(Problem(what, Location(into), hint))
@@ -71,15 +70,4 @@ def _aimed(project: Project, into: str) -> Project:
         what = f"is outside the project, which is {root}"
         hint = "--project DIR names another one; elsewhere a copy of _cubins does as well"
         raise ConfigError(Problem(what, Location(into), hint))
-    top = folder
-    while top.parent != root and _is_package(top.parent):
-        top = top.parent
-    return replace(
-        project,
-        packages={**project.packages, top.name: top.relative_to(root).as_posix()},
-        config=replace(project.config, package=".".join(folder.relative_to(top.parent).parts)),
-    )
-
-
-def _is_package(folder: Path) -> bool:
-    return (folder / "__init__.py").is_file()
+    return door.aimed(project, folder)

@@ -11,10 +11,11 @@ import argparse
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ... import _home
+from ... import _files, _home
 from ..._digest import digest
 from ...cache import history, housekeeping
 from ...errors import CheckError, Location, Problem
@@ -36,12 +37,14 @@ _HINTS = {
     "orphaned": "no build can use it: 'cache gc' drops it when it was unused for long",
     "foreign": "no build touches it: remove it",
 }
+_ELSEWHERE = "let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add what can be done, and the arguments of each."""
-    choices = parser.add_subparsers(metavar="ACTION", required=True)
+    choices = parser.add_subparsers(metavar="ACTION")
+    parser.set_defaults(act=None, refuse=parser.error)
     for name, (act, summary) in _ACTIONS.items():
         own = choices.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         own.set_defaults(act=act, action=name, refuse=own.error)
@@ -69,13 +72,15 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Do what was chosen."""
+    if args.act is None:
+        args.refuse(f"name an action: {', '.join(_ACTIONS)}")
     answer: Answer = args.act(args)
     return answer._replace(facts={"action": args.action, **answer.facts})
 
 
 def _dir(args: argparse.Namespace) -> Answer:
-    folder = str(_folder(args))
-    return Answer({"folder": folder}, [folder])
+    folder = _place(args)
+    return Answer({"folder": str(folder)}, [str(folder)], [*_in_the_way(folder)])
 
 
 def _stats(args: argparse.Namespace) -> Answer:
@@ -161,7 +166,30 @@ _ACTIONS = {
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    """Return the cache's folder that a build here would use; if there is a project, its table counts."""
+    """Return the cache's folder; CheckError where no folder can be."""
+    folder = _place(args)
+    if problems := [*_in_the_way(folder)]:
+        raise CheckError(*problems)
+    return folder
+
+
+def _in_the_way(folder: Path) -> Iterator[Problem]:
+    """Yield what makes a build have no cache: something stands there, or before it, that is no folder."""
+    try:
+        mode = _files.looked_at(folder).st_mode
+    except FileNotFoundError:  # the next build makes it
+        return
+    except OSError as exc:
+        why = exc.strerror
+    else:
+        if stat.S_ISDIR(mode):
+            return
+        why = f"it {_files.kind(mode)}"
+    yield Problem(f"no cache can be there: {why}", Location(str(folder)), _ELSEWHERE)
+
+
+def _place(args: argparse.Namespace) -> Path:
+    """Return where the cache is that a build here would use; if there is a project, its table counts."""
     root = Path(args.project).absolute()
     configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
     if not configured and (root / "pyproject.toml").exists():

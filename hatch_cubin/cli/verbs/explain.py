@@ -16,7 +16,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ... import _arch
+from ... import _arch, _gpus
+from ..._order import by_number
 from ...errors import ConfigError, Problem
 from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
 
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> Answer:
     from ...keys.jobs import expand
 
     plan = _pipeline.make_plan(project)
-    jobs = _chosen(plan.jobs, args.source, project.root)
+    every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
+    jobs = _chosen(every, args.source, project.root)
     source, toolchain = jobs[0].unit.module.source, plan.toolkit.toolchain()
     specs = choice.asked(
         project.config,
@@ -244,13 +246,17 @@ def _one_arch(text: str) -> Arch:
     try:
         return _arch.parse_arch(text)
     except ValueError as exc:
-        raise argparse.ArgumentTypeError(f"{exc}: write it as sm_89 or compute_89") from None
+        meant = " or ".join(_gpus.archs_meant(text))
+        advice = f"did you mean {meant}?" if meant else "write it as sm_89 or compute_89"
+        raise argparse.ArgumentTypeError(f"{exc}: {advice}") from None
 
 
 def _capability(text: str) -> int:
     match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: write it as 8.9")
+        meant = " or ".join(f"{number // 10}.{number % 10}" for number in _gpus.capabilities(text))
+        advice = f"did you mean {meant}?" if meant else "write it as 8.9"
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: {advice}")
     return int(match[1]) * 10 + int(match[2])
 
 

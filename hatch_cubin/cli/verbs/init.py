@@ -1,8 +1,8 @@
 """Set a project up: its table, its build requirement, and what keeps built kernels out of git.
 
 Comments and layout of pyproject.toml stay as they are, and so does whatever is set already. What is written
-depends on the build backend. Hatch's hook and setuptools build kernels with every wheel. With any other
-backend, 'hatch-cubin bundle' has to write them into the package before a wheel is built.
+depends on the build backend. Hatch and setuptools have a place for hatch-cubin. Around any other, it becomes
+the build backend itself, 'hatch_cubin.backend', and the table names the one that makes the rest of the wheel.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from ...errors import ConfigError, Location, Problem
 from ...sources.source import BUNDLE
 from ...table import edit, tables
 from ...table.edit import Setting
+from ...table.names import WRAPPER, is_own
 from ...table.toml import Place
 from ..verb import Answer, folder_argument, json_argument
 
@@ -41,6 +41,8 @@ _SETTINGS = (
         "PTX needs a driver as new as the toolkit: that of the first minor runs on all drivers for CUDA 13",
     ),
 )
+_INSIDE = "the build backend that makes the rest of the wheel"
+_PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}  # commands that ask no build backend
 _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx")
 
 
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> Answer:
     """Add what is missing."""
     root = Path(args.project).absolute()
     files = _Files(root)
-    if not (root / _PYPROJECT).is_file():
+    if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
         raise ConfigError(Problem(what, hint="'hatch new --init' or 'uv init --package' makes one"))
     pyproject, backend = tables.read_project(root)
@@ -63,11 +65,13 @@ def run(args: argparse.Namespace) -> Answer:
         what = f"there is a table {unread} already, which the project's build backend does not read"
         raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
-    builds_kernels = backend in tables.HATCH_BACKENDS or backend.startswith("setuptools.")
+    has_door = backend in (*tables.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
+    builds_kernels = has_door or is_new  # who has a table without a door calls 'bundle'
     if builds_kernels:
         _require(files, pyproject, backend)
     if is_new:
-        files.add_settings(place.file, place.table, *_SETTINGS)
+        inside = [] if has_door else _wrap(files, pyproject, backend)
+        files.add_settings(place.file, place.table, *inside, *_SETTINGS)
     if builds_kernels:
         _add_cache_keys(files, pyproject, packages)
     _ignore(files)
@@ -76,11 +80,13 @@ def run(args: argparse.Namespace) -> Answer:
     first = "pip install -e ." if builds_kernels else f"hatch-cubin bundle --into {folder}"
     following = [first, "pip wheel --no-deps ."]
     facts = {"project": str(root), "changes": files.changes, "next": following}
-    done = [f"{change['file']}: {change['what']}" for change in files.changes]
-    return Answer(
-        facts,
-        [*(done or ["nothing to do: all of it is there"]), "next:", *(f"  {step}" for step in following)],
-    )
+    lines = [f"{change['file']}: {change['what']}" for change in files.changes]
+    lines = lines or ["nothing to do: all of it is there"]
+    if (command := _PAST_OURS.get(backend.partition(".")[0])) and builds_kernels:
+        lines.append(
+            f"'{command}' makes wheels without kernels from now on; pip, uv and 'python -m build' do not"
+        )
+    return Answer(facts, [*lines, "next:", *(f"  {step}" for step in following)])
 
 
 class _Files:
@@ -125,6 +131,20 @@ class _Files:
             text = edit.add_items(self.read(name), array, items)
         self._change(name, text, what)
 
+    def replace_value(self, name: str, key: tuple[str, ...], value: str) -> None:
+        """Give a key another value."""
+        what = f"[{'.'.join(key[:-1])}] {key[-1]} = {value}"
+        with _by_hand(name, [what]):
+            text = edit.replace_value(self.read(name), key, value)
+        self._change(name, text, what)
+
+    def remove_key(self, name: str, key: tuple[str, ...]) -> None:
+        """Remove a key."""
+        what = f"[{'.'.join(key[:-1])}] without {key[-1]}"
+        with _by_hand(name, [what]):
+            text = edit.remove_key(self.read(name), key)
+        self._change(name, text, what)
+
     def add_line(self, name: str, line: str) -> None:
         """Add a line at the end."""
         text = self.read(name)
@@ -145,7 +165,8 @@ def _replace(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a full disk destroys nobody's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(data)
+        with open(beside, "xb") as file:  # what stands there already is not opened
+            file.write(data)
         if path.exists():
             shutil.copymode(path, beside)
         beside.replace(path)
@@ -184,6 +205,17 @@ def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     return door.found_packages(root)
 
 
+def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
+    """Put our build backend around the project's, and return what the table has to say of that one."""
+    system = ("build-system",)
+    files.replace_value(_PYPROJECT, (*system, "build-backend"), json.dumps(WRAPPER))
+    inner = [Setting("backend", json.dumps(backend), _INSIDE)]
+    if path := tables.inside(pyproject, *system).get("backend-path"):
+        files.remove_key(_PYPROJECT, (*system, "backend-path"))
+        inner.append(Setting("backend-path", json.dumps(path)))
+    return inner
+
+
 def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
     """Have the build front end install hatch-cubin."""
     system = tables.inside(pyproject, "build-system")
@@ -191,12 +223,8 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
     if requires is None:
         written = json.dumps([backend.partition(".")[0], "hatch-cubin"])
         files.add_settings(_PYPROJECT, ("build-system",), Setting("requires", written))
-    elif not isinstance(requires, list) or not any(map(_is_own, requires)):
+    elif not isinstance(requires, list) or not any(map(is_own, requires)):
         files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])
-
-
-def _is_own(requirement: object) -> bool:
-    return re.match(r"hatch[-_.]+cubin(?![\w.-])", str(requirement), re.IGNORECASE) is not None
 
 
 def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:

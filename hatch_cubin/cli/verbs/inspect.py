@@ -1,4 +1,4 @@
-"""Show the kernels that are in a wheel, in a folder or in an installed package.
+"""Show the kernels that are in wheels, in folders or in installed packages.
 
 Sizes, registers, shared memory, stack and spills are read from the compiled files themselves: no GPU, no
 driver and no project is needed, and nothing is imported or run. --html writes the same as one page for a
@@ -12,14 +12,16 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from ... import _files, _home
 from ..._sizes import size
 from ...errors import BundleError, Location, Problem
 from ...wheels.cuobjdump import find_cuobjdump, read_usage
-from ...wheels.installed import opened
+from ...wheels.installed import named, opened
 from ...wheels.page import page
 from ...wheels.survey import BundleFacts, KernelFacts, SecondReader, UnitFacts, made_with, survey, unit_name
-from ..verb import Answer, json_argument, table
+from ..verb import Answer, json_argument, table, wheels_argument
 
 _BAR = 24
 _HEAD = ("module", "arch", "size", "registers", "shared", "stack", "spills", "kernel")
@@ -28,11 +30,7 @@ _NUMBERS = range(2, 7)  # the columns that have numbers
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "what",
-        metavar="WHEEL|DIR|PACKAGE",
-        help="a wheel, a folder, or the import name of an installed package",
-    )
+    wheels_argument(parser)
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
     parser.add_argument(
         "--report",
@@ -47,26 +45,45 @@ def run(args: argparse.Namespace) -> Answer:
     """Survey every bundle that there is."""
     program = find_cuobjdump(os.environ)
     second: SecondReader | None = None if program is None else lambda data: read_usage(program, data)
-    with opened(args.what) as found:
-        bundles = [survey(bundle, second) for bundle in found.bundles]
+    problems: list[Problem] = []
+    results = [_result(what, second, problems) for what in named(args.wheels)]
+    bundles = [bundle for result in results for bundle in result["bundles"]]
     times = {} if args.report is None else _read_times(args.report, bundles)
     if args.html is not None:
-        _write(args.html, page(os.path.basename(os.path.abspath(found.path)), bundles, times))
-    facts = {"path": found.path, "bundles": bundles}
+        _write(args.html, page(_title([result["path"] for result in results]), bundles, times))
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
-    return Answer(facts, lines, [*_problems(bundles)])
+    return Answer({"results": results}, lines, [*problems, *_problems(bundles)])
+
+
+def _result(what: str, second: SecondReader | None, problems: list[Problem]) -> dict[str, Any]:
+    """Return the facts about one wheel; what keeps it from being looked into is a problem."""
+    try:
+        with opened(what) as found:
+            return {
+                "named": what,
+                "path": found.path,
+                "bundles": [survey(bundle, second) for bundle in found.bundles],
+            }
+    except BundleError as exc:
+        problems += exc.problems
+        return {"named": what, "path": what, "bundles": []}
+
+
+def _title(paths: Sequence[str]) -> str:
+    first = os.path.basename(os.path.abspath(paths[0]))
+    return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
 
 
 def _problems(bundles: Iterable[BundleFacts]) -> Iterator[Problem]:
     for bundle in bundles:
         for unit in bundle["units"]:
             if unit["problem"]:
-                yield Problem(unit["problem"], Location(f"{bundle['place']}/{unit['file']}"))
+                yield Problem(unit["problem"], Location(f"{bundle['where']}/{unit['file']}"))
 
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        _files.write(path, text)
     except OSError as exc:
         raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(path)))) from exc
 
@@ -74,7 +91,8 @@ def _write(path: Path, text: str) -> None:
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
     """Return what each unit took to compile, by module and arch; BundleError for another build's report."""
     try:
-        report = json.loads(path.read_text("utf-8"))
+        with _home.kept(path) as file:
+            report = json.loads(file.read())
         units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
         sizes = {unit: int(found["bytes"]) for unit, found in units.items()}
         times = {
@@ -84,10 +102,11 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
         raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(str(path)))) from exc
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise BundleError(Problem("is no build report", Location(str(path)))) from exc
-    shipped = {(unit["module"], unit["arch"]): unit["bytes"] for each in bundles for unit in each["units"]}
-    if strange := [unit for unit in shipped if sizes.get(unit) != shipped[unit]]:
-        what = f"is the report of another build: {unit_name(*strange[0])} is not the same in it"
-        raise BundleError(Problem(what, Location(str(path))))
+    for unit in (unit for each in bundles for unit in each["units"]):
+        if sizes.get((unit["module"], unit["arch"])) != unit["bytes"]:
+            name = unit_name(unit["module"], unit["arch"])
+            what = f"is the report of another build: {name} is not the same in it"
+            raise BundleError(Problem(what, Location(str(path))))
     return times
 
 
@@ -95,7 +114,7 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
 
 
 def _lines(facts: BundleFacts) -> Iterator[str]:
-    yield _plain(facts["place"])
+    yield _plain(facts["where"])
     yield from (_plain(f"  {line}") for line in made_with(facts))
     if not facts["units"]:
         return

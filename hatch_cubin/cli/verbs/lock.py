@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BundleError, CheckError, Location, Problem
-from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
+from ..verb import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
     from ...keys.lock import Lock
@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Write the lock, or compare it."""
     project = open_project(args)
+    check_build(project)
     require_compiler(project)
     return _check(project) if args.check else _write(project)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 
+from ..._order import by_number
 from ..verb import (
     Answer,
     archs_argument,
+    check_build,
     json_argument,
     locked_argument,
     open_project,
@@ -33,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Plan, and look each unit up."""
     project = open_project(args)
+    check_build(project)
     from ... import _pipeline
 
     plan = _pipeline.choose_plan(project, require_compiler)
@@ -41,12 +44,12 @@ def run(args: argparse.Namespace) -> Answer:
             {
                 "module": job.unit.module.name,
                 "arch": str(job.unit.arch),
-                "state": "miss" if cache.get(job.keys.key, job.known) is None else "hit",
+                "state": "miss" if job.found_in(cache) is None else "hit",
                 "key": job.keys.key.hex(),
                 "program_key": job.keys.program_key and job.keys.program_key.hex(),
                 "source": job.unit.module.source.path,
             }
-            for job in plan.jobs
+            for job in sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
         ]
     hits = sum(unit["state"] == "hit" for unit in units)
     facts = {

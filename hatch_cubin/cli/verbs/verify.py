@@ -1,4 +1,4 @@
-"""Check that a wheel, a folder or an installed package holds together.
+"""Check that wheels, folders or installed packages hold together.
 
 'verify' proves that a wheel holds together, and that its loader is one that a release shipped. Every file
 of a bundle is compared with the manifest, the manifest and the keys with what is written for their facts, and
@@ -16,21 +16,31 @@ against damage alone.
 from __future__ import annotations
 
 import argparse
+import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of, bill_problems
-from ...wheels.installed import Bundle, Found, bundles_of, opened
+from ...wheels.installed import Bundle, Found, bundles_of, named, opened
 from ...wheels.record import record_problems
 from ...wheels.survey import manifest_of, unit_name
 from ...wheels.verify import bundle_problems, is_of_this_version
-from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
+from ..verb import (
+    Answer,
+    json_argument,
+    open_project,
+    project_arguments,
+    require_compiler,
+    wheels_argument,
+)
 
 if TYPE_CHECKING:
     from ...sources.project import Project
-    from ...wheels.rebuild import Comparison, Verdict
+    from ...wheels.rebuild import Comparison, Rebuilt, Verdict
+
+T = TypeVar("T")
 
 _OF_ITS_BUILD = "verify it with the sources and the toolkit that it was built with"
 _FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
@@ -49,11 +59,7 @@ _FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "what",
-        metavar="WHEEL|DIR|PACKAGE",
-        help="a wheel, a folder, or the import name of an installed package",
-    )
+    wheels_argument(parser)
     parser.add_argument("--rebuild", action="store_true", help="compile the project again, and compare")
     project_arguments(parser)
     json_argument(parser)
@@ -61,51 +67,111 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Check everything, and return all that is wrong."""
-    with opened(args.what) as found:
-        problems = [] if found.wheel is None else [*record_problems(found.wheel)]
-        for bundle in found.bundles:
-            problems += bundle_problems(bundle, in_wheel=found.wheel is not None)
-        facts: dict[str, Any] = {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
-        problems += bill_problems(found)
-        lines = [] if problems else [_agrees(bundle) for bundle in found.bundles]
-        if args.rebuild:
-            try:
-                project = open_project(args)
-                comparison = _compare(project, found)
-            except HatchCubinError as exc:  # what is known already must not be lost
-                problems += exc.problems
-            else:
-                facts["rebuild"] = _facts(comparison)
-                lines += _summary(comparison, len(found.bundles) - 1)
-                from ... import _locking
+    again = _Again(args) if args.rebuild else None
+    checked = [_checked(what, again) for what in named(args.wheels)]
+    facts = {"ok": not any(each.problems for each in checked), "results": [each.facts for each in checked]}
+    lines = [line for each in checked for line in each.lines]
+    return Answer(facts, lines, [problem for each in checked for problem in each.problems])
 
-                problems += _findings(comparison, _locking.install_command(project))
-    facts |= {"ok": not problems, "problems": [_fact(problem) for problem in problems]}
-    return Answer(facts, lines, problems)
+
+def _checked(what: str, again: _Again | None) -> Answer:
+    """Check one wheel; what keeps it from being looked into is a problem of its own."""
+    facts: dict[str, Any] = {"named": what, "path": what, "bundles": []}
+    lines: list[str] = []
+    problems: list[Problem] = []
+    try:
+        with opened(what) as found:
+            facts |= {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
+            problems += _problems(found)
+            lines += [] if problems else [_agrees(bundle) for bundle in found.bundles]
+            if again is not None:
+                bundle, comparison = _compare(again, found)
+                facts["rebuild"] = _facts(comparison)
+                lines += _summary(bundle, comparison, len(found.bundles) - 1)
+                problems += _findings(bundle, comparison, again.install_command())
+    except HatchCubinError as exc:  # what is known already must not be lost
+        problems += exc.problems
+    return Answer({**facts, "ok": not problems}, lines, problems)
+
+
+def _problems(found: Found) -> Iterator[Problem]:
+    if found.wheel is not None:
+        yield from record_problems(found.wheel)
+    for bundle in found.bundles:
+        yield from bundle_problems(bundle, in_wheel=found.wheel is not None)
+    yield from bill_problems(found)
 
 
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
     loader = f"the loader is that of {' '.join(manifest.generator)}"
+    empty = "; there are no kernels in it: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
     unknown = "" if is_of_this_version(manifest) else ", the stub was not compared"
-    return f"{bundle.place}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}"
-
-
-def _fact(problem: Problem) -> dict[str, Any]:
-    path = None if problem.where is None else problem.where.path
-    return {"path": path, "what": problem.what, "details": [*problem.details], "hint": problem.hint}
+    return f"{bundle.where}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}{empty}"
 
 
 # --- the rebuild ---------------------------------------------------------------------------------
 
 
-def _compare(project: Project, found: Found) -> Comparison:
+class _Again:
+    """The project that wheels are compared with: opened once, and compiled once for each of its packages."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._opened = _once(lambda: _opened_project(args))
+        self._rebuilt: dict[str, Callable[[], Rebuilt]] = {}
+
+    def project(self, found: Found) -> Project:
+        """Return the project, with the package that the bundle was built for."""
+        from ...doors import open as door
+
+        told = (manifest_of(bundle).folder for bundle in found.bundles)
+        return door.aimed_at_one_of(self._opened(), filter(None, told))
+
+    def install_command(self) -> str | None:
+        """Return how to install the builds of the project's lock; None where it has none."""
+        from ... import _locking
+
+        return _locking.install_command(self._opened())
+
+    def rebuilt(self, project: Project) -> Rebuilt:
+        """Return what the project gives."""
+        from ...wheels.rebuild import rebuild
+
+        return self._rebuilt.setdefault(project.bundle_folder, _once(lambda: rebuild(project)))()
+
+
+def _opened_project(args: argparse.Namespace) -> Project:
+    project = open_project(args)
     require_compiler(project)
+    return project
+
+
+def _once(make: Callable[[], T]) -> Callable[[], T]:
+    """Return a function that makes something when first called, and later gives or raises the same."""
+
+    @functools.cache
+    def outcome() -> T | HatchCubinError:
+        try:
+            return make()
+        except HatchCubinError as exc:
+            return exc
+
+    def get() -> T:
+        made = outcome()
+        if isinstance(made, HatchCubinError):
+            raise made
+        return made
+
+    return get
+
+
+def _compare(again: _Again, found: Found) -> tuple[Bundle, Comparison]:
+    from ...wheels.rebuild import compare_bundle
+
+    project = again.project(found)
     bundle = _bundle_of(project, found)
     bill = bill_of(found, bundle)
-    from ...wheels import rebuild
-
-    return rebuild.rebuild(project, bundle, bill and bill.data)
+    return bundle, compare_bundle(bundle, bill and bill.data, lambda: again.rebuilt(project))
 
 
 def _bundle_of(project: Project, found: Found) -> Bundle:
@@ -142,11 +208,12 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _summary(comparison: Comparison, others: int) -> Iterator[str]:
+def _summary(bundle: Bundle, comparison: Comparison, others: int) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
-    yield f"{_count(len(comparison.verdicts), 'unit')} compiled again: {_same(counts['same'])}"
-    same = sum(comparison.files.values())
-    yield f"{_count(len(comparison.files), 'other file')} made again: {_same(same)}"
+    units = _count(len(comparison.verdicts), "unit")
+    yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
+    files, same = _count(len(comparison.files), "other file"), sum(comparison.files.values())
+    yield f"{bundle.where}: {files} made again: {_same(same)}"
     if others:
         yield f"{_count(others, 'other bundle')} not of this project: not compared with a build"
 
@@ -155,21 +222,32 @@ def _same(number: int) -> str:
     return f"{number} {'is' if number == 1 else 'are'} the same to the byte"
 
 
-def _findings(comparison: Comparison, install: str | None) -> Iterator[Problem]:
+def _findings(bundle: Bundle, comparison: Comparison, install: str | None) -> Iterator[Problem]:
     """Yield a problem for each kind of difference, with the units or the files that have it.
 
     The project's lock knows how to *install* the toolkit of its builds.
     """
+    where = Location(bundle.where)
     for verdict, (what, hint) in _FINDINGS.items():
         units = [unit_name(*unit) for unit, found in comparison.verdicts.items() if found == verdict]
         if units:
             why = [*_toolchain(comparison)] if verdict == "other inputs" else []
             mend = hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
-            yield Problem(f"{_count(len(units), 'unit')} {what}", None, mend, (*units, *why))
+            yield Problem(f"{_count(len(units), 'unit')} {what}", where, mend, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
         what = f"{_count(len(files), 'file')} not what the project gives, though all units are"
-        yield Problem(what, None, _OF_ITS_BUILD, (*files, *_toolchain(comparison)))
+        yield Problem(what, where, _where(comparison), (*files, *_toolchain(comparison)))
+
+
+def _where(comparison: Comparison) -> str:
+    """Say where a wheel can be verified; git alone knows a commit, and an sdist has none."""
+    before = {name: shipped for name, shipped, _here in comparison.toolchain}
+    if not before or not before.keys() <= {"commit", "dirty"}:
+        return _OF_ITS_BUILD
+    if before.get("commit") == "none":
+        return "a wheel made from an sdist names no commit: unpack that sdist, and verify it there"
+    return "verify it in a checkout of the commit that it was built from"
 
 
 def _count(number: int, kind: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ..._plan import Module
 from ...errors import Location, Problem
+from ...sources.scan import WORD, spliced
 from ...sources.source import without_comments
 from ...table import lines
 from .host import APART
@@ -17,9 +18,13 @@ from .setting import Setting
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_VALUE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(.*)", re.MULTILINE)
 _NOT_DEFINED = re.compile(r"(?:ifndef|if[ \t]+![ \t]*defined)[ \t]*\(?[ \t]*(\w+)[ \t]*\)?")
 _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
 _MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|auto)\s+main\s*\(")
+_LEFT_OUT = "is taken as device code, as 'device-as-default-execution-space' says, and left out"
+_LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
+_NEVER = "(?!)"
 _NO_KERNEL = (
     "device functions alone are no kernel, 'exclude' leaves them out; a template is compiled only where "
     "'instantiate' names it:"
@@ -68,6 +73,14 @@ def about_no_kernel(setting: Setting) -> str | None:
     return unnamed
 
 
+def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
+    """Yield each line that no condition keeps from a compiler with the macros *given*, and its number."""
+    known = _OF_NVRTC | given
+    for line, number, around in _lines(text):
+        if all(condition.lacking(known) == () for condition in around):
+            yield line, number
+
+
 def _around_kernels(text: str) -> tuple[Condition, ...]:
     """Return the conditions around the first kernel, if there are some around every one."""
     found = [(line, around) for line, _number, around in _lines(text) if line.strip()]
@@ -76,15 +89,38 @@ def _around_kernels(text: str) -> tuple[Condition, ...]:
     return every[0] if every and all(every) else ()
 
 
-def host_main(module: Module) -> Problem | None:
-    """Return a warning of a host's main function that is taken as device code, where nothing calls it."""
-    if module.source.is_ptx or not module.options.get("device_as_default_execution_space"):
+def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
+    """Return a warning of a host's main function or launch that is taken as device code, and never called.
+
+    *texts* are those of the source and of the project's headers, by their paths.
+    """
+    if not module.options.get("device_as_default_execution_space"):
         return None
-    for line, number, around in _lines(module.source.text):
-        if _MAIN.match(line) and not any("__CUDACC_RTC__" in each.operand for each in around):
-            what = "main() is taken as device code, as 'device-as-default-execution-space' says, and left out"
-            return Problem(what, Location(module.source.path, number), APART)
+    by_macro = _main_by_macro(texts.values())
+    for path, text in texts.items():
+        before = ""
+        for line, number, around in _lines(spliced(text)):
+            is_main = _MAIN.match(line) or _MAIN.match(f"{before} {line}") or by_macro.match(line)
+            # No result with a kernel's own launches can be loaded. Headers of libraries have some for others.
+            launches = path == module.source.path and _LAUNCH.search(line)
+            found = "main()" if is_main else "a launch" if launches else None
+            if found and not any("__CUDACC_RTC__" in each.operand for each in around):
+                return Problem(f"{found} {_LEFT_OUT}", Location(path, number), APART)
+            before = line
     return None
+
+
+def _main_by_macro(texts: Iterable[str]) -> re.Pattern[str]:
+    """Return what matches a line in which macros make a main function, or are given its name."""
+    macros = [match.groups() for text in texts for match in _VALUE.finditer(spliced(text))]
+    named, before = {"main"}, 0
+    while len(named) > before:
+        before = len(named)
+        named |= {name for name, value in macros if named & {*WORD.findall(value)}}
+    every = "|".join(name for name, _value in macros)
+    return re.compile(
+        rf".*\b(?:{'|'.join(named - {'main'}) or _NEVER})\b|\s*(?:{every or _NEVER})\s*\([^()]*\bmain\b"
+    )
 
 
 def _lines(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from ...errors import SourceError
+from ...errors import Location, SourceError
 from ...sources.includes import Resolver
+from ...sources.scan import Include
 from ...sources.search import OWN, Root
 from ...sources.source import walk
 from ..diagnostics import Diagnostic, Told
-from . import host
+from . import conditions, cub, host
 from .setting import Setting
+from .way import Step
 
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
+_INCLUDE = re.compile(r"""[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""")
 _PACKAGES = {r"(cutlass|cute)/.+": "nvidia-cutlass", _CURAND: "nvidia-curand"}
 _VENV = "pyvenv.cfg"  # which a virtual environment has in its folder
 # Folders that the toolkit's headers stand in, as far as they tell them from a project's.
@@ -36,23 +39,56 @@ _NAMES_OF_TOOLKIT = re.compile(
 
 
 def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of a header that was not found: compilation ends there, and what else was said follows from it."""
+    """Tell of a header that was not found: compilation ends there, and what else was said follows from it.
+
+    The others that it would not have found are told at once.
+    """
     for each in found:
-        if match := _MISSING.search(each.text):
+        if each.hint is None and (match := _MISSING.search(each.text)):
             includer = each.where.path if each.where and each.is_own else setting.path
-            return replace(each, hint=_about(match[1], includer, setting)), []
+            nowhere = [step for step in _leading_nowhere(setting) if step.where != each.where]
+            everything = [(match[1], includer), *((step.name, step.where.path) for step in nowhere)]
+            others = [
+                Diagnostic(
+                    "error",
+                    step.where,
+                    f'cannot open source file "{step.name}"',
+                    hint=_about(step.name, step.where.path, setting, everything),
+                )
+                for step in nowhere
+            ]
+            return replace(each, hint=_about(match[1], includer, setting, everything)), others
     return None
 
 
-def _about(name: str, includer: str, setting: Setting) -> str:
-    """Return what to do about a header that was not found."""
+def _leading_nowhere(setting: Setting) -> Iterator[Step]:
+    """Yield each include of the project's files that is read for sure, and that finds nothing."""
+    resolver = Resolver(setting.root, setting.search)
+    given = {name for name, value in setting.module.macros if value != "0"}
+    pending = [setting.path]
+    for path in pending:
+        for line, number in conditions.surely_read(setting.text_of(path), given):
+            if match := _INCLUDE.match(line):
+                include = Include(match[2], "quote" if match[1] == '"' else "angle")
+                places = resolver.find(include, resolver.project, path).places
+                if not places:
+                    yield Step(Location(path, number), include.name)
+                paths = [os.path.relpath(root.path / found, setting.root) for root, found in places]
+                pending += [own for own in paths if own in setting.headers and own not in pending]
+
+
+def _about(name: str, includer: str, setting: Setting, everything: Sequence[tuple[str, str]]) -> str:
+    """Return what to do about a header that was not found, and with it about *everything* that was not."""
     if (hint := host.about_header(name)) is not None:
         return hint
-    if (folder := folder_of(name, includer, setting)) is not None:
-        return setting.line("include-dirs", [folder])
-    for pattern, package in _PACKAGES.items():
-        if re.fullmatch(pattern, name):
-            return _about_package(f"{package}-cu12" if _is_of_cuda_12(package, setting) else package, setting)
+    if folder_of(name, includer, setting) is not None:
+        folders = [folder_of(each, by, setting) for each, by in everything if host.about_header(each) is None]
+        return setting.line("include-dirs", [*dict.fromkeys(filter(None, folders))])
+    if (package := _package_of(name, setting)) is not None:
+        packages = [_package_of(each, setting) for each, _by in everything]
+        return _about_package(package, [*filter(None, packages)], setting)
+    if name == cub.WHOLE and not _is_here(name, setting):
+        return f"{cub.about_whole(setting)}; {_about_toolkit(name, setting)}"
     if _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name):
         return _about_toolkit(name, setting)
     return "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"
@@ -106,14 +142,20 @@ def _leads_astray(name: str, folder: str, project: Path, search: tuple[Root, ...
     return any(host.about_header(each) for each in closure.missing)
 
 
-def _is_of_cuda_12(package: str, setting: Setting) -> bool:
-    return package == "nvidia-curand" and setting.version[0] == 12
+def _package_of(name: str, setting: Setting) -> str | None:
+    """Return the wheel of NVIDIA's that has a header."""
+    package = next((package for pattern, package in _PACKAGES.items() if re.fullmatch(pattern, name)), None)
+    is_of_cuda_12 = package == "nvidia-curand" and setting.version[0] == 12
+    return f"{package}-cu12" if is_of_cuda_12 else package
 
 
-def _about_package(package: str, setting: Setting) -> str:
-    if any(re.match(rf"{package}(?![\w.-])", wanted) for wanted in setting.config.header_packages):
+def _about_package(package: str, packages: Sequence[str], setting: Setting) -> str:
+    def wanted(name: str) -> bool:
+        return any(re.match(rf"{name}(?![\w.-])", each) for each in setting.config.header_packages)
+
+    if wanted(package):
         return f"the {package} of 'header-packages' has no such header; another version may"
-    return setting.line("header-packages", [package])
+    return setting.line("header-packages", [each for each in dict.fromkeys(packages) if not wanted(each)])
 
 
 def _about_toolkit(name: str, setting: Setting) -> str:
@@ -124,8 +166,8 @@ def _about_toolkit(name: str, setting: Setting) -> str:
     if _is_here(name, setting):
         return f"CUDA {version} has no such header: where a newer one has it, 'toolkit' names that"
     if wanted is None:
-        return f'toolkit = "{version}" brings the toolkit\'s headers with the compiler'
-    return f'toolkit = "{wanted}" brings its headers where builds are isolated; elsewhere, install them'
+        return f'this line brings the toolkit\'s headers with the compiler: toolkit = "{version}"'
+    return f"'toolkit' brings the headers of {wanted} where builds are isolated; elsewhere, install them"
 
 
 def _is_here(name: str, setting: Setting) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..diagnostics import Diagnostic, Told
+from . import cub
 from .setting import Setting
 from .way import Step
 
@@ -55,11 +56,13 @@ _LIBRARIES = {
 _OWNERS = {start: owner for owner, starts in _LIBRARIES.items() for start in starts.split()}
 _STANDARD = frozenset(
     """
-    cctype cerrno clocale condition_variable csetjmp csignal ctype.h cuchar cwchar deque dirent.h errno.h
-    exception filesystem forward_list fstream future getopt.h iomanip ios iosfwd iostream istream list locale
-    map memory_resource mutex omp.h ostream pthread.h queue regex set shared_mutex signal.h sstream stack
-    stdexcept streambuf string strings.h sys/stat.h sys/time.h syncstream system_error thread
-    typeindex typeinfo unistd.h unordered_map unordered_set vector windows.h
+    alloca.h any clocale complex.h condition_variable coroutine csetjmp csignal cwctype dirent.h
+    exception execution fcntl.h filesystem format forward_list fstream future generator getopt.h iomanip
+    ios iosfwd iostream istream list locale locale.h malloc.h map memory_resource mutex omp.h ostream
+    poll.h print pthread.h queue regex sched.h scoped_allocator set setjmp.h shared_mutex signal.h
+    spanstream sstream stack stacktrace stdatomic.h stdexcept stop_token streambuf string strings.h
+    strstream syncstream sys/stat.h sys/time.h system_error tgmath.h thread typeindex typeinfo unistd.h
+    unordered_map unordered_set valarray vector wctype.h windows.h
     """.split()
 )
 # Headers of CCCL that NVRTC takes in no release, and what to do instead.
@@ -67,7 +70,6 @@ _OF_CCCL = (
     (re.compile(r"thrust/complex\.h"), "<cuda/std/complex> has the same for device code"),
     (re.compile(r"thrust/swap\.h"), "<cuda/std/utility> has the same for device code"),
     (re.compile(r"thrust/.*"), f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
-    (re.compile(r"cub/cub\.cuh"), "include the parts for device code, as in <cub/block/block_reduce.cuh>"),
     (re.compile(r"cub/device/.*"), f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
 )
 
@@ -87,6 +89,7 @@ def entered(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     entries = {path: _entry(setting.ways.get(path, ())) for path in places}
     for name in entries.values():
         hint = next((hint for pattern, hint in _OF_CCCL if pattern.fullmatch(name)), None)
+        hint = cub.about_whole(setting) if name == cub.WHOLE else hint
         if hint is not None:
             like_it = [each for each in found if each.where and entries.get(each.where.path) == name]
             others = [each for each in found if each not in like_it]
@@ -103,9 +106,7 @@ def _entry(way: Sequence[Step]) -> str:
 def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     """Tell of functions that do not say where they run."""
     pasted = setting.pasted("options", {"device-as-default-execution-space": True})
-    as_device = f"{pasted.strip()} takes such functions as device code"
-    if pasted.startswith("\n"):
-        as_device = f"these lines take such functions as device code:{pasted}"
+    as_device = f"to take such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
         return f"NVRTC compiles device code only: {APART}; {as_device}" if first.is_own else as_device

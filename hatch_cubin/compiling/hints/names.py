@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...table.checks import guess
 from ...table.reserved import NAMES as RESERVED
 from ..diagnostics import Diagnostic, Told
 from .setting import Setting
@@ -13,6 +14,7 @@ from .setting import Setting
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _NOT_OF_STD = re.compile(r'namespace "std" has no (?:tag )?member(?: class)? "(\w+)"')
 _NO_NAMESPACE = re.compile(r'name (?:followed by "::" must be a class or|must be a) namespace name')
+_SHORTEST = 5  # of names that are guessed
 _WORD = re.compile(r"\w+")
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
@@ -57,6 +59,23 @@ _OF_STD = {
     "cmath": r"(a?(sin|cos|tan)h?|sqrt|cbrt|exp[2m]?1?|log(2|10|1p|b)?|pow|abs|f(abs|loor|max|min|mod|ma|dim)"
     r"|hypot|ceil|l{0,2}r(ound|int)|nearbyint|round|rint|trunc|erfc?|[lt]gamma|copysign|is(nan|inf|finite)|signbit)f?",
 }
+_OF_CUDA = (
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"),
+    *("__syncthreads", "__syncwarp", "__activemask", "__threadfence", "__threadfence_block", "__ldg"),
+    *("__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync"),
+    *(
+        "__popc",
+        "__ffs",
+        "__clz",
+        "atomicAdd",
+        "atomicSub",
+        "atomicMax",
+        "atomicMin",
+        "atomicCAS",
+        "atomicExch",
+    ),
+)
+_OF_CXX20 = frozenset({"concept", "requires", "consteval", "constinit"})
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 
@@ -85,6 +104,18 @@ def not_given(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
     return first.followed_by(len(found) - len(others) - 1), others
+
+
+def misspelled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a name that resembles one of CUDA's own, or that is a word of a later C++."""
+    for each in found:
+        name = _name_in(each) if each.is_own and each.hint is None else ""
+        hint = guess(name, _OF_CUDA) if len(name) >= _SHORTEST else None
+        if name in _OF_CXX20:
+            hint = f"C++20 has it:{setting.pasted('options', {'std': 'c++20'})}"
+        if hint is not None:
+            return replace(each, hint=hint), [other for other in found if other is not each]
+    return None
 
 
 def _about_headers(headers: Sequence[str], setting: Setting) -> str:

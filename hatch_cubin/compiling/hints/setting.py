@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..._plan import Module
-from ...errors import SourceError
+from ...errors import Location, SourceError
 from ...sources import disk
 from ...sources.search import Root
 from ...sources.source import glob_regex
 from ...table import lines
-from ...table.config import Config, Macros
+from ...table.config import Config, Macros, SourceRule
 from .way import Step, ways_from
 
 
@@ -66,9 +66,38 @@ class Setting:
         there = self.config.define if key == "define" else self.config.options
         return f" {lines.setting(key, {**_written(there), **value})}"
 
+    def place_of_entry(self, entry: str) -> Location | None:
+        """Return the line of the table that has an entry of the source's `instantiate`."""
+        wanted = "".join(entry.split())
+        for index, rule in self._rules():
+            for number, each in enumerate(rule.instantiate):
+                if "".join(each.split()) == wanted:
+                    return self.config.place.of("source", index, "instantiate", number)
+        return None
+
+    def place_of_macro(self, name: str) -> Location:
+        """Return the line of the table that gives the source a macro."""
+        for index, rule in reversed([*self._rules()]):  # later tables win
+            for key, values in (("variants", rule.variants), ("define", rule.define)):
+                if name in dict(values):
+                    return self.config.place.of("source", index, key, name)
+        return self.config.place.of("define", name)
+
+    def _rules(self) -> Iterator[tuple[int, SourceRule]]:
+        """Yield the rules of the table that are for the source, with their numbers."""
+        for index, rule in enumerate(self.config.source):
+            if glob_regex(rule.path).fullmatch(self.path):
+                yield index, rule
+
+    def silencing(self, number: int) -> str:
+        """Return the lines that silence a kind of warnings, beside what is silenced already."""
+        there = self.module.options.get("diag_suppress", ())
+        numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
+        return self.pasted("options", {"diag-suppress": numbers})
+
     def _of_rules(self, key: str) -> set[str]:
         """Return the macros or options that the source's own rules set."""
-        rules = [rule for rule in self.config.source if glob_regex(rule.path).fullmatch(self.path)]
+        rules = [rule for _index, rule in self._rules()]
         if key == "define":
             return {name for rule in rules for name in (*dict(rule.define), *rule.undefined)}
         return {name for rule in rules for name in _written(rule.options)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..._arch import Arch
@@ -13,6 +13,8 @@ from ...table import lines
 from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
+_FIRST_A = 90
+_NONE = "no arch that this compiler can target has it"
 _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
 
 # What messages call an instruction, and the GPUs that have it: each was assembled for every arch of 13.5.
@@ -36,57 +38,112 @@ _HAVING = tuple(
 
 
 class Archs:
-    """What the archs of each source came to, and what was said of those that failed."""
+    """What the archs of each source came to, and what was said of those that failed.
+
+    Of archs that nobody asked for, those are offered that were *tried* and compile.
+    """
 
     def __init__(
         self,
         failed: Iterable[tuple[Unit, Sequence[Diagnostic]]],
         done: Iterable[Unit],
         supported: Sequence[int],
+        tried: Iterable[Unit] = (),
     ) -> None:
         self._failing: dict[str, set[Arch]] = defaultdict(set)
-        self._working: dict[str, set[Arch]] = defaultdict(set)
         self._texts: dict[str, set[str]] = defaultdict(set)
+        self._first: dict[str, Module] = {}
         self._supported = supported
         for unit, found in failed:
-            self._failing[unit.module.source.path].add(unit.arch)
-            self._texts[unit.module.source.path].update(each.text for each in found)
-        for unit in done:
-            self._working[unit.module.source.path].add(unit.arch)
+            path = unit.module.source.path
+            self._first.setdefault(path, unit.module)
+            self._failing[path].add(unit.arch)
+            self._texts[path].update(each.text for each in found)
+        self._working, self._tried = _by_path(done), _by_path(tried)
+
+    def candidates(self) -> list[Unit]:
+        """Return what may compile and nobody asked for, of sources that need what some GPUs have."""
+        return [
+            Unit(module, arch)
+            for path, module in self._first.items()
+            if not module.source.is_ptx and any(map(_of_gpu, self._texts[path]))
+            for arch in sorted({*self._twins(path), *self._others(path)})
+        ]
 
     def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
         """Return an error with the archs that its source can be built for, where it says nothing else."""
         if error.hint is not None:
             return error
         path = module.source.path
-        of_gpu = bool(_LATER.search(error.text) or _OWN.search(error.text))
-        good = sorted(self._working[path] - self._failing[path])
-        # What one GPU alone has goes into PTX unseen: no other can run that either.
-        good = [arch for arch in good if not (of_gpu and arch.is_ptx)]
-        if good:
-            archs = lines.source_table(module.tables, path, archs=[*map(str, good)])
-            return replace(error, hint=f"it compiles with these archs:{archs}")
-        if of_gpu:
-            return replace(error, hint=_having_all(self._texts[path], self._supported, module))
+        asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
+        pasted = lines.source_table(
+            module.tables, path, archs=[str(arch) for arch in sorted([*asked, *others])]
+        )
+        if asked:
+            return replace(error, hint=f"it compiles with these archs:{pasted}")
+        if others:
+            return replace(error, hint=f"{_have_it(others)}:{pasted}")
+        if _of_gpu(error.text) and module.source.is_ptx:
+            targets = " or ".join(map(str, self._having_all(path)))
+            return replace(error, hint=f"a text of .target {targets} can have it" if targets else _NONE)
+        if _of_gpu(error.text) and not self._having_all(path):
+            return replace(error, hint=_NONE)
         return replace(error, hint=error.otherwise)
 
+    def _good(self, path: str) -> list[Arch]:
+        """Return the archs that were asked for and compile; PTX with a GPU's own code where that takes it."""
+        good = self._working[path] - self._failing[path]
+        if any(map(_of_gpu, self._texts[path])):
+            proven = good | self._tried[path]
+            good = {arch for arch in good if not arch.is_ptx or _twin(arch) in proven}
+        return sorted(good)
 
-def _having_all(texts: Collection[str], supported: Sequence[int], module: Module) -> str:
-    """Return for which archs code can be built of which *texts* are all that was said, for any arch."""
-    archs = [
-        Arch(number, suffix) for number in supported for suffix in ("", "a") if not suffix or number >= 90
-    ]
-    archs = [arch for arch in archs if all(_may_have(arch, text) for text in texts)]
-    plain = [str(arch) for arch in archs if not arch.suffix][:1]
-    named = [str(arch) for arch in archs]
-    pasted = lines.source_table(module.tables, module.source.path, archs=plain or named)
-    if not archs:
-        return "no arch that this compiler can target has it"
-    if plain:
-        return f"{plain[0]} and later have it:{pasted}"
-    if not all(_having(text) for text in texts if _OWN.search(text)):
-        return f"if it is one of some GPUs alone, one of these archs has it: {', '.join(named)}"
-    return f"{', '.join(named)} {'have' if named[1:] else 'has'} it, plain archs do not:{pasted}"
+    def _twins(self, path: str) -> set[Arch]:
+        """Return the archs for which PTX that compiles was never assembled."""
+        every = self._working[path] - self._failing[path]
+        return {_twin(arch) for arch in every if arch.is_ptx} - every - self._failing[path]
+
+    def _others(self, path: str) -> list[Arch]:
+        """Return the archs that may compile in place of those that failed."""
+        having, failing = self._having_all(path), self._failing[path]
+        if self._good(path):
+            numbers = {arch.number for arch in failing}
+            having = [arch for arch in having if arch.suffix and arch.number in numbers]
+        return [arch for arch in having if arch not in failing and arch not in self._working[path]]
+
+    def _having_all(self, path: str) -> list[Arch]:
+        """Return the archs that may have all that is lacking: the first plain one, or those of some GPUs."""
+        every = [
+            Arch(number, suffix)
+            for number in self._supported
+            for suffix in ("", "a")
+            if not suffix or number >= _FIRST_A
+        ]
+        having = [arch for arch in every if all(_may_have(arch, text) for text in self._texts[path])]
+        return [arch for arch in having if not arch.suffix][:1] or having
+
+
+def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
+    archs: dict[str, set[Arch]] = defaultdict(set)
+    for unit in units:
+        archs[unit.module.source.path].add(unit.arch)
+    return archs
+
+
+def _twin(arch: Arch) -> Arch:
+    """Return the cubin's arch that PTX is for first of all."""
+    return arch._replace(kind="sm")
+
+
+def _have_it(archs: Sequence[Arch]) -> str:
+    if not archs[0].suffix:
+        return f"{archs[0]} and later have it"
+    return f"{', '.join(map(str, archs))} {'have' if archs[1:] else 'has'} it, plain archs do not"
+
+
+def _of_gpu(text: str) -> bool:
+    """Say whether an error is about what some GPUs have."""
+    return bool(_LATER.search(text) or _OWN.search(text))
 
 
 def _may_have(arch: Arch, text: str) -> bool:

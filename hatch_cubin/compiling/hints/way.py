@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from ...errors import Location, SourceError
 from ...sources import disk
 from ...sources.includes import Resolver
-from ...sources.scan import Include, Scans
+from ...sources.scan import Scans, line_of
 from ...sources.search import Root
 from ...sources.source import Source
 
@@ -46,7 +45,7 @@ def ways_from(source: Source, project: Path, search: tuple[Root, ...]) -> Mappin
             found_at = resolver.find(include, *file).places if include.form in {"quote", "angle"} else ()
             for found in found_at:
                 if (header := _named(found, project)) not in ways:
-                    ways[header] = (*ways[name], Step(Location(name, _line_of(include, text)), include.name))
+                    ways[header] = (*ways[name], Step(Location(name, line_of(include, text)), include.name))
                     pending.append(found)
     return ways
 
@@ -63,8 +62,3 @@ def _text(file: _File, project: Path) -> str:
         return disk.read(file[0].path / file[1], project).decode("utf-8", "replace")
     except SourceError:  # gone by now: nothing leads on from there
         return ""
-
-
-def _line_of(include: Include, text: str) -> int | None:
-    match = re.search(rf'^[ \t]*#[^\n]*["<]{re.escape(include.name)}[">]', text, re.MULTILINE)
-    return text.count("\n", 0, match.start()) + 1 if match else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import sys
@@ -127,6 +128,30 @@ def test_what_a_build_needs_is_named(
         look()
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reads no TOML")
+@pytest.mark.parametrize(
+    ("table", "install"),
+    [
+        (
+            "requires = ['hatchling>=1.26', 'hatch-vcs', 'hatch-cubin']",
+            "'hatchling>=1.26' hatch-vcs hatch-cubin",
+        ),
+        ("requires = [1]", "hatchling hatch-cubin"),
+        ("", "hatchling hatch-cubin"),
+        ("requires = [", "hatchling hatch-cubin"),
+    ],
+)
+def test_all_that_builds_of_the_project_require_is_to_be_installed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, table: str, install: str
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
+    (root / "pyproject.toml").write_text(f"[build-system]\n{table}\n")
+    (root / "src/k.cu").write_text("edited")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(BuildError, match=f": pip install {install}$"):
+        look()
+
+
 # --- and the loader -------------------------------------------------------------------------------
 
 
@@ -167,6 +192,29 @@ def test_a_warning_that_is_an_error_is_raised_once(tmp_path: Path, monkeypatch: 
     with pytest.raises(cubins.CubinStaleWarning):
         cubins.read("k", cc=(9, 0))
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
+
+
+@pytest.mark.parametrize("notes", ["", "[]", "{}", '{"root": 5}', '{"root": ".", "files": {"k.cu": [1]}}'])
+def test_notes_that_are_damaged_are_told_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: str
+) -> None:
+    cubins = load(tmp_path, monkeypatch, editable.look)
+    (tmp_path / "editable.json").write_text(notes)
+    monkeypatch.setattr(editable, "__file__", str(tmp_path / "_editable.py"))
+    for _ in range(2):
+        with pytest.raises(cubins.CubinDamagedError, match=r"editable\.json is damaged: it cannot be read"):
+            cubins.names()
+
+
+def test_notes_that_the_system_cannot_read_are_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(*_words: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "editable.json")
+
+    cubins = load(tmp_path, monkeypatch, look)
+    with pytest.raises(cubins.CubinError, match=r"editable\.json cannot be read: Too many open files; close"):
+        cubins.names()
 
 
 def test_the_warning_is_at_the_line_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

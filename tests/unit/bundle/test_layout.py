@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hatch_cubin._locks import Lock
 from hatch_cubin.bundle import layout, runtime
 from hatch_cubin.errors import BundleError
 from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256
+from tests.strange import a_link_to_nowhere, a_pipe
 
 
 def manifest_of(*built: layout.Built, **how: Any) -> Any:
@@ -231,9 +233,34 @@ def test_what_another_build_removes_while_it_is_read_is_written(
 
 def test_a_failure_leaves_no_temporary_file_and_names_the_place(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(BundleError, match="cannot write the bundle: Is a directory"):
+    with pytest.raises(BundleError) as caught:
         layout.write({"a": b"1"}, tmp_path)
+    assert str(caught.value) == f"{tmp_path / 'a'}: cannot write the bundle: it is a folder"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("put", "what"), [(a_pipe, "it is a pipe"), (a_link_to_nowhere, "it is a link that leads nowhere")]
+)
+def test_what_stands_where_the_folder_should_is_named(
+    tmp_path: Path, put: Callable[[Path], None], what: str
+) -> None:
+    put(tmp_path / "_cubins")
+    with pytest.raises(BundleError) as caught:
+        layout.write({"a": b"1"}, tmp_path / "_cubins")
+    assert str(caught.value) == f"{tmp_path / '_cubins'}: cannot write the bundle: {what}"
+
+
+def test_what_stood_there_and_is_gone_is_told_as_the_system_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exists(folder: Path, **_options: object) -> None:
+        raise FileExistsError(17, "File exists", str(folder))
+
+    monkeypatch.setattr(Path, "mkdir", exists)
+    with pytest.raises(BundleError, match="cannot write the bundle: File exists"):
+        layout.write({"a": b"1"}, tmp_path / "_cubins")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

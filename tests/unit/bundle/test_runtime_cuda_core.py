@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import sys
 import threading
 import types
@@ -160,6 +163,34 @@ def test_no_cuda_core_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyP
         match=r"cache\(\) needs cuda.core \(pip install .*, which cannot be imported",
     ):
         cubins.cache()
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["as it is", "inside of another"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ENOMEM, errno.EACCES])
+def test_a_cuda_core_that_the_system_cannot_read_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, wrapped: bool
+) -> None:
+    class Failing:
+        def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+            if name.startswith("cuda"):
+                try:
+                    raise OSError(number, os.strerror(number), name)
+                except OSError as exc:
+                    if not wrapped:
+                        raise
+                    raise ImportError("cuda.bindings is missing") from exc
+
+    cubins = load(tmp_path, made("k"))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Failing(), *sys.meta_path])
+    remedy = re.escape(cubins._remedies()[number])
+    for call, what in ((lambda: cubins.kernel("k"), "loading kernels"), (cubins.cache, r"cache\(\)")):
+        with pytest.raises(
+            cubins.CubinUnavailableError,
+            match=rf"{what} needs cuda.core, which cannot be imported now: .*; {remedy}",
+        ):
+            call()
 
 
 @pytest.mark.usefixtures("core")

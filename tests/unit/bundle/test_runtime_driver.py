@@ -183,6 +183,14 @@ def test_a_driver_that_the_system_cannot_open_is_told(
     assert cubins.is_available() is False
 
 
+def test_a_python_that_cannot_call_libraries_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    with pytest.raises(cubins.CubinUnavailableError, match=r"cannot be loaded: import of ctypes"):
+        cubins.kernel("k")
+    assert cubins.is_available() is False
+
+
 @pytest.mark.gcc
 @pytest.mark.linux
 @pytest.mark.parametrize(

@@ -9,19 +9,10 @@ import pytest
 
 from hatch_cubin.bundle import runtime
 from hatch_cubin.bundle.manifest import module_line, write_manifest
+from tests.families import FAMILIES, TEGRA
 from tests.helpers import bundle, load_bundle, made, sha256
 
 CAPABILITIES = (53, 60, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121, 130)
-FAMILIES = {
-    100: {100, 103, 107},
-    101: {101},
-    103: {103, 107},
-    107: {107},
-    110: {110},
-    120: {120, 121},
-    121: {121},
-}
-TEGRA = {53, 62, 72, 87, 101, 110}
 PTX = "PTX, translated by the driver"
 
 ROWS = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +16,7 @@ from hatch_cubin.cache.audit import Audit, Finding, audit
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.proof import Record, place, record_key
 from tests.helpers import sha256, write_tree
+from tests.strange import a_folder, a_link_to_a_device, a_link_to_itself, a_link_to_nowhere, a_pipe, a_socket
 
 pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.usefixtures("no_endless_wait")
@@ -135,23 +135,12 @@ def test_what_is_damaged_or_orphaned_is_found(folder: Path, damage: str) -> None
     assert there.entries == (0 if "two" in damage else 1)
 
 
-def a_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind("a socket")  # a path that is longer is refused
-    Path("a socket").rename(path)
-
-
-def a_folder(path: Path) -> None:
-    path.mkdir()
-    os.mkfifo(path / "pipe")
-
-
 FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a pipe": (os.mkfifo, "is a pipe"),
+    "a pipe": (a_pipe, "is a pipe"),
     "a socket": (a_socket, "is a socket"),
-    "a device": (lambda path: path.symlink_to("/dev/zero"), "is a device"),
-    "a link to nowhere": (lambda path: path.symlink_to("nowhere"), "is a link that leads nowhere"),
-    "a link to itself": (lambda path: path.symlink_to(path.name), "is a link that leads nowhere"),
+    "a device": (a_link_to_a_device, "is a device"),
+    "a link to nowhere": (a_link_to_nowhere, "is a link that leads nowhere"),
+    "a link to itself": (a_link_to_itself, "is a link that leads nowhere"),
     "a folder": (a_folder, "is a folder that no build makes"),
 }
 PLACES = ["stray", STRAY, "entries/stray", "entries/ab/stray", "tmp/entry-abcdefgh"]
@@ -160,10 +149,7 @@ PLACES = ["stray", STRAY, "entries/stray", "entries/ab/stray", "tmp/entry-abcdef
 @pytest.mark.linux
 @pytest.mark.parametrize("kind", FOREIGN)
 @pytest.mark.parametrize("name", PLACES)
-def test_what_is_no_file_is_foreign_and_not_opened(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
-) -> None:
-    monkeypatch.chdir(folder.parent)
+def test_what_is_no_file_is_foreign_and_not_opened(folder: Path, name: str, kind: str) -> None:
     put, what = FOREIGN[kind]
     (folder / name).parent.mkdir(exist_ok=True)
     put(folder / name)

@@ -19,6 +19,16 @@ from hatch_cubin.cache.proof import File, Known, Record, decode, describe, place
 from hatch_cubin.sources import disk
 from tests.cubins import FUNC, KERNEL, OBJECT, REGISTERS, SECTION, elf
 from tests.helpers import sha256, write_tree
+from tests.strange import (
+    a_file,
+    a_folder,
+    a_link_to_a_device,
+    a_link_to_a_folder,
+    a_link_to_a_pipe,
+    a_link_to_itself,
+    a_pipe,
+    a_sparse_file,
+)
 
 pytest.importorskip("cuda.core")
 
@@ -233,45 +243,10 @@ def test_a_record_that_says_what_no_build_would_is_none(field: str, value: objec
     assert decode(signed({**PROVEN, field: value})) is None
 
 
-def as_a_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def as_a_folder(path: Path) -> None:
-    path.mkdir()
-    (path / "file").write_text("")
-
-
-def as_a_link_to_a_folder(path: Path) -> None:
-    path.symlink_to(path.parent, target_is_directory=True)
-
-
-def as_a_link_to_a_pipe(path: Path) -> None:
-    os.mkfifo(path.with_suffix(".pipe"))
-    path.symlink_to(path.with_suffix(".pipe"))
-
-
-def as_a_link_to_a_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def as_a_link_to_itself(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def as_a_file(path: Path) -> None:
-    path.write_text("of somebody")
-
-
-def as_a_sparse_file(path: Path) -> None:
-    path.touch()
-    os.truncate(path, 1 << 40)
-
-
 BOTH = {"entry": KEY, "record": record_key(KEY)}
 NO_FILES = [
-    *(as_a_pipe, as_a_folder, as_a_link_to_a_folder, as_a_link_to_a_pipe, as_a_link_to_a_device),
-    as_a_sparse_file,
+    *(a_pipe, a_folder, a_link_to_a_folder, a_link_to_a_pipe, a_link_to_a_device),
+    a_sparse_file,
 ]
 
 
@@ -303,7 +278,7 @@ def test_a_link_in_an_entrys_place_that_leads_nowhere_is_a_plain_miss(tmp_path: 
         cache.put(KEY, RESULT, INPUTS)
         path = Path(place(tmp_path, BOTH[half]))
         path.unlink()
-        as_a_link_to_itself(path)
+        a_link_to_itself(path)
         assert (cache.get(KEY), cache.damaged) == (None, 0)
         cache.put(KEY, RESULT, INPUTS)
         assert cache.get(KEY) == RESULT
@@ -327,7 +302,7 @@ def without(folder: Path) -> Path:
 @pytest.mark.usefixtures("no_endless_wait")
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_pipe_in_a_folders_place_makes_way(stored: Path, name: str) -> None:
-    as_a_pipe(without(stored / FOLDERS[name]))
+    a_pipe(without(stored / FOLDERS[name]))
     with Cache(stored, None, pytest.fail) as cache:
         assert cache.get(KEY) == (RESULT if name == "tmp" else None)
         assert cache.claim(KEY)
@@ -339,7 +314,7 @@ def test_a_pipe_in_a_folders_place_makes_way(stored: Path, name: str) -> None:
 
 @pytest.mark.linux
 @pytest.mark.usefixtures("no_endless_wait")
-@pytest.mark.parametrize("put", [as_a_file, as_a_link_to_a_pipe, as_a_link_to_a_device, as_a_link_to_itself])
+@pytest.mark.parametrize("put", [a_file, a_link_to_a_pipe, a_link_to_a_device, a_link_to_itself])
 @pytest.mark.parametrize("name", FOLDERS)
 def test_what_is_not_ours_in_a_folders_place_stays_and_costs_one_warning(
     stored: Path, put: Callable[[Path], None], name: str

@@ -45,7 +45,7 @@ ARGUMENTS = {
 }
 COPY_CU = SAXPY.replace("saxpy", "copy")
 PROJECT = {
-    "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n', requires='"hatchling"'),
+    "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n'),
     "demo/__init__.py": "",
     "demo/saxpy.cu": SAXPY,
     "demo/include.cu": '#include "empty.h"\n' + SAXPY.replace("saxpy", "axpy"),
@@ -80,15 +80,18 @@ def documented(*headings: str) -> dict[str, set[type | None]]:
 
 
 def found(facts: Any) -> dict[str, set[type]]:
+    """Return the fields of what a verb printed, but for those that all have where something is wrong."""
     types: dict[str, set[type]] = {}
+    errors = facts.pop("errors")
+    assert isinstance(errors, list)
     for field, kind in fields(facts):
         types.setdefault(field, set()).add(kind)
     return types
 
 
 def test_every_verb_that_is_tried_is_documented() -> None:
-    assert {*SECTIONS} == {"All verbs", "explain", "inspect", "verify", *ARGUMENTS}
-    assert {verb.partition(" ")[0] for verb in SECTIONS} == {"All", *main.VERBS}
+    assert {*SECTIONS} == {"All verbs", "What is wrong", "explain", "inspect", "verify", *ARGUMENTS}
+    assert {verb.partition(" ")[0] for verb in SECTIONS} == {"All", "What", *main.VERBS}
 
 
 @pytest.mark.nvrtc
@@ -191,5 +194,28 @@ def test_the_report_of_a_build_is_what_bake_prints(
     assert main.main(["bake", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "report.json").read_text("utf-8")) == {
-        name: value for name, value in printed.items() if name != "verb"
+        name: value for name, value in printed.items() if name not in ("verb", "errors")
+    }
+
+
+@pytest.mark.nvrtc
+def test_units_that_fail_are_facts_beside_what_is_wrong_with_them(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tree(project, {"demo/saxpy.cu": "__global__ void k() {\n  wrong;\n}\n"})
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main.main(["bake", "--json", "--archs", "sm_90"])
+    facts = json.loads(capsys.readouterr().out)
+    (error,) = facts["errors"]
+    meant = documented("What is wrong")
+    assert {f"errors[].{name}" for name in error} == {field.removesuffix("[]") for field in meant}
+    assert [each for each in fields({"errors": [error]}) if each[1] not in meant[each[0]]] == []
+    assert (error["what"], error["path"], error["line"]) == (
+        'identifier "wrong" is undefined',
+        "demo/saxpy.cu",
+        2,
+    )
+    assert {unit["module"]: unit["state"] for unit in facts["units"]} == {
+        "include": "compiled",
+        "saxpy": "failed",
     }

@@ -17,7 +17,6 @@ from hatch_cubin import __version__
 from hatch_cubin.cli import main
 from hatch_cubin.cli.verb import Answer, open_project, size, table
 from hatch_cubin.errors import ConfigError, Location, Problem
-from hatch_cubin.table.checks import _SOME_ARCHS
 from tests.helpers import SAXPY, bundle, pyproject, run, write_tree
 
 COMMAND = (sys.executable, "-m", "hatch_cubin")
@@ -70,10 +69,33 @@ def test_what_a_stream_cannot_show_is_spelled(tmp_path: Path, encoding: str, sho
     assert (done.returncode, done.stdout.rstrip()) == (0, os.fsencode(f"{tmp_path}{os.sep}") + name)
 
 
+def test_answers_have_no_colour_and_what_names_hold_gets_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    problem = Problem("\x1b[2J\nhatch-cubin: is gone", Location("k\x1b.cu"), "go on")
+    for arguments, said in ((["plan"], "one\n"), (["plan", "--json"], None)):
+        _answers(monkeypatch, Answer({}, ["one"], [problem]))
+        with pytest.raises(SystemExit):
+            main.main(arguments)
+        out, err = capsys.readouterr()
+        assert said in {out, None}
+        assert "\x1b" not in out
+        assert err == (
+            "hatch-cubin: \x1b[1;31merror:\x1b[0m k\\x1b.cu: \\x1b[2J\nhatch-cubin: is gone\n"
+            "  \x1b[1;36mhint:\x1b[0m go on\n"
+        )
+
+
 def test_programs_get_facts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     _answers(monkeypatch, Answer({"n": 1}, ["one", "two"]))
     assert main.main(["plan", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"format": 1, "verb": "plan", "n": 1}
+    assert json.loads(capsys.readouterr().out) == {
+        "format": 1,
+        "verb": "plan",
+        "n": 1,
+        "errors": [],
+    }
 
 
 def test_problems_come_beside_the_facts_and_end_with_1(
@@ -93,9 +115,46 @@ def test_several_problems_are_counted(
 ) -> None:
     _answers(monkeypatch, ConfigError(Problem("one"), Problem("two")))
     with pytest.raises(SystemExit):
-        main.main(["plan", "--json"])
+        main.main(["plan"])
     error = "hatch-cubin: error: one\nhatch-cubin: error: two\nhatch-cubin: 2 errors\n"
     assert tuple(capsys.readouterr()) == ("", error)
+
+
+LATER = Problem("is damaged", Location("k.cubin", 2), "build again", ("it has", "no kernel"))
+EARLIER = Problem("is missing", Location("a.cubin"))
+AS_JSON = [
+    {"what": "is missing", "path": "a.cubin", "line": None, "details": [], "hint": None},
+    {
+        "what": "is damaged",
+        "path": "k.cubin",
+        "line": 2,
+        "details": ["it has", "no kernel"],
+        "hint": "build again",
+    },
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "facts"),
+    [
+        (Answer({"n": 1}, ["one"], [LATER, EARLIER, LATER]), {"n": 1}),
+        (ConfigError(LATER, EARLIER), {}),
+    ],
+    ids=["found by a verb", "in a verb's way"],
+)
+def test_programs_get_what_is_wrong_too_and_people_can_read_it_beside(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: Answer | BaseException,
+    facts: dict[str, int],
+) -> None:
+    _answers(monkeypatch, answer)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main.main(["plan", "--json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"format": 1, "verb": "plan", **facts, "errors": AS_JSON}
+    assert err.splitlines()[0] == "hatch-cubin: error: a.cubin: is missing"
+    assert err.splitlines()[-1] == "hatch-cubin: 2 errors"
 
 
 def test_an_interrupt_is_one_line(
@@ -106,56 +165,6 @@ def test_an_interrupt_is_one_line(
         main.main(["plan"])
     assert ended.value.code == 130
     assert capsys.readouterr().err == "hatch-cubin: interrupted; what was compiled is in the cache\n"
-
-
-@pytest.mark.parametrize("arguments", [[], ["nix"], ["plan", "--nix"], ["plan", "--archs", "sm_9x"]])
-def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main.main(arguments)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: hatch-cubin")
-
-
-@pytest.mark.parametrize(
-    ("option", "complaint"),
-    [
-        ("--archs=sm_9x", f"argument --archs: 'sm_9x' is not an arch; write {_SOME_ARCHS}"),
-        ("--archs=,", "argument --archs: must name at least one arch"),
-        ("--jobs=0", "argument --jobs: must be a whole number from 1 to 1024, not 0"),
-        ("--jobs=many", "argument --jobs: must be a whole number from 1 to 1024, not 'many'"),
-    ],
-)
-def test_a_wrong_value_names_its_option(
-    option: str, complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main.main(["bake", option])
-    assert capsys.readouterr().err.endswith(f"hatch-cubin bake: error: {complaint}\n")
-
-
-def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main.main(["--help"])
-    assert ended.value.code == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert [verb for verb, summary in main.VERBS.items() if f"{verb} {summary}" in said] == list(main.VERBS)
-
-
-@pytest.mark.parametrize("columns", ["", "60", "120"])
-def test_help_is_as_wide_as_argparse_would_have_it(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    parser = main.make_parser([])
-    said = parser.format_help()
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    assert said == parser.format_help()
-
-
-def test_a_verb_behind_the_question_for_help_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--help"], ["--help", "plan"]):
-        with pytest.raises(SystemExit):
-            main.main(arguments)
-    said = capsys.readouterr().out
-    assert said[: len(said) // 2] == said[len(said) // 2 :]
 
 
 def test_a_verbs_help_is_what_its_module_says(
@@ -305,3 +314,20 @@ def test_columns_are_aligned_and_numbers_stand_to_the_right() -> None:
 )
 def test_sizes_are_told_as_people_read_them(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("verb", ["plan", "cache stats", "init"])
+def test_a_current_folder_that_is_gone_is_one_line(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "gone").mkdir()
+    command = f'cd gone && rmdir ../gone && exec "$0" -m hatch_cubin {verb}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[-2:]) == (
+        1,
+        [
+            "hatch-cubin: error: the current folder cannot be used: No such file or directory",
+            "  hint: go to a project, or name one: --project DIR",
+        ],
+    )

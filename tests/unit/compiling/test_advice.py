@@ -39,7 +39,7 @@ def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path
     told, other = advise([of_cub, own, of_cub], setting(tmp_path))
     assert (told.where, told.context) == (of_cub.where, ("and 1 more error after it",))
     assert told.hint == (
-        "options = { device-as-default-execution-space = true } takes such functions as device code"
+        "to take such functions as device code: options = { device-as-default-execution-space = true }"
     )
     assert other.hint == 'if the build has to give it, with its value: define = { BLOCK = "…" }'
 
@@ -105,7 +105,7 @@ def test_an_instantiation_that_fails_is_one_error_in_the_users_words(tmp_path: P
         pragma('expected a ">"', "scale<1"),
     ]
     assert [(each.text, each.context) for each in advise(found, setting(tmp_path))] == [
-        ("instantiate: 'nope<1>': identifier \"nope\" is undefined", ()),
         ("other", ("  int i",)),
+        ("instantiate: 'nope<1>': identifier \"nope\" is undefined", ()),
         ("instantiate: 'scale<1': expected a \">\"", ()),
     ]

@@ -78,7 +78,7 @@ def error(path: str, line: int | None, text: str, *context: str) -> Diagnostic:
                     Location("demo/k.cu", 2),
                     "never used",
                     ("  int u;",),
-                    "options = { diag-suppress = [177] } silences it",
+                    number=177,
                 )
             ],
             id="warning",

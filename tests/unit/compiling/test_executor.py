@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import io
 import os
+import re
 import runpy
 import sys
 import threading
@@ -72,11 +73,11 @@ def test_templates_give_their_symbols() -> None:
 
 
 @pytest.mark.nvrtc
-def test_a_virtual_arch_gives_ptx_without_the_nul_that_ends_it() -> None:
-    result = worker.compile_task(task("c++ to ptx", SAXPY, "-arch=compute_90"))
-    assert result["ok"]
-    assert result["output"].rstrip().endswith(b"}")
-    assert b".visible .entry saxpy(" in result["output"]
+def test_a_compile_gives_the_ptx_too_without_the_nul_that_ends_it() -> None:
+    result = worker.compile_task({**task("c++", SAXPY, "-arch=sm_90"), "ptx": True})
+    assert outcome(result) == (True, b"\x7fELF", {})
+    assert result["ptx"].rstrip().endswith(b"}")
+    assert b".visible .entry saxpy(" in result["ptx"]
 
 
 @pytest.mark.nvrtc
@@ -106,6 +107,59 @@ def test_what_fails_says_why(bad: dict[str, Any], said: str) -> None:
     assert outcome(result) == (False, b"", {})
     assert said in result["log"]
     assert "\0" not in result["log"]
+
+
+ASM = """\
+#line 1 "demo/k.cu"
+extern "C" __global__ void k(int *x) {
+  *x = 1;
+  asm volatile("total.garbage;");
+}
+"""
+REFUSAL = re.compile(
+    r"ptxas application ptx input, line (\d+); error   : Not a name of any known instruction"
+)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """Return the options of each run of the compiler."""
+    run, given = worker._run, []
+
+    def heard(task: dict[str, Any]) -> worker.Outcome:
+        given.append(task["options"])
+        return run(task)
+
+    monkeypatch.setattr(worker, "_run", heard)
+    return given
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(("option", "count"), [("-DX", 2), ("-lineinfo", 1), ("-G", 1)])
+def test_ptx_that_no_assembler_takes_comes_with_the_lines_of_its_source(
+    runs: list[list[bytes]], option: str, count: int
+) -> None:
+    result = worker.compile_task(task("c++", ASM, "-arch=sm_90", option))
+    refusal = REFUSAL.search(result["log"])
+    assert (outcome(result), len(runs)) == ((False, b"", {}), count)
+    assert refusal is not None
+    lines = result["ptx"].decode().splitlines()
+    assert lines[int(refusal[1]) - 1].strip() == "total.garbage;"
+    assert any(line.startswith("\t.loc\t1 3 ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [worker.Outcome(ok=True, ptx=b"fine"), worker.Outcome(ok=False, log=b"another error")],
+    ids=["nothing", "something else"],
+)
+def test_where_line_information_brings_up_another_end_the_first_error_stays(
+    monkeypatch: pytest.MonkeyPatch, again: worker.Outcome
+) -> None:
+    outcomes = iter([worker.Outcome(ok=False, log=b"refused", ptx=b"without lines"), again])
+    monkeypatch.setattr(worker, "_run", lambda _task: next(outcomes))
+    result = worker.compile_task(task("c++", ""))
+    assert (result["ok"], result["log"], result["ptx"]) == (False, "refused", b"without lines")
 
 
 def test_whatever_a_compiler_raises_is_a_failed_task(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,11 +218,14 @@ def serve(monkeypatch: pytest.MonkeyPatch, *messages: dict[str, Any]) -> list[di
 
 
 def test_the_worker_prepares_itself_then_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shout(task: dict[str, Any]) -> worker.Outcome:
+        return worker.Outcome(ok=True, output=task["code"].upper(), log=b"said \0")
+
     done: list[tuple[object, ...]] = []
     monkeypatch.setattr(os, "dup2", lambda *numbers: done.append(("dup2", *numbers[-1:])))
     monkeypatch.setattr(os, "chdir", lambda folder: done.append(("chdir", folder)))
     monkeypatch.setattr(ctypes, "CDLL", lambda library: done.append(("load", library)))
-    monkeypatch.setattr(worker, "_compile", lambda task: (True, task["code"].upper(), b"said \0", {}))
+    monkeypatch.setattr(worker, "_compile", shout)
     setup = {"sys_path": ["/a"], "libraries": ["libx.so"], "folders": {77: str(tmp_path)}, "scratch": ""}
     ready, *answers = serve(monkeypatch, setup, task("c++", "one"), task("c++", "two"))
     assert ready == {"ready": True}
@@ -275,7 +332,7 @@ NAME = "/proc/self/fd/77/demo/k.cu"
 def test_a_result_that_shows_no_name_of_a_folder_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiler(task: dict[str, Any]) -> Any:
         seen.append((task["name"].decode(), [option.decode() for option in task["options"]]))
-        return True, b"same", b"/proc/self/fd/4/a.h(1): warning", {}
+        return worker.Outcome(ok=True, output=b"same", log=b"/proc/self/fd/4/a.h(1): warning")
 
     seen: list[Any] = []
     result = compiled(monkeypatch, compiler, NAME, *OPTIONS)
@@ -288,9 +345,19 @@ def test_a_result_that_shows_no_name_of_a_folder_needs_no_descriptor(monkeypatch
 
 
 @pytest.mark.usefixtures("unnamed")
-def test_a_result_that_shows_one_is_refused_with_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = compiled(monkeypatch, lambda task: (True, task["name"], b"", {}), NAME, *OPTIONS)
-    assert (result["ok"], result["output"]) == (False, b"")
+@pytest.mark.parametrize(
+    "shows",
+    [
+        lambda task: worker.Outcome(ok=True, output=task["name"]),
+        lambda task: worker.Outcome(ok=True, ptx=task["name"]),
+    ],
+    ids=["cubin", "PTX"],
+)
+def test_a_result_that_shows_one_is_refused_with_what_would_help(
+    monkeypatch: pytest.MonkeyPatch, shows: Any
+) -> None:
+    result = compiled(monkeypatch, shows, NAME, *OPTIONS)
+    assert (result["ok"], result["output"], result["ptx"]) == (False, b"", b"")
     assert result["log"] == (
         "fatal: the result holds names of folders that take 101 open files, more than are allowed here "
         "('ulimit -n 1024' raises that, for containers '--ulimit nofile=1024')"
@@ -301,18 +368,19 @@ def test_a_result_that_shows_one_is_refused_with_what_would_help(monkeypatch: py
 def test_what_failed_under_one_name_is_not_tried_under_another(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiler(task: dict[str, Any]) -> Any:
         tried.append(task["name"])
-        return False, b"", b"error", {}
+        return worker.Outcome(ok=False, log=b"error", ptx=b'.file 2 "/proc/self/fd/4/a.h"')
 
     tried: list[bytes] = []
     result = compiled(monkeypatch, compiler, NAME)
     assert (result["ok"], result["log"], len(tried)) == (False, "error", 1)
+    assert result["ptx"] == b'.file 2 "/proc/self/fd/100/a.h"'
 
 
 @pytest.mark.usefixtures("unnamed")
 def test_folders_that_could_be_opened_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiler(task: dict[str, Any]) -> Any:
         tried.append(task["name"])
-        return True, b"output", b"", {}
+        return worker.Outcome(ok=True, output=b"output")
 
     tried: list[bytes] = []
     result = compiled(monkeypatch, compiler, "/proc/self/fd/7/k.cu", OPTIONS[1])
@@ -321,7 +389,7 @@ def test_folders_that_could_be_opened_keep_their_names(monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("unnamed")
 def test_what_searches_for_no_header_is_compiled_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "_compile", lambda task: (True, task["name"], b"", {}))
+    monkeypatch.setattr(worker, "_compile", lambda task: worker.Outcome(ok=True, output=task["name"]))
     plain = task("c++", "") | {"name": NAME.encode(), "searches": False}
     assert worker.compile_task(plain)["output"] == NAME.encode()
 

@@ -57,7 +57,7 @@ def test_where_descriptors_have_no_names_the_folders_have_their_own(
     assert project.of_source("pkg/k.cu") == f"{tmp_path}/p/pkg/k.cu"
     assert project.of_root(Root(tmp_path / "p/include", OWN)) == f"{tmp_path}/p/include"
     assert project.of_root(Root(tmp_path / "cub", "cub", "wheel==1")) == f"{tmp_path}/cub"
-    assert dict(project.descriptors) == dict(project.copies(tmp_path / "copies", [])) == {}
+    assert dict(project.descriptors) == dict(project.copies(tmp_path / "copies", [], [])) == {}
     assert dict(project.readable) == {f"{tmp_path}/p": "project", f"{tmp_path}/cub": "cub"}
 
 
@@ -84,7 +84,7 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
     closure = Closure(files=dict.fromkeys(logical, ""), trees={"tree==1"})
     project = CompilePaths(own, roots)
     into = tmp_path / "copies"
-    found = {each: Path(folder) for each, folder in project.copies(into, [closure, closure]).items()}
+    found = {each: Path(folder) for each, folder in project.copies(into, [closure, closure], []).items()}
     assert found.keys() == project.descriptors.keys()
     places = [found[number(project.of_root(root))] for root in roots[1:]]
     assert places[1] == places[0] / "deep"
@@ -93,3 +93,17 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
     assert (found[77] / "include/b.h").read_text() == "b"
     assert (places[2] / "any/f.h").read_text() == "f"
     assert {path.stat().st_mtime for path in copied} == {0}
+
+
+@pytest.mark.linux
+def test_copies_of_what_lies_outside_the_project_stay_in_one_folder(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"one.h": "1", "far/two.h": "2", "a/p/pkg/three.h": "3", "a/four.h": "4"})
+    logical = ["../../far/two.h", "../../one.h", "../four.h", "pkg/three.h"]
+    closure = Closure(files={f"project/{name}": "" for name in logical})
+    into = tmp_path / "scratch/into"
+    descriptors = CompilePaths(tmp_path / "a/p", []).copies(into, [closure], ["src/deep", "include"])
+    copy = Path(descriptors[77])
+    assert [(copy / name).read_text() for name in logical] == ["2", "1", "4", "3"]
+    assert (copy / "src/deep/../../../four.h").read_text() == "4"
+    assert [*tmp_path.glob("scratch/*")] == [into]
+    assert sorted(path.name for path in copy.iterdir()) == ["include", "pkg", "src"]

@@ -15,6 +15,7 @@ pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.linux
 
 KEYS = [bytes([number]) * 32 for number in range(3)]  # no two share a lock
+SINGLE = [[key] for key in KEYS]
 RESULT = Compiled(b"code of k", {"k": "k"})
 
 
@@ -40,15 +41,24 @@ class Build:
         monkeypatch: pytest.MonkeyPatch,
         patience_s: float = 300.0,
         groups: Sequence[int | None] = (),
+        keys: Sequence[Sequence[bytes]] = SINGLE,
     ) -> None:
         self.cache = cache
-        self.found: dict[int, Compiled] = {}
+        self.found: dict[int, list[Compiled]] = {}
         self.pauses: list[float] = []
         self.meanwhile: Callable[[], object] = lambda: pytest.fail("nothing was to be waited for")
         self._now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
         monkeypatch.setattr(time, "sleep", self._sleep)
-        self.turns = Turns(KEYS, cache, self.found.__setitem__, patience_s, groups)
+        self._keys = keys
+        self.turns = Turns(keys, cache, self._take_stored, patience_s, groups)
+
+    def _take_stored(self, number: int) -> bool:
+        hits = [hit for key in self._keys[number] if (hit := self.cache.get(key)) is not None]
+        if len(hits) < len(self._keys[number]):
+            return False
+        self.found[number] = hits
+        return True
 
     def take(self, count: int) -> list[int | None]:
         return [self.turns.take() for _ in range(count)]
@@ -82,7 +92,7 @@ def test_what_was_stored_meanwhile_is_found(
     assert build.turns.take() == 0
     other.put(KEYS[1], RESULT, {})
     assert build.take_all() == [2]
-    assert build.found == {1: RESULT}
+    assert build.found == {1: [RESULT]}
     assert other.claim(KEYS[1])
 
 
@@ -97,7 +107,7 @@ def test_what_another_build_is_at_comes_last(
     build.store(2)
     build.meanwhile = lambda: other.put(KEYS[0], RESULT, {})
     assert build.take_all() == []
-    assert build.found == {0: RESULT}
+    assert build.found == {0: [RESULT]}
 
 
 def test_two_builds_share_the_work(open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +129,40 @@ def test_what_a_build_leaves_without_a_result_is_this_ones(
     build.meanwhile = lambda: other.release(KEYS[1])
     assert build.turns.take() == 1
     assert build.pauses == [0.02]
+
+
+PAIRS = [[KEYS[0], KEYS[1]], [KEYS[2]]]
+
+
+def test_what_two_keys_are_for_is_compiled_while_either_is_missing(
+    open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, other = Build(open_cache(), monkeypatch, keys=PAIRS), open_cache()
+    other.put(KEYS[1], RESULT, {})
+    assert build.take_all() == [0, 1]
+    assert [other.claim(key) for key in KEYS] == [False, False, False]
+    build.turns.done(0)
+    assert [other.claim(key) for key in KEYS] == [True, True, False]
+
+
+def test_what_two_keys_are_for_is_found_where_both_are_there(
+    open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, other = Build(open_cache(), monkeypatch, keys=PAIRS), open_cache()
+    for key in PAIRS[0]:
+        other.put(key, RESULT, {})
+    assert build.take_all() == [1]
+    assert build.found == {0: [RESULT, RESULT]}
+    assert [other.claim(key) for key in KEYS] == [True, True, False]
+
+
+def test_what_another_build_has_one_key_of_is_put_off_and_the_other_key_let_go(
+    open_cache: Callable[[], Cache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, other, third = Build(open_cache(), monkeypatch, keys=PAIRS), open_cache(), open_cache()
+    assert other.claim(KEYS[1])
+    assert build.take(2) == [1, None]
+    assert third.claim(KEYS[0])
 
 
 def test_claims_are_not_respected_for_ever(
@@ -144,7 +188,7 @@ def test_patience_begins_anew_with_everything_that_happens(
 
     build.meanwhile = store_late
     assert build.take_all() == [1, 2]
-    assert build.found == {0: RESULT}
+    assert build.found == {0: [RESULT]}
     assert sum(build.pauses) > 19.0
 
 

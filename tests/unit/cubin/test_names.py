@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin.bundle import runtime
-from hatch_cubin.cubin.names import plain_name, spelled_names
+from hatch_cubin.cubin.names import are_spelled, plain_name, spelled_names
 
 
 @pytest.mark.parametrize(
@@ -125,3 +125,49 @@ def test_every_kernel_has_a_name_that_means_it_alone(
     spelled = spelled_names(symbols, instantiated)
     assert spelled == names
     assert list(spelled) == sorted(spelled)
+
+
+# Names that a record says
+
+FLOAT, DOUBLE, PLAIN, TYPED = "_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_", "k", "_Z5scaleI4TypeEvPT_"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "asked"),
+    [
+        ({"k": PLAIN}, []),
+        ({"scale<float>": FLOAT}, []),
+        ({"scale<float>": FLOAT, "scale<double>": DOUBLE, "k": PLAIN}, ["scale<float>", "scale< double >"]),
+        ({"scale<real>": FLOAT}, ["scale<real>"]),  # a name of the source's for float
+        ({"scale<real>": FLOAT, "scale<float>": FLOAT}, ["scale<real>", "scale<float>"]),
+        ({"scale<unsigned int>": TYPED}, ["scale<unsigned  int>"]),
+        ({"_ZL1kv": "_ZL1kv", "_Z1kv": "_Z1kv"}, []),  # of one name
+        ({"k": "_Z1kv", "_ZL1kv": "_ZL1kv"}, ["k"]),
+    ],
+)
+def test_names_that_a_compile_gives_are_believed(kernels: dict[str, str], asked: list[str]) -> None:
+    assert are_spelled(kernels, {*kernels.values()}, asked)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "asked"),
+    [
+        ({"zz": PLAIN}, []),
+        ({"zz": FLOAT}, []),
+        ({"k": FLOAT}, []),
+        ({"scale<float>": DOUBLE, "scale<double>": FLOAT}, []),
+        ({"scale<float>": DOUBLE, "scale<double>": FLOAT}, ["scale<float>", "scale<double>"]),
+        ({"scale<real>": FLOAT}, []),  # nobody asked for that
+        ({"scale<float>": FLOAT}, ["scale<real>"]),
+        ({"scale<float>": FLOAT}, ["scale<float>", "scale<real>"]),
+        ({"scale<float>": FLOAT, "zz": FLOAT}, ["scale<float>"]),
+        ({"k": "_Z1kv", "_ZL1kv": "_ZL1kv"}, []),
+    ],
+)
+def test_other_names_are_not(kernels: dict[str, str], asked: list[str]) -> None:
+    assert not are_spelled(kernels, {*kernels.values()}, asked)
+
+
+def test_a_kernel_may_not_be_left_out_nor_added() -> None:
+    assert not are_spelled({"k": "k"}, ["k", "j"], [])
+    assert not are_spelled({"k": "k", "j": "j"}, ["k"], [])

@@ -18,6 +18,7 @@ from hatch_cubin.cli import main
 from hatch_cubin.sources.project import Project
 from hatch_cubin.table import tables, toml
 from hatch_cubin.table.config import Place, parse_config
+from hatch_cubin.table.names import WRAPPER
 from tests.helpers import REPOSITORY, SAXPY, bundle, load_bundle, made, make_project, run, write_tree
 from tests.pages import PAGES, anchors, blocks, page
 
@@ -69,7 +70,8 @@ def test_a_table_is_valid(name: str, text: str) -> None:
     for path in (("tool", "hatch", "build", "hooks", tables.HOOK), tables.OWN_TABLE):
         table = tables.inside(parsed, *path)
         if table:
-            parse_config(table, Place(name, text, path), {})  # raises where it is not
+            wraps = tables.inside(parsed, "build-system").get("build-backend") == WRAPPER
+            parse_config(table, Place(name, text, path, wraps=wraps), {})  # raises where it is not
 
 
 @pytest.mark.parametrize(("name", "text"), PYTHON, ids=[name for name, _text in PYTHON])

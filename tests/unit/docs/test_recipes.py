@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import ctypes
+import importlib
 import re
+import sys
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from hatch_cubin.bundle import runtime
+from tests.helpers import write_tree
 from tests.recipes import GUIDE, RECIPES
 
 
@@ -32,6 +38,24 @@ def test_a_recipe_compiles_and_uses_what_the_loader_has(name: str) -> None:
 def test_without_cuda_core_only_what_needs_none_is_asked(name: str) -> None:
     assert set(re.findall(r"cubins\.(\w+)", RECIPES[name])) == {"find", "read"}
     assert "cuda.core" not in RECIPES[name]
+
+
+def test_a_package_with_the_recipe_for_ctypes_imports_where_there_is_no_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str) -> NoReturn:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    write_tree(
+        tmp_path / "mypkg", {"__init__.py": "", "ops.py": RECIPES["ctypes"], "_cubins/__init__.py": ""}
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    ops = importlib.import_module("mypkg.ops")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mypkg"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(OSError, match="cannot open shared object file"):
+        ops.saxpy(2.0, 0, 0, 1)
 
 
 def test_the_guide_names_what_the_loader_has() -> None:

@@ -16,7 +16,7 @@ from hatch_cubin.bundle import runtime
 from hatch_cubin.cli import main
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.table import reader, reserved, toml
-from hatch_cubin.table.config import Config, Place, SourceRule
+from hatch_cubin.table.config import Config, Place, SourceRule, parse_config
 from hatch_cubin.table.options import _PTXAS_FILES, ALLOWED, REFUSED
 from tests.helpers import REPOSITORY, read_config
 from tests.pages import code, page, rows, section
@@ -32,7 +32,7 @@ LOADER = page("reference/loader")
 
 KEYS = {
     key: cells
-    for heading in ("## Keys", "## Source tables")
+    for heading in ("## Keys", "## Source tables", "## Around another backend")
     for name, *cells in rows(section(CONFIGURATION, heading))
     for key in code(name)
 }
@@ -52,11 +52,15 @@ def with_key(key: str, value: str) -> Config:
     if key.startswith("source."):
         path = "" if key == "source.path" else 'path = "k.cu"\n'
         return read_config(f"[[tool.hatch.build.hooks.cubin.source]]\n{path}{key[7:]} = {value}\n")
+    if key in reader._WRAPPER_CHECKS:
+        table = {"backend": "x", **toml.loads(f"{key} = {value}\n")}
+        return parse_config(table, Place("", "", (), wraps=True), {})
     return read_config(f"{key} = {value}\n")
 
 
 def test_every_key_is_documented_and_no_other() -> None:
-    assert [*KEYS] == [*reader._CHECKS, *(f"source.{key}" for key in reader._SOURCE_CHECKS)]
+    of_sources = [f"source.{key}" for key in reader._SOURCE_CHECKS]
+    assert [*KEYS] == [*reader._CHECKS, *of_sources, *reader._WRAPPER_CHECKS]
 
 
 @pytest.mark.parametrize("key", KEYS)

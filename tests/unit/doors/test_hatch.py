@@ -32,7 +32,27 @@ def _project(root: Path, options: str = "", more: str = "", files: Mapping[str, 
 
 
 def test_hatchling_finds_the_hook_by_its_name(tmp_path: Path) -> None:
-    assert type(_hook(_project(tmp_path))) is hatch.hatch_register_build_hook()
+    assert type(_hook(_project(tmp_path))) is hatch.hatch_register_build_hook()[0]
+
+
+@pytest.mark.parametrize("name", ["cubins", "hatch-cubin", "hatch_cubin"])
+@pytest.mark.parametrize("home", ["tool.hatch.build.hooks", "tool.hatch.build.targets.wheel.hooks"])
+def test_a_hook_by_nearly_that_name_is_an_error_with_the_right_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, home: str
+) -> None:
+    text = pyproject("").replace("[tool.hatch.build.hooks.cubin]", f"[{home}.{name}]")
+    builder = WheelBuilder(str(write_tree(tmp_path, {"pyproject.toml": text, **FILES})))
+    with pytest.raises(SystemExit):
+        _ = builder.config.dependencies
+    with pytest.raises(SystemExit):
+        next(builder.build(directory=str(tmp_path / "dist")))
+    message = (
+        f"hatch-cubin: error: pyproject.toml:9: there is no hook {name!r}\n"
+        f"  hint: did you mean [{home}.cubin]?\n"
+        "hatch-cubin: 1 error, nothing was built\n"
+    )
+    assert capsys.readouterr().err == message * 2
+    assert [*(tmp_path / "dist").iterdir()] == []
 
 
 # What a build needs installed

@@ -14,6 +14,10 @@ from hatch_cubin.errors import ConfigError, ToolchainError
 from hatch_cubin.sources.project import Project
 from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
 
+WRAPPED = (
+    '[build-system]\nbuild-backend = "hatch_cubin.backend"\n'
+    '[tool.hatch-cubin]\nbackend = "flit_core.buildapi"\n'
+)
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]\n'
 
 
@@ -52,6 +56,136 @@ def test_for_another_backend_packages_are_what_stands_in_src_or_in_the_project(
 ) -> None:
     write_tree(tmp_path, {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})
     assert _opened(tmp_path).packages == packages
+
+
+def test_c_sources_in_src_are_no_packages(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pyproject.toml": FLIT, "src/native.c": "", "demo/__init__.py": ""})
+    assert _opened(tmp_path).packages == {"demo": "demo"}
+
+
+@pytest.mark.parametrize(
+    ("options", "packages"),
+    [
+        ('package-dir = "python/demo"\n', {"demo": "python/demo"}),
+        ('package-dir = "lib"\npackage = "demo.gpu"\n', {"demo.gpu": "lib"}),
+    ],
+)
+def test_the_table_of_a_wrapped_backend_can_name_the_packages_folder(
+    tmp_path: Path, options: str, packages: dict[str, str]
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": WRAPPED + options})
+    (tmp_path / "python/demo").mkdir(parents=True)
+    (tmp_path / "lib").mkdir()
+    assert _opened(tmp_path).packages == packages
+
+
+def test_a_folder_that_is_none_of_the_project_is_told(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "project", {"pyproject.toml": f'{WRAPPED}package-dir = "lib"\n'})
+    message = "pyproject.toml:5: package-dir: 'lib' is not a folder of the project"
+    with pytest.raises(ConfigError) as caught:
+        _opened(root)
+    assert str(caught.value) == message
+    (root / "lib").symlink_to(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        _opened(root)
+    assert str(caught.value) == message
+
+
+def test_the_packages_of_a_wrapped_backend_are_those_that_it_tells(tmp_path: Path) -> None:
+    text = (
+        WRAPPED.replace("flit_core.buildapi", "setuptools.build_meta")
+        + '[project]\nname = "demo"\nversion = "1.0"\n[tool.setuptools.packages.find]\nwhere = ["lib"]\n'
+    )
+    write_tree(tmp_path, {"pyproject.toml": text, "lib/demo/__init__.py": "", "src/other/__init__.py": ""})
+    assert _opened(tmp_path).packages == {"demo": "lib/demo"}
+
+
+# What a build of the project's own would end with
+
+
+ASKS = '[build-system]\nrequires = ["{0}", "hatch-cubin"]\nbuild-backend = "{1}"\n[tool.hatch-cubin]\n'
+WHICH = "which package receives the kernels? The wheel's packages are: "
+
+
+NOT_REQUIRED = "[build-system] does not require hatch-cubin: a build would not have it\n  hint: requires = "
+BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (
+            pyproject("", requires='"hatchling"') + BOTH,
+            [
+                f'pyproject.toml:2: {NOT_REQUIRED}["hatchling", "hatch-cubin"]',
+                f"pyproject.toml:9: {WHICH}'a', 'b'\n  hint: package = \"…\"",
+            ],
+        ),
+        (
+            '[project]\nname = "demo"\nversion = "1.0"\n[tool.hatch-cubin]\npackage = "a"\n',
+            [f'pyproject.toml: {NOT_REQUIRED}["setuptools", "hatch-cubin"]'],
+        ),
+        (
+            f'{WRAPPED}package = "c"\n',
+            [
+                f'pyproject.toml:1: {NOT_REQUIRED}["setuptools", "hatch-cubin"]',
+                "pyproject.toml:5: package 'c' is not in the wheel, its packages are: 'a', 'b'",
+            ],
+        ),
+    ],
+    ids=["hatchling", "setuptools", "wrapped"],
+)
+def test_what_a_build_would_find_wrong_is_found_without_one(
+    tmp_path: Path, text: str, messages: list[str]
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/b/__init__.py": ""})
+    with pytest.raises(ConfigError) as caught:
+        door.check_build(_opened(tmp_path))
+    assert [*map(str, caught.value.problems)] == messages
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pyproject('package = "a"\n') + BOTH,
+        FLIT,  # 'bundle --into' says which one
+        ASKS.format("flit_core", "hatch_cubin.backend")
+        + 'backend = "flit_core.buildapi"\n',  # the wheel does
+    ],
+    ids=["hatchling", "another", "wrapped"],
+)
+def test_what_is_right_or_cannot_be_known_is_no_error(tmp_path: Path, text: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/b/__init__.py": ""})
+    door.check_build(_opened(tmp_path))
+
+
+# A project whose package only its bundle knows
+
+
+@pytest.mark.parametrize(
+    ("bundles", "package"),
+    [
+        (["src/b/_cubins"], "b"),
+        (["lib/x/y/_cubins"], "x.y"),
+        (["src/b/_cubins", "src/nothing/_cubins", "../other/_cubins"], "b"),
+        (["src/a/_cubins", "src/b/_cubins"], None),
+        ([], None),
+    ],
+)
+def test_a_bundle_says_which_package_it_is_of(
+    tmp_path: Path, bundles: list[str], package: str | None
+) -> None:
+    files = ["src/a/__init__.py", "src/b/__init__.py", "lib/x/__init__.py", "lib/x/y/__init__.py"]
+    root = write_tree(tmp_path / "project", {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})
+    write_tree(tmp_path, {"other/__init__.py": ""})
+    assert door.aimed_at_one_of(_opened(root), bundles).config.package == package
+
+
+def test_it_does_not_where_the_table_or_the_backend_does(tmp_path: Path) -> None:
+    files = {"a/__init__.py": "", "b/__init__.py": ""}
+    for text in (f'{FLIT}package = "a"\n', pyproject("") + BOTH.replace("src/", "")):
+        project = _opened(write_tree(tmp_path, {"pyproject.toml": text, **files}))
+        assert door.aimed_at_one_of(project, ["b/_cubins"]) is project
 
 
 def test_without_hatchling_its_projects_cannot_be_opened(

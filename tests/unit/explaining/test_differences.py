@@ -99,12 +99,23 @@ HEADERS = NOW["headers"]
         ({"trees": []}, ["any header from NVIDIA's wheels may be meant now"]),
         ({"trees": [WHEELS[:-1] + "1"]}, ["there are other releases of NVIDIA's wheels"]),
         ({"implicit": []}, ["hatch-cubin adds '--frandom-seed=hatch-cubin' now"]),
+        ({"assembled": "sm_90"}, []),
         ({"cuda_core": "1.0.0"}, ["cuda-core 1.0.0 -> 1.2.2, which makes other keys"]),
         ({"cuda_core": "1.0.0", "arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
     ],
 )
 def test_each_input_that_differs_is_a_sentence(was: Mapping[str, Any], sentences: list[str]) -> None:
     assert said(**was) == sentences
+
+
+def test_ptx_that_was_not_assembled_is_told_from_ptx_that_is() -> None:
+    was = {**NOW, "arch": "compute_90"}
+    now = {**was, "assembled": "sm_90"}
+    (difference,) = differences(was, now)
+    assert difference == Difference("assembled", None, None, "sm_90")
+    assert say_one(difference, now) == "its PTX is assembled now, for sm_90, which proves that it can be"
+    assert differences(now, now) == ()
+    assert [each.input for each in differences(NOW, now)] == ["arch"]
 
 
 def test_a_new_build_with_the_same_headers_is_no_difference() -> None:

@@ -298,6 +298,34 @@ def test_names_of_anonymous_templates_are_seeded(
     ] == seeds
 
 
+def test_ptx_of_a_source_is_compiled_for_the_arch_that_assembles_it(tmp_path: Path, toolkit: Toolkit) -> None:
+    options = 'archs = ["compute_90a", "sm_90a", "compute_90", "compute_80"]'
+    found = jobs(tmp_path, toolkit, {"k.cu": SAXPY, "copy.ptx": COPY_PTX}, options)
+    asked = {name: (job.inputs.get("assembled"), options_of(job, toolkit)[0]) for name, job in found.items()}
+    assert asked == {
+        "copy for compute_80": (None, "-arch=sm_80"),
+        "copy for sm_90a": (None, "-arch=sm_90a"),
+        "k for compute_80": ("sm_80", "-arch=sm_80"),
+        "k for compute_90": ("sm_90", "-arch=sm_90"),
+        "k for compute_90a": ("sm_90a", "-arch=sm_90a"),
+        "k for sm_90a": (None, "-arch=sm_90a"),
+    }
+
+
+def test_ptx_that_was_not_assembled_is_no_hit(
+    tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keys_of() -> dict[str, bytes]:
+        found = jobs(tmp_path, toolkit, {"k.cu": SAXPY, "copy.ptx": COPY_PTX}, archs)
+        return {name: job.keys.key for name, job in found.items()}
+
+    archs = 'archs = ["sm_80", "compute_80"]'
+    after = keys_of()
+    monkeypatch.setattr(toolkit_module, "_is_assembled_too", lambda _unit: False)
+    before = keys_of()
+    assert {name for name in before if before[name] != after[name]} == {"k for compute_80"}
+
+
 def test_ptx_is_assembled_with_the_options_that_an_assembler_has(tmp_path: Path, toolkit: Toolkit) -> None:
     options = """\
         archs = ["sm_90", "compute_90"]

@@ -72,8 +72,8 @@ def test_what_is_recalled_is_what_is_found_out_without(tmp_path: Path, own: Path
     recalled = _pipeline.build(project)
     shutil.rmtree(own / "recall")
     plan = _pipeline.make_plan(project)
-    assert [(job.keys, job.inputs, job.closure, job.warnings) for job in plan.jobs] == [
-        (job.keys, job.inputs, job.closure, job.warnings) for job in planned
+    assert [(job.keys, job.inputs, job.closure) for job in plan.jobs] == [
+        (job.keys, job.inputs, job.closure) for job in planned
     ]
     assert [job.known for job in plan.jobs] == [None] * ALL
     assert first == recalled == _pipeline.build(project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin import _pipeline
+from hatch_cubin.compiling.hints.host import about_header
 from hatch_cubin.keys import headers, jobs
 from hatch_cubin.keys.jobs import Job
 from hatch_cubin.sources.project import read_sources
@@ -46,9 +48,11 @@ def options(tmp_path_factory: pytest.TempPathFactory, toolkit: Toolkit) -> tuple
 
 def compiled(text: str, options: tuple[bytes, ...], *more: str) -> tuple[str, str]:
     """Return the PTX of a source, or an empty text, and all that the compiler said, headers included."""
-    task = {"id": 0, "kind": "c++ to ptx", "code": text.encode(), "name": b"k.cu", "instantiate": []}
-    result = worker.compile_task(task | {"options": [*options, *(each.encode() for each in more)]})
-    return result["output"].decode(), result["log"]
+    task = {"id": 0, "kind": "c++", "code": text.encode(), "name": b"k.cu", "instantiate": []}
+    result = worker.compile_task(
+        task | {"options": [*options, *(each.encode() for each in more)], "ptx": True}
+    )
+    return result["ptx"].decode(), result["log"]
 
 
 def forwards(shim: str) -> bool:
@@ -85,7 +89,7 @@ IN_C = """
 extern "C" {
 %s
 __device__ int32_t shared(size_t n);
-typedef struct { uint8_t bytes[CHAR_BIT]; ptrdiff_t at; clock_t when; float most; } record_t;
+typedef struct { uint8_t bytes[CHAR_BIT]; ptrdiff_t at; clock_t when; float most; wint_t c; } record_t;
 }
 #include <type_traits>
 static_assert(std::is_same<std::uint8_t, uint8_t>::value && FLT_MAX > 1 && UINT_MAX > 1, "");
@@ -104,6 +108,60 @@ def test_a_header_of_c_can_be_included_inside_extern_c(options: tuple[bytes, ...
 
 def test_what_was_included_inside_extern_c_means_what_it_means_outside(options: tuple[bytes, ...]) -> None:
     ptx, log = compiled(IN_C % "\n".join(f"#include <{shim}>" for shim in OF_C), options)
+    assert (bool(ptx), log) == (True, "")
+
+
+FROM_C = """
+#include <cctype>
+#include <cerrno>
+#include <cfenv>
+#include <ciso646>
+#include <cstdarg>
+#include <cuchar>
+#include <cwchar>
+#include <memory.h>
+__device__ int sum(int n, ...) {
+  std::va_list rest, copy;
+  va_start(rest, n);
+  va_copy(copy, rest);
+  int total = va_arg(rest, int) + va_arg(copy, int);
+  va_end(copy);
+  va_end(rest);
+  return total;
+}
+extern "C" __global__ void k(int *to, const std::wint_t *from, char16_t c) {
+  memcpy(to, from, 4);
+  *to = sum(1, *to) + (std::isdigit(c) and not isspace(c));
+}
+"""
+
+
+def test_what_c_has_of_words_characters_and_arguments_works_in_device_code(
+    options: tuple[bytes, ...],
+) -> None:
+    ptx, log = compiled(FROM_C, options)
+    assert (bool(ptx), log) == (True, "")
+
+
+CLASSES = "alnum alpha blank cntrl digit graph lower print punct space upper xdigit"
+SAME_CHARACTERS = """
+constexpr int {name}_[] = {{{values}}};
+__device__ constexpr bool same_{name}() {{
+  for (int c = 0; c < 128; ++c)
+    if ({name}(c) != {name}_[c]) return false;
+  return !std::isalpha(-1) && !isspace(200);
+}}
+static_assert(same_{name}(), "");
+"""
+
+
+def test_characters_are_what_they_are_in_the_locale_of_c(options: tuple[bytes, ...]) -> None:
+    libc = ctypes.CDLL(None)
+    classes = [f"is{name}" for name in CLASSES.split()]
+    values = {name: [int(libc[name](c) != 0) for c in range(128)] for name in classes}
+    values |= {name: [libc[name](c) for c in range(128)] for name in ("tolower", "toupper")}
+    asserted = [SAME_CHARACTERS.format(name=name, values=str(each)[1:-1]) for name, each in values.items()]
+    ptx, log = compiled("\n".join(["#include <cctype>", *asserted, KERNEL]), options)
     assert (bool(ptx), log) == (True, "")
 
 
@@ -200,6 +258,10 @@ def test_constants_do_not_depend_on_the_standard(options: tuple[bytes, ...], std
     text = "#include <math.h>\nstatic_assert(INFINITY > M_E && -HUGE_VAL < 0 && NAN != NAN);" + KERNEL
     ptx, log = compiled(text, options, f"-std={std}")
     assert (bool(ptx), log) == (True, "")
+
+
+def test_no_header_with_a_shim_is_said_to_be_for_host_code() -> None:
+    assert [shim for shim in SHIMS if about_header(shim)] == []
 
 
 # Keys and the search path

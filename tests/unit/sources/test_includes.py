@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin.errors import SourceError
 from hatch_cubin.sources import disk, search
 from hatch_cubin.sources.includes import Closure, Resolver
-from hatch_cubin.sources.scan import PASTED, Include, Scan, scan, stamped
+from hatch_cubin.sources.scan import PASTED, Include, Scan, scan
 from hatch_cubin.sources.search import Root
 from hatch_cubin.toolkit import worker
 from tests.helpers import sha256, write_tree
@@ -116,29 +116,6 @@ def test_scan_tells_which_macros_paste() -> None:
     assert scan("#define H(x) <a##x>").defines == (("H", "?"), ("H", PASTED))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("__TIME__", [(1, "__TIME__")]),
-        ("// __TIME__", []),
-        ("#define T __TI ## ME__", [(1, "__TIME__")]),
-        ("#define T2(x) __##x##__\nT2(TIME)", [(2, "T2(TIME)")]),
-        ("#define T2(x, y) x%:%:y\n\nT2 (__DA,\n TE__)", [(3, "T2 (__DA, TE__)")]),
-        ("#define T2(x) x\nT2(TIME)", []),
-        ("#define T2(x) __##x##__\nT2(TIMER) TIME", []),
-        ("#define T2(x) __##x##__\n#define T3(x) T2(x)\nT3(TIME)", [(3, "T3(TIME)")]),
-        ("#define T \\\n __TI\\\nME__\n__DATE__", [(1, "__TIME__"), (4, "__DATE__")]),
-    ],
-)
-def test_lines_that_depend_on_the_time_are_told(text: str, said: list[tuple[int, str]]) -> None:
-    assert list(stamped({"k": scan(text)})) == [("k", *each) for each in said]
-
-
-def test_the_macro_that_pastes_may_stand_in_another_file() -> None:
-    texts = {"p.h": "#define T2(x) __##x##__", "k.cu": "T2(DATE)"}
-    assert list(stamped({name: scan(text) for name, text in texts.items()})) == [("k.cu", 1, "T2(DATE)")]
-
-
 def test_a_define_without_a_name_is_nothing() -> None:
     assert scan("#define 1 2") == Scan((), ())
 
@@ -218,6 +195,14 @@ def test_a_header_that_includes_itself_ends(tmp_path: Path) -> None:
     assert names(closure(tmp_path, '#include "a.h"')) == ["project/pkg/a.h", "project/pkg/b.h"]
 
 
+def test_headers_outside_the_project_find_those_beside_them(tmp_path: Path) -> None:
+    outside = {"shared/a.h": '#include "b.h"', "shared/b.h": "", "up.h": '#include "near.h"', "near.h": ""}
+    decoys = dict.fromkeys(("shared/b.h", "near.h", "pkg/k.cu"), "")
+    write_tree(write_tree(tmp_path, outside) / "project", decoys)
+    found = closure(tmp_path / "project", '#include "../../shared/a.h"\n#include "../../up.h"')
+    assert names(found) == [f"project/../{name}" for name in sorted(outside)]
+
+
 def test_an_absolute_include_is_read_where_it_stands(tmp_path: Path) -> None:
     outside = write_tree(tmp_path / "outside", {"x.h": '#include "y.h"', "y.h": ""})
     found = closure(tmp_path / "project", f'#include "{outside}/x.h"')
@@ -273,7 +258,18 @@ def test_a_header_that_cannot_be_read_is_an_error_that_names_it(
     monkeypatch.setattr(disk, "open", refuse, raising=False)
     with pytest.raises(SourceError) as caught:
         closure(tmp_path, '#include "a.h"')
+    assert str(caught.value) == "pkg/a.h: cannot be read: Permission denied\n  included from pkg/k.cu:1"
+    with pytest.raises(SourceError) as caught:
+        closure(tmp_path, "", pre=["pkg/a.h"])
     assert str(caught.value) == "pkg/a.h: cannot be read: Permission denied"
+
+
+def test_a_header_that_is_a_pipe_is_an_error_with_the_line_that_asks_for_it(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"inc/a.h": '\n# include "pipe"\n'})
+    os.mkfifo(tmp_path / "inc/pipe")
+    with pytest.raises(SourceError) as caught:
+        closure(tmp_path, "#include <a.h>", "inc")
+    assert str(caught.value) == "inc/pipe: is not a regular file\n  included from inc/a.h:2"
 
 
 COMPUTED = {

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from hatch_cubin.errors import ConfigError, Location, Problem
-from hatch_cubin.table.config import Config, Place, SourceRule, merge_macros
+from hatch_cubin.table import toml
+from hatch_cubin.table.config import Config, Place, SourceRule, merge_macros, parse_config
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import TABLE, pyproject, read_config
@@ -69,7 +70,7 @@ def test_every_key_is_read() -> None:
         define = {{ N = 8, ON = false }}
         options = {{ lineinfo = true }}
         instantiate = [" scale<float, 4> "]
-        variants = {{ BLOCK = [128, "256", 128, true, false], SCALAR = ["float"] }}
+        variants = {{ BLOCK = [128, "256", true, false], SCALAR = ["float"] }}
         """
     )
     assert config == Config(
@@ -190,6 +191,99 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("toolkit = 13.0", 'toolkit = "13.0"'),
+        ("toolkit = 13", 'toolkit = "13"'),
+        *((f"toolkit = '{text}'", 'toolkit = "13.0"') for text in ("v13.0", "CUDA 13.0", "cu130", "==13.0")),
+        ("toolkit = 'cuda12'", 'toolkit = "12"'),
+        ("toolkit = 14.0", None),
+        ("toolkit = '13.0.1.2.3'", None),
+        ("toolkit = '13.'", None),
+        ("archs = '80;90'", 'archs = ["80", "90"]'),
+        ("archs = 'sm_90'", 'archs = ["sm_90"]'),
+        ("archs = 'h100, sm_80'", 'archs = ["sm_90", "sm_80"]'),
+        ("archs = [80, 90]", 'archs = ["80", "90"]'),
+        ("archs = 9.0", 'archs = ["9.0"]'),
+        ("archs = [90, 'sm_x']", None),
+        ("archs = true", None),
+        ("archs = [true]", None),
+        ("archs = []", None),
+        (f"archs = 0x{'f' * 5000}", None),
+        ("sources = 'src/*.cu'", 'sources = ["src/*.cu"]'),
+        ("include-dirs = 'include'", 'include-dirs = ["include"]'),
+        (f"include-dirs = '{'x' * 200}'", None),
+        ('include-dirs = "a\\u007f"', None),
+        ("include-dirs = [1]", None),
+        ("include-dirs = { a = 1 }", None),
+        ("ship-sources = 'yes'", "ship-sources = true"),
+        ("provenance = 'maybe'", None),
+        ("jobs = '4'", "jobs = 4"),
+        ("jobs = 'many'", None),
+        ("jobs = 0", None),
+        ("package = 1", None),
+        ("package = 'my-pkg.gpu'", 'package = "my_pkg.gpu"'),
+        ("package = 'my pkg'", None),
+        ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
+        ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
+        ("cache-size = 'much'", None),
+        ("define = '-DN=4'", "define = { N = 4 }"),
+        ("define = ['N=a b', '-D M']", 'define = { N = "a b", M = true }'),
+        ("define = ['N 4']", None),
+        ("define = []", None),
+        ("define = 4", None),
+        (
+            "options = ['-std=c++17', '--use_fast_math', '-maxrregcount=32', '-G']",
+            'options = { std = "c++17", use-fast-math = true, max-register-count = 32, debug = true }',
+        ),
+        ("options = '-lineinfo -O3'", None),
+        ("options = '-lineinfo'", "options = { lineinfo = true }"),
+        ("options = ['lineinfo']", None),
+        ("options = 1", None),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant: str | None) -> None:
+    (problem,) = problems(line)
+    assert problem.hint == meant
+    if meant is not None:
+        read_config(meant)
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("variants = [{ N = 1 }, { N = 2, M = 'a' }]", 'variants = { N = [1, 2], M = ["a"] }'),
+        ("variants = [1]", None),
+        ("variants = {}", None),
+        ("variants = { N = 1, M = [2, 3] }", "variants = { N = [1], M = [2, 3] }"),
+        ("variants = { N = [] }", None),
+        ("variants = { N = 1979-05-27 }", None),
+        ("variants = { N = inf }", None),
+    ],
+)
+def test_variants_are_shown_as_they_may_be_meant(line: str, meant: str | None) -> None:
+    (problem,) = problems(f"{SOURCE}\npath = 'a.cu'\n{line}")
+    assert problem.hint == meant
+    if meant is not None:
+        read_config(f"{SOURCE}\npath = 'a.cu'\n{meant}")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
+        ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
+        (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
+        ("lineinfo = true", "it is one of the compiler's, which stand in 'options'"),
+        ("use-fast-math = true", "it is one of the compiler's, which stand in 'options'"),
+    ],
+)
+def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
+    (problem,) = problems(options)
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("path = ''", "path must be a string that is not empty, not ''"),
@@ -207,6 +301,9 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("variants.N = []", "variants.N must be an array of at least one value, not []"),
         ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
         ("variants.1N = [1]", "variants.1N is not a macro's name"),
+        ("variants.N = [128, 64, '128']", "variants.N has '128' twice"),
+        ("variants.N = [1, 2, true]", "variants.N has '1' twice, for true is 1"),
+        ("variants.N = [false, false]", "variants.N has false twice"),
     ],
 )
 def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> None:
@@ -457,6 +554,7 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
     ("variable", "value", "message"),
     [
         ("ARCHS", " ,", "HATCH_CUBIN_ARCHS: must name at least one arch"),
+        ("ARCHS", "sm90", "HATCH_CUBIN_ARCHS: 'sm90' is not an arch, did you mean 'sm_90'?"),
         ("ARCHS", "sm_90 al", "HATCH_CUBIN_ARCHS: 'al' is not an arch, did you mean 'all'?"),
         (
             "TOOLKIT",
@@ -498,3 +596,50 @@ def test_a_table_of_another_file_is_found_there() -> None:
 def test_macros_merge_with_the_later_value_at_the_earlier_place() -> None:
     base = (("A", "1"), ("B", "2"), ("C", "3"))
     assert merge_macros(base, (("B", "4"), ("D", "5")), ("C",)) == (("A", "1"), ("B", "4"), ("D", "5"))
+
+
+# Around another backend
+
+
+def wrapped(text: str, *, wraps: bool = True) -> Config:
+    """Return the configuration of a table of a project whose build backend is ours."""
+    whole = f"[tool.hatch-cubin]\n{textwrap.dedent(text)}"
+    place = Place("pyproject.toml", whole, ("tool", "hatch-cubin"), wraps=wraps)
+    return parse_config(toml.loads(whole)["tool"]["hatch-cubin"], place, {})
+
+
+def test_the_backend_inside_is_read_where_ours_is_around_it() -> None:
+    config = wrapped('backend = "a.b:c.d"\nbackend-path = ["./tools"]\npackage-dir = "python/demo"\n')
+    assert (config.backend, config.backend_path, config.package_dir) == ("a.b:c.d", ("tools",), "python/demo")
+
+
+OTHER = "backend must be another build backend, such as 'mesonpy', not"
+OUTSIDE = "must stay inside the project, relative to it"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", '1: the table does not say which build backend makes the wheel\n  hint: backend = "…"'),
+        *(
+            (f"backend = {value!r}", f"2: {OTHER} {value!r}")
+            for value in ("hatch_cubin.backend", "a b", "a:", "a.", "a:b:c")
+        ),
+        ('backend = "a"\npackage-dir = "../b"', f"3: package-dir '../b' {OUTSIDE}"),
+        ('backend = "a"\nbackend-path = ["/b"]', f"3: backend-path: '/b' {OUTSIDE}"),
+    ],
+)
+def test_a_backend_inside_that_cannot_be_is_told(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrapped(text)
+    assert str(caught.value) == f"pyproject.toml:{message}"
+
+
+@pytest.mark.parametrize("key", ["backend", "backend-path", "package-dir"])
+def test_without_ours_around_it_there_is_none(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrapped(f"{key} = 1", wraps=False)
+    assert str(caught.value) == (
+        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
+        ' where [build-system] has build-backend = "hatch_cubin.backend"'
+    )

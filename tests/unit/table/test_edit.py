@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.table.edit import Setting, add_items, add_settings
+from hatch_cubin.table.edit import Setting, add_items, add_settings, remove_key, replace_value
 
 UV = ("tool", "uv")
 KEY = Setting("key", "[\n  1,\n]", "why")
@@ -80,3 +80,40 @@ def test_an_array_of_tables_gets_more_of_them() -> None:
 def test_items_have_no_place_in_what_is_no_array() -> None:
     with pytest.raises(ValueError, match=r"^a.b is no array$"):
         add_items("[a]\nb = 'c'\n", ["a", "b"], ["1"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[a]\nb = 1 # x\nc = 2\n", "[a]\nb = 'x' # x\nc = 2\n"),
+        ("a = { c = 2, b = [\n1,\n] }", "a = { c = 2, b = 'x' }"),
+        ("a.b = '''\nb = 1\n'''\r\n", "a.b = 'x'\r\n"),
+    ],
+)
+def test_a_value_is_replaced_where_it_stands(before: str, after: str) -> None:
+    assert replace_value(before, ["a", "b"], "'x'") == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[a]\nb = 1 # x\nc = 2\n", "[a]\nc = 2\n"),
+        ("[a]\nc = 2\nb = 1", "[a]\nc = 2\n"),
+        ("[a]\r\n  b = [\r\n 1,\r\n]\r\nc = 2\r\n", "[a]\r\nc = 2\r\n"),
+        ("a.c = 2\na.b = '='\n", "a.c = 2\n"),
+        ("a = { b = 1, c = 2 }\n", "a = { c = 2 }\n"),
+        ("a = { c = 2, b = 1 }\n", "a = { c = 2 }\n"),
+        ("a = {c = 2 , 'b'= 1,d = 3}\n", "a = {c = 2 ,d = 3}\n"),
+        ("a = { b = 1 }\n", "a = { }\n"),
+    ],
+)
+def test_a_key_goes_with_its_line_or_its_comma(before: str, after: str) -> None:
+    assert remove_key(before, ["a", "b"]) == after
+
+
+@pytest.mark.parametrize("text", ["[a.b]\nc = 1\n", "[a]\nc = 1\n"])
+def test_what_is_no_plain_value_is_neither_replaced_nor_removed(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^a.b is no plain value$"):
+        replace_value(text, ["a", "b"], "1")
+    with pytest.raises(ValueError, match=r"^a.b is no plain value$"):
+        remove_key(text, ["a", "b"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.table.tables import find_table
+from hatch_cubin.table.tables import find_table, requires_hatch_cubin
 from tests.helpers import write_tree
 
 HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
@@ -79,6 +79,30 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
             {"pyproject.toml": FLIT + HOOK},
             f"{NO_TABLE.format('[tool.hatch-cubin]')}{RENAME.format('[tool.hatch.build.hooks.cubin]')}",
         ),
+        *(
+            (
+                {"pyproject.toml": f"{FLIT}{wrong}\njobs = 1\n"},
+                f"{NO_TABLE.format('[tool.hatch-cubin]')}{RENAME.format(wrong)}",
+            )
+            for wrong in ("[tool.hatch_cubin]", "[tool.cubin]", "[tool.HatchCubin]", "[hatch-cubin]")
+        ),
+        *(
+            (
+                {"pyproject.toml": f"{HATCHLING}{wrong}\njobs = 1\n"},
+                f"{NO_TABLE.format('[tool.hatch.build.hooks.cubin]')}{RENAME.format(wrong)}",
+            )
+            for wrong in (
+                "[tool.hatch.build.hooks.hatch-cubin]",
+                "[tool.hatch.build.targets.wheel.hooks.cubins]",
+                "[tool.hatch.build.hook.cubin]",
+                "[tool.hatch.hooks.cubin]",
+                "[tool.hatch_cubin]",
+            )
+        ),
+        (
+            {"pyproject.toml": HATCHLING, "hatch.toml": "[build.hook.cubin]\n"},
+            "hatch.toml: there is no table [build.hooks.cubin]\n" + RENAME.format("[build.hook.cubin]"),
+        ),
         (
             {"pyproject.toml": "[tool]\nhatch-cubin = 3\n"},
             "pyproject.toml:2: [tool.hatch-cubin] must be a table, not 3",
@@ -115,6 +139,41 @@ def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path, files: dict[str
     assert str(caught.value) == message.format(root=tmp_path)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.hatch.envs.cubin]\n",
+        "[tool.uv.sources]\nhatch-cubin = { path = 'x' }\n",
+        "[tool.poetry.dependencies.hatch-cubin]\nversion = '1'\n",
+        "[tool.hatch.build.force-include]\ncubin = 'x'\n",
+        "[tool]\ncubin = 3\n",
+        "[tool.hatch.build.targets.sdist.hooks.cubin]\n",
+    ],
+)
+def test_what_only_has_such_a_name_is_no_table_of_ours(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find_table(write_tree(tmp_path, {"pyproject.toml": HATCHLING + text}))
+    assert str(caught.value).endswith(INIT)
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ('[build-system]\nrequires = ["hatchling", "Hatch_Cubin[cli]>=1"]\n', True),
+        ('[build-system]\nrequires = ["hatchling", "hatch-cubin-more"]\n', False),
+        ('[build-system]\nrequires = "hatch-cubin"\n', False),
+        ("", False),
+        (f'{HOOK}dependencies = ["hatch-cubin @ file:///x"]\n', True),
+        ('[tool.hatch.build.targets.wheel]\ndependencies = ["hatch-cubin"]\n', True),
+        ('[tool.hatch.build.targets.sdist]\ndependencies = ["hatch-cubin"]\n', False),
+    ],
+)
+def test_a_front_end_is_asked_to_install_hatch_cubin_in_several_places(
+    tmp_path: Path, text: str, *, required: bool
+) -> None:
+    assert requires_hatch_cubin(write_tree(tmp_path, {"pyproject.toml": text})) == required
+
+
 @pytest.mark.parametrize("tool", ["[tool]\nhatch = 3", "[tool.hatch]\nbuild = 3"])
 def test_a_value_in_a_tables_place_is_no_table(tmp_path: Path, tool: str) -> None:
     write_tree(tmp_path, {"pyproject.toml": f"{HATCHLING}{tool}\n"})
@@ -148,3 +207,9 @@ def test_a_pipe_in_the_files_place_is_said_and_not_opened(tmp_path: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         find_table(tmp_path)
     assert str(caught.value) == "pyproject.toml: cannot be read: it is not a regular file"
+
+
+def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"^there is no pyproject\.toml in .*file\n  hint: run it in"):
+        find_table(tmp_path / "file")

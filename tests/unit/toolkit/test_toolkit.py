@@ -18,7 +18,7 @@ from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit, native_archs
 from tests.helpers import write_tree
 
-HINT = 'toolkit = "13" brings the compiler as a build dependency'
+HINT = 'this line brings the compiler as a build dependency: toolkit = "13"'
 
 
 def refusal(wanted: str | None = None) -> str:
@@ -229,7 +229,7 @@ def test_a_build_that_cannot_be_told_is_an_error_with_the_log(
     monkeypatch: pytest.MonkeyPatch, output: bytes
 ) -> None:
     def say_nothing(_task: object) -> dict[str, Any]:
-        return {"ok": False, "output": output, "log": "first\nsecond"}
+        return {"ok": False, "output": output, "ptx": b"", "log": "first\nsecond"}
 
     monkeypatch.setattr(worker, "compile_task", say_nothing)
     said = refusal()
@@ -244,7 +244,8 @@ def test_a_compiler_that_signs_nothing_is_known_by_its_file(
     toolkit = Toolkit(None)
     library = write_tree(tmp_path, {"lib": b"\0Cuda compilation tools, release 12.9, V12.9.86\0"}) / "lib"
     monkeypatch.setattr(Toolkit, "_load", lambda *_args: str(library))
-    monkeypatch.setattr(worker, "compile_task", lambda _task: {"ok": True, "output": b"ELF", "log": ""})
+    unsigned = {"ok": True, "output": b"ELF", "ptx": b"", "log": ""}
+    monkeypatch.setattr(worker, "compile_task", lambda _task: unsigned)
     assert toolkit.nvjitlink == "12.9.86"
 
 

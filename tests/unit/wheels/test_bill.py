@@ -13,7 +13,7 @@ from hatch_cubin import __version__
 from hatch_cubin.bundle import sbom
 from hatch_cubin.wheels.bill import bill_problems
 from hatch_cubin.wheels.installed import opened
-from tests.cubins import bill_for, inside, make_wheel
+from tests.cubins import bill_for, in_wheel, inside, make_wheel
 from tests.helpers import bundle, made, sha256, write_tree
 
 FILES = bundle(
@@ -26,7 +26,7 @@ EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 def problems(what: Path) -> list[str]:
     with opened(str(what)) as found:
-        return [str(problem) for problem in bill_problems(found)]
+        return [in_wheel(what, str(problem)) for problem in bill_problems(found)]
 
 
 def of_wheel(tmp_path: Path, files: Mapping[str, bytes]) -> list[str]:

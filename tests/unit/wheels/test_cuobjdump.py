@@ -64,18 +64,18 @@ def test_templates_are_named_as_they_were_spelled_and_spills_are_seen(real: Path
 def test_nvidias_reader_helps_where_ours_cannot_read(
     real: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = inspect_json(capsys, real)["bundles"][0]["units"]
+    ours = inspect_json(capsys, real)["results"][0]["bundles"][0]["units"]
 
     def cannot(data: bytes) -> dict[str, dict[str, int]]:
         raise ValueError("is a cubin whose attributes cannot be read")
 
     monkeypatch.setattr("hatch_cubin.wheels.survey.read_resources", cannot)
-    theirs = inspect_json(capsys, real)["bundles"][0]["units"]
+    theirs = inspect_json(capsys, real)["results"][0]["bundles"][0]["units"]
     assert theirs == [
         {**unit, "kernels": [{**kernel, "spills": None} for kernel in unit["kernels"]]} for unit in ours
     ]
     monkeypatch.setattr(inspect, "find_cuobjdump", lambda environ: None)
-    nobodys = inspect_json(capsys, real)["bundles"][0]["units"]
+    nobodys = inspect_json(capsys, real)["results"][0]["bundles"][0]["units"]
     assert [[kernel["name"] for kernel in unit["kernels"]] for unit in nobodys] == [
         [kernel["name"] for kernel in unit["kernels"]] for unit in ours
     ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin.errors import BundleError
-from hatch_cubin.wheels.installed import opened
+from hatch_cubin.wheels.installed import named, opened
+from tests import strange
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import write_tree
 
@@ -83,14 +85,37 @@ def test_a_package_is_found_by_its_name_and_not_imported(
     assert not {"found_by_name", "found_by_name.sub"} & {*sys.modules}
 
 
-@pytest.mark.parametrize(
-    "name", ["no_such_package", "json.no_such_part", "json.decoder", "../x.whl", "a..b", ""]
-)
+@pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])
 def test_a_name_that_means_nothing_here(name: str) -> None:
     assert refusal(name) == (
         f"{name}: is neither a file, nor a folder, nor a package that this Python has installed\n"
         f"  hint: this Python is {sys.executable}"
     )
+
+
+@pytest.mark.parametrize(
+    ("wheels", "hint"),
+    [
+        ([], "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"),
+        (["one.whl"], "there is a wheel: dist/one.whl"),
+        (["one.whl", "two.whl"], "there are 2 wheels: dist/*.whl"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.whl", "dist/x", "dist/x*.zip"])
+def test_a_path_that_leads_nowhere_points_to_what_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheels: list[str], hint: str, name: str
+) -> None:
+    write_tree(tmp_path / "dist", dict.fromkeys(wheels, ""))
+    monkeypatch.chdir(tmp_path)
+    assert refusal(name) == f"{name}: there is no such file or folder\n  hint: {hint}"
+
+
+def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"b.whl": "", "a.whl": "", "[c].whl": ""})
+    root = str(tmp_path)
+    assert named([f"{root}/?.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json"]) == [
+        *(f"{root}/a.whl", f"{root}/b.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json")
+    ]
 
 
 def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
@@ -114,6 +139,13 @@ def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
     assert refusal(path).startswith(f"{path}: cannot be read as a wheel, which is a zip archive: ")
 
 
+def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
+    assert refusal(tmp_path / "demo-1.0.tar.gz").endswith(
+        "\n  hint: an sdist has sources: they are compiled when a wheel is built from it"
+    )
+
+
 def test_a_cut_wheel_cannot_be_read(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins"))
     wheel.write_bytes(wheel.read_bytes()[:-40])
@@ -128,7 +160,7 @@ def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) ->
     with opened(str(wheel)) as found:
         (only,) = found.bundles
         assert only.read("second") == b"2" * 100
-        with pytest.raises(BundleError, match=r"^a/_cubins/first: cannot be unpacked: "):
+        with pytest.raises(BundleError, match=r"/w\.whl/a/_cubins/first: cannot be unpacked: "):
             only.read("first")
 
 
@@ -150,3 +182,22 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "w.whl")
     assert refusal(tmp_path / "w.whl") == f"{tmp_path}/w.whl: is neither a file nor a folder"
     assert refusal("/dev/zero") == "/dev/zero: is neither a file nor a folder"
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    ("put", "kind"),
+    [
+        (strange.a_pipe, "a pipe"),
+        (strange.a_link_to_a_device, "a device"),
+        (strange.a_link_to_nowhere, "a link that leads nowhere"),
+        (strange.a_folder, "a folder"),
+    ],
+)
+def test_what_stands_in_a_files_place_is_named_and_not_opened(
+    tmp_path: Path, put: Callable[[Path], None], kind: str
+) -> None:
+    put(write_tree(tmp_path / "_cubins", FILES) / "x")
+    with opened(str(tmp_path)) as found, pytest.raises(BundleError, match=rf"/_cubins/x: is {kind}$"):
+        found.bundles[0].read("x")

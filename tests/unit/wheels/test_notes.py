@@ -31,6 +31,7 @@ def noted(tmp_path: Path, build: layout.Rebuild = layout.OF_HATCH, found_at: str
     ("build", "found_at"),
     [
         (layout.OF_HATCH, None),
+        (layout.OF_WRAPPER, None),
         (layout.of_setuptools("lenient"), None),
         (layout.of_setuptools("compat"), None),
         (layout.of_setuptools("strict"), "/home/me/project"),

@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.record import record_problems
-from tests.cubins import make_wheel
+from tests.cubins import in_wheel, make_wheel
 from tests.unit.cli.verbs.test_verify import recorded
 
 KEYS = "demo/_cubins/keys.json"
@@ -20,7 +20,7 @@ def problems(tmp_path: Path, *names: str) -> list[str]:
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", recorded(dict.fromkeys((KEYS, *names), b"")))
     with opened(str(wheel)) as found:
         assert found.wheel is not None
-        return [str(problem) for problem in record_problems(found.wheel)]
+        return [in_wheel(wheel, str(problem)) for problem in record_problems(found.wheel)]
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_a_package_inside_a_package_can_receive_the_bundle(
     assert facts == {
         "format": 1,
         "verb": "bundle",
+        "errors": [],
         "package": "demo.gpu",
         "folder": "python/demo/gpu/_cubins",
         "bytes": sum(path.stat().st_size for path in folder.iterdir()),

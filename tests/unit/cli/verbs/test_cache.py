@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 
 from hatch_cubin import _home
 from hatch_cubin.cli.main import main
+from tests import strange
 from tests.helpers import SAXPY, pyproject, write_tree
 
 AXPY = SAXPY.replace("saxpy", "axpy")
 PROJECT = {
-    "pyproject.toml": pyproject('archs = ["sm_80", "sm_90"]\n', requires='"hatchling"'),
+    "pyproject.toml": pyproject('archs = ["sm_80", "sm_90"]\n'),
     "demo/__init__.py": "",
     "demo/saxpy.cu": SAXPY,
 }
@@ -84,6 +86,7 @@ def test_without_either_it_is_the_users(
     assert say("dir", "--json") == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "dir",
         "folder": str(own / "cubins"),
     }
@@ -126,6 +129,7 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
     assert facts == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "stats",
         "folder": str(tmp_path / "cache"),
         "entries": 2,
@@ -179,6 +183,7 @@ def test_a_cache_that_is_right_is_said_to_be(tmp_path: Path, project: Path, say:
     assert say("fsck", "--json") == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "fsck",
         "folder": str(tmp_path / "cache"),
         "entries": 2,
@@ -312,7 +317,7 @@ def test_where_no_build_is_known_nothing_goes(
             ["gc", "--unused-for", "3"],
             "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'",
         ),
-        ([], "the following arguments are required: ACTION"),
+        ([], "name an action: dir, stats, fsck, gc, clear, key"),
     ],
 )
 def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
@@ -328,6 +333,7 @@ def test_the_key_changes_with_what_any_unit_is_made_of_and_with_nothing_else(pro
     assert say("key", "--json") == {
         "format": 1,
         "verb": "cache",
+        "errors": [],
         "action": "key",
         "key": key,
         "units": 2,
@@ -356,3 +362,71 @@ def test_a_user_without_a_folder_can_clear_a_cache(
 
     monkeypatch.setattr(_home, "own_folder", nowhere)
     assert say("clear") == ["removed 0 entries, 0 B"]
+
+
+# What can be no cache
+
+IN_THE_WAY: dict[Callable[[Path], None], str] = {
+    strange.a_pipe: "it is a pipe",
+    strange.a_socket: "it is a socket",
+    strange.a_file: "it is a file",
+    strange.a_link_to_a_device: "it is a device",
+    strange.a_link_to_nowhere: "it is a link that leads nowhere",
+}
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize("put", IN_THE_WAY)
+@pytest.mark.parametrize("arguments", ["stats", "fsck", "gc --unused-for 1d", "clear", "dir"])
+def test_what_stands_where_the_cache_should_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    put: Callable[[Path], None],
+    arguments: str,
+) -> None:
+    put(tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["cache", *arguments.split()])
+    out, err = capsys.readouterr()
+    assert out == (f"{tmp_path}/cache\n" if arguments == "dir" else "")
+    assert err.splitlines() == [
+        f"hatch-cubin: error: {tmp_path}/cache: no cache can be there: {IN_THE_WAY[put]}",
+        "  hint: let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there",
+    ]
+
+
+def test_a_file_on_the_way_to_the_cache_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert refusal(capsys, 1, "stats").splitlines()[0] == (
+        f"hatch-cubin: error: {tmp_path / 'file' / 'cache'}: no cache can be there: Not a directory"
+    )
+
+
+@pytest.mark.parametrize("arguments", ["stats", "gc --max-size 1GiB", "clear"])
+def test_a_folder_that_cannot_be_read_is_not_said_to_be_empty(
+    tmp_path: Path,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+) -> None:
+    (tmp_path / "cache" / "entries").mkdir(parents=True)
+    real = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path).endswith("entries"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    cache = tmp_path / "cache"
+    said = f"{cache / 'entries'}: the cache at {cache} cannot be looked after: Permission denied"
+    assert refusal(capsys, 1, *arguments.split()) == f"hatch-cubin: error: {said}\n"

@@ -98,7 +98,7 @@ def test_a_hit_needs_no_reason(explain: Explain, baked: Path, name: str) -> None
 def test_a_header_of_a_header_is_named(explain: Explain, baked: Path) -> None:
     (baked / "demo/deep/b.cuh").write_text("#define B 2\n")
     assert explain("k") == [MISS, "      demo/deep/b.cuh was edited", *ARCHS]
-    assert explain("red")[0] == "hit   red[BLOCK=128], red[BLOCK=64] for sm_90"
+    assert explain("red")[0] == "hit   red[BLOCK=64], red[BLOCK=128] for sm_90"
 
 
 def test_every_input_that_differs_is_named(explain: Explain, baked: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_new_variant_is_compared_with_another_and_an_old_one_with_itself(
     configure(baked, ("[64, 128]", "[64, 96, 128]"), ("lineinfo = true", "lineinfo = false"))
     same = ["      option lineinfo: true -> false"]
     assert explain("red") == [
-        "miss  red[BLOCK=128], red[BLOCK=64] for sm_90",
+        "miss  red[BLOCK=64], red[BLOCK=128] for sm_90",
         *same,
         "miss  red[BLOCK=96] for sm_90",
         *[line for line in explain("red[BLOCK=96]") if line.startswith("      macro")],
@@ -250,6 +250,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
     assert answer == {
         "format": 1,
         "verb": "explain",
+        "errors": [],
         "source": "demo/k.cu",
         "cache": os.environ["HATCH_CUBIN_CACHE_DIR"],
         "toolchain": f"NVRTC {Toolkit(None).nvrtc}",
@@ -336,7 +337,7 @@ def test_the_variable_stands_for_the_tables_archs(
         (["k", "--gpu", "12.0"], "k on 12.0: nothing; none of the archs asks for it"),
         (
             ["red", "--gpu", "9.0"],
-            "red[BLOCK=128], red[BLOCK=64] on 9.0: sm_90 (exact); needs driver 13.0",
+            "red[BLOCK=64], red[BLOCK=128] on 9.0: sm_90 (exact); needs driver 13.0",
         ),
     ],
 )
@@ -395,9 +396,15 @@ def test_a_wrong_name_is_guessed(
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        ("--arch=89", "argument --arch: '89' is not one arch: write it as sm_89 or compute_89"),
+        ("--arch=89", "argument --arch: '89' is not one arch: did you mean sm_89?"),
         ("--arch=sm_x", "argument --arch: 'sm_x' is not an arch: write it as sm_89 or compute_89"),
-        ("--gpu=hopper", "argument --gpu: 'hopper' is no compute capability: write it as 8.9"),
+        ("--arch=h100", "argument --arch: 'h100' is not an arch: did you mean sm_90?"),
+        ("--gpu=x", "argument --gpu: 'x' is no compute capability: write it as 8.9"),
+        ("--gpu=H100", "argument --gpu: 'H100' is no compute capability: did you mean 9.0?"),
+        (
+            "--gpu=ampere",
+            "argument --gpu: 'ampere' is no compute capability: did you mean 8.0 or 8.6 or 8.7?",
+        ),
         (
             "--driver=580.65",
             "argument --driver: '580.65' is no CUDA version: write the one that nvidia-smi shows, as in 13.0",

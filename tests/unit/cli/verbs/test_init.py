@@ -99,6 +99,7 @@ def test_what_was_done_is_told_to_programs_too(tmp_path: Path, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == {
         "format": 1,
         "verb": "init",
+        "errors": [],
         "project": str(tmp_path),
         "changes": [
             {"file": "pyproject.toml", "what": "[build-system] requires"},
@@ -150,14 +151,50 @@ def test_a_setuptools_project_gets_a_table_of_ours(tmp_path: Path) -> None:
     )
 
 
-def test_for_another_backend_the_bundle_is_the_users_to_make(
+FLIT = '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
+
+
+def test_around_another_backend_hatch_cubin_becomes_the_build_backend(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
-    assert add(tmp_path, {"pyproject.toml": text}) == {
-        "pyproject.toml": f"{text}\n[tool.hatch-cubin]\n{SETTINGS}",
-        ".gitignore": "_cubins/\n",
-    }
+    files = add(tmp_path, {"pyproject.toml": FLIT})
+    assert files["pyproject.toml"] == (
+        '[build-system]\nrequires = ["flit_core", "hatch-cubin"]\nbuild-backend = "hatch_cubin.backend"\n\n'
+        "[tool.hatch-cubin]\n# the build backend that makes the rest of the wheel\n"
+        f'backend = "flit_core.buildapi"\n{SETTINGS}{UV}'
+    )
+    config = parse_config(*tables.find_table(tmp_path)[:2], {})
+    assert (config.backend, config.backend_path) == ("flit_core.buildapi", ())
+    assert capsys.readouterr().out == (
+        "pyproject.toml: [build-system] requires\n"
+        'pyproject.toml: [build-system] build-backend = "hatch_cubin.backend"\n'
+        "pyproject.toml: [tool.hatch-cubin] backend, archs, toolkit\n"
+        "pyproject.toml: [tool.uv] cache-keys\n"
+        ".gitignore: _cubins/\n"
+        "'flit build' makes wheels without kernels from now on; pip, uv and 'python -m build' do not\n"
+        "next:\n  pip install -e .\n  pip wheel --no-deps .\n"
+    )
+    assert add(tmp_path, {}) == files  # a second time there is nothing to do
+
+
+def test_a_backend_of_the_projects_own_keeps_its_folder(tmp_path: Path) -> None:
+    text = (
+        '[build-system]\nrequires = ["x"]\nbackend-path = [".", "tools"]  # here\n'
+        'build-backend = "_build:x"\n'
+    )
+    files = add(tmp_path, {"pyproject.toml": text})
+    assert files["pyproject.toml"].startswith(
+        '[build-system]\nrequires = ["x", "hatch-cubin"]\nbuild-backend = "hatch_cubin.backend"\n\n'
+    )
+    config = parse_config(*tables.find_table(tmp_path)[:2], {})
+    assert (config.backend, config.backend_path) == ("_build:x", (".", "tools"))
+
+
+def test_who_has_a_table_beside_another_backend_makes_the_bundle_as_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{FLIT}\n[tool.hatch-cubin]\n"
+    assert add(tmp_path, {"pyproject.toml": text}) == {"pyproject.toml": text, ".gitignore": "_cubins/\n"}
     assert capsys.readouterr().out.endswith(
         "next:\n  hatch-cubin bundle --into src/demo\n  pip wheel --no-deps .\n"
     )
@@ -276,6 +313,8 @@ def test_a_file_that_cannot_be_read_or_written_is_said(
     [
         (HATCH, "[tool.hatch-cubin]", "[tool.hatch.build.hooks.cubin]"),
         ("", "[tool.hatch.build.hooks.cubin]", "[tool.hatch-cubin]"),
+        ("", "[tool.hatch_cubin]", "[tool.hatch-cubin]"),
+        (HATCH, "[tool.hatch.build.hooks.cubins]", "[tool.hatch.build.hooks.cubin]"),
     ],
 )
 def test_a_table_that_the_backend_does_not_read_is_not_given_company(
@@ -307,11 +346,25 @@ def test_the_archs_are_those_that_all_major_means() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.parametrize("name", [".gitignore", "pyproject.toml"])
 def test_a_pipe_in_the_place_of_a_file_is_said_and_not_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(SystemExit):
+        main(["init", "--project", str(tmp_path)])
+    assert f"{name}: cannot be read: it is not a regular file\n" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.usefixtures("no_endless_wait")
+def test_a_pipe_beside_a_file_is_said_and_not_opened(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
-    os.mkfifo(tmp_path / ".gitignore")
+    os.mkfifo(tmp_path / f".pyproject.toml.{os.getpid()}")
     with pytest.raises(SystemExit):
         main(["init", "--project", str(tmp_path)])
-    assert ".gitignore: cannot be read: it is not a regular file\n" in capsys.readouterr().err
+    assert "pyproject.toml: cannot be written: File exists\n" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.installed import opened
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, write_tree
+from tests.strange import a_pipe
 from tests.unit.wheels.test_page import Page
 
 
@@ -71,37 +72,35 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "min_driver": 11000,
         "kernels": [{"name": "copy", "symbol": "copy", **unknown}],
     }
+    expected = {
+        "place": "demo/_cubins",
+        "where": f"{wheel}/demo/_cubins",
+        "format": 1,
+        "generator": f"hatch-cubin {__version__}",
+        "toolchain": {"nvrtc": "13.0.88"},
+        "data_model": "lp64",
+        "skipped": False,
+        "min_driver": {"cubin": 13000, "ptx": 11000},
+        "totals": {
+            "modules": 2,
+            "units": 3,
+            "kernels": 2,
+            "files": 2,
+            "bytes": len(code) + len(PTX),
+            "packed": (packed["a.sm_80.cubin"] or 0) + (packed["copy.compute_80.ptx"] or 0),
+            "shared": len(code),
+        },
+        "archs": {"sm_80": len(code), "sm_100": len(code), "compute_80": len(PTX)},
+        "modules": {"a": len(code), "copy": len(PTX)},
+        "largest": {"a.sm_80.cubin": len(code), "copy.compute_80.ptx": len(PTX)},
+        "shared": [{"file": "a.sm_80.cubin", "bytes": len(code), "units": ["a for sm_80", "a for sm_100"]}],
+        "units": [unit, {**unit, "arch": "sm_100"}, text],
+    }
     assert inspect_json(capsys, wheel) == {
         "format": 1,
         "verb": "inspect",
-        "path": str(wheel),
-        "bundles": [
-            {
-                "place": "demo/_cubins",
-                "format": 1,
-                "generator": f"hatch-cubin {__version__}",
-                "toolchain": {"nvrtc": "13.0.88"},
-                "data_model": "lp64",
-                "skipped": False,
-                "min_driver": {"cubin": 13000, "ptx": 11000},
-                "totals": {
-                    "modules": 2,
-                    "units": 3,
-                    "kernels": 2,
-                    "files": 2,
-                    "bytes": len(code) + len(PTX),
-                    "packed": (packed["a.sm_80.cubin"] or 0) + (packed["copy.compute_80.ptx"] or 0),
-                    "shared": len(code),
-                },
-                "archs": {"sm_80": len(code), "sm_100": len(code), "compute_80": len(PTX)},
-                "modules": {"a": len(code), "copy": len(PTX)},
-                "largest": {"a.sm_80.cubin": len(code), "copy.compute_80.ptx": len(PTX)},
-                "shared": [
-                    {"file": "a.sm_80.cubin", "bytes": len(code), "units": ["a for sm_80", "a for sm_100"]}
-                ],
-                "units": [unit, {**unit, "arch": "sm_100"}, text],
-            }
-        ],
+        "results": [{"named": str(wheel), "path": str(wheel), "bundles": [expected]}],
+        "errors": [],
     }
 
 
@@ -150,7 +149,8 @@ def test_several_bundles_of_one_wheel_are_all_shown(
 ) -> None:
     files = bundle(made("k", data=cubin("k")))
     wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins", files) | inside("b/_cubins", files))
-    assert [each["place"] for each in inspect_json(capsys, wheel)["bundles"]] == ["a/_cubins", "b/_cubins"]
+    (result,) = inspect_json(capsys, wheel)["results"]
+    assert [each["place"] for each in result["bundles"]] == ["a/_cubins", "b/_cubins"]
 
 
 def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,7 +232,7 @@ def test_a_real_bundle_with_the_report_of_its_build(
     )
     place = write_tree(tmp_path / "demo" / "_cubins", _pipeline.build(project))
     asked = (place, "--html", tmp_path / "page.html", "--report", tmp_path / "r.json")
-    assert inspect_json(capsys, *asked)["bundles"][0]["totals"]["units"] == 2
+    assert inspect_json(capsys, *asked)["results"][0]["bundles"][0]["totals"]["units"] == 2
     rows = Page((tmp_path / "page.html").read_text("utf-8")).units
     assert [row[:3] for row in rows] == [["saxpy", "sm_80", "saxpy"], ["saxpy", "sm_90", "saxpy"]]
     assert all(re.fullmatch(r"\d+\.\d\d s", row[4]) for row in rows)
@@ -278,6 +278,21 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.Ca
     assert refusal(capsys, place, "--html", path) == (
         f"hatch-cubin: error: {path}: cannot be written: No such file or directory\n"
     )
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [("--html", "written: it is a pipe that nobody reads"), ("--report", "read: is not a file")],
+)
+def test_a_pipe_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, what: str
+) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k"))))
+    a_pipe(tmp_path / "pipe")
+    said = f"hatch-cubin: error: {tmp_path / 'pipe'}: cannot be {what}\n"
+    assert refusal(capsys, place, option, tmp_path / "pipe") == said
 
 
 def test_nothing_of_cuda_is_imported(tmp_path: Path) -> None:

@@ -112,3 +112,21 @@ def test_only_hits_can_be_required(facts: Any, root: Path, capsys: pytest.Captur
         f"hatch-cubin: error: demo/scale.cu: scale for sm_80, sm_90 {reason}",
         "  hint: 'hatch-cubin explain demo/scale.cu' says what differs",
     ]
+
+
+@pytest.mark.parametrize("verb", ["plan", "bake"])
+def test_what_the_projects_own_build_would_end_with_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    text = pyproject(TWO, requires='"hatchling"')
+    more = '[tool.hatch.build.targets.wheel]\npackages = ["demo", "more"]\n'
+    write_tree(root, {"pyproject.toml": text + more, "more/__init__.py": ""})
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main([verb, "--project", str(root)])
+    assert capsys.readouterr().err == (
+        "hatch-cubin: error: pyproject.toml:2: [build-system] does not require hatch-cubin: a build would not"
+        ' have it\n  hint: requires = ["hatchling", "hatch-cubin"]\n'
+        "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? The wheel's packages are:"
+        " 'demo', 'more'\n  hint: package = \"…\"\n"
+        "hatch-cubin: 2 errors\n"
+    )

@@ -20,8 +20,9 @@ from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.elf import read_resources
 from hatch_cubin.wheels import releases
-from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, inside, make_wheel
+from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
+from tests.strange import a_pipe
 
 Files = Mapping[str, bytes]
 
@@ -54,6 +55,7 @@ def recorded(files: Files, algorithm: str = "sha256") -> dict[str, bytes]:
 
 def wheel_of(root: Path, files: Files) -> Path:
     """Return a wheel with a bundle in `demo`, its bill of materials and its RECORD."""
+    root.mkdir(exist_ok=True)
     inside_it = {**inside("demo/_cubins", files), **BILL}
     return make_wheel(root / "demo-1.0-py3-none-any.whl", recorded(inside_it))
 
@@ -68,16 +70,20 @@ class Answer:
             self.code = ended.code
         self.out, self.err = capsys.readouterr()
         self.errors = [
-            error.removeprefix("hatch-cubin: error: ")
+            in_wheel(arguments[0], error.removeprefix("hatch-cubin: error: "))
             for error in self.err.splitlines()
             if error.startswith("hatch-cubin: error: ")
         ]
 
 
 def test_a_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = Answer(capsys, wheel_of(tmp_path, FILES))
+    answer = Answer(capsys, wheel := wheel_of(tmp_path, FILES))
     assert (answer.code, answer.out, answer.err) == (
-        *(0, f"demo/_cubins: all 6 files agree with its manifest; the loader is that of {OURS}\n", ""),
+        *(
+            0,
+            f"{wheel}/demo/_cubins: all 6 files agree with its manifest; the loader is that of {OURS}\n",
+            "",
+        ),
     )
 
 
@@ -88,18 +94,26 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(answer.out) == {
         "format": 1,
         "verb": "verify",
-        "path": str(wheel),
-        "bundles": ["demo/_cubins"],
         "ok": False,
-        "problems": [
+        "results": [
+            {"named": str(wheel), "path": str(wheel), "bundles": ["demo/_cubins"], "ok": False},
+        ],
+        "errors": [
             {
-                "path": "demo/_cubins/more",
                 "what": "is not in the manifest: it is no part of the bundle",
+                "path": f"{wheel}/demo/_cubins/more",
+                "line": None,
                 "details": [],
                 "hint": None,
             }
         ],
     }
+
+
+def test_a_wheel_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(capsys, write_tree(tmp_path / "_cubins", bundle(skipped=True)))
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("; there are no kernels in it: built with HATCH_CUBIN_SKIP\n")
 
 
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
@@ -321,7 +335,7 @@ def test_no_version_that_is_claimed_lets_a_loader_pass(
     for loader in (FILES["__init__.py"] + b"\nimport evil\n", FILES["__init__.py"], OLD):
         files = of_version(monkeypatch, version, loader)
         answer = Answer(capsys, write_tree(tmp_path / "_cubins", files), "--json")
-        (problem,) = json.loads(answer.out)["problems"]
+        (problem,) = json.loads(answer.out)["errors"]
         assert answer.code == 1
         assert (problem["what"], problem["hint"]) == (expected[0].format(version), expected[1])
         assert problem["path"].endswith("_cubins/manifest.json")
@@ -446,7 +460,8 @@ OWN = line_of("demo/__init__.py", INIT)
 def test_what_is_wrong_with_a_wheel(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], files: Files, expected: list[str]
 ) -> None:
-    assert Answer(capsys, make_wheel(tmp_path / "w.whl", files)).errors == expected
+    errors = Answer(capsys, make_wheel(tmp_path / "w.whl", files)).errors
+    assert [error.removeprefix(f"{tmp_path}/w.whl: ") for error in errors] == expected
 
 
 def test_a_file_that_is_there_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -464,3 +479,26 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, capsys: pytest.CaptureFix
     wheel.write_bytes(data)
     (error,) = Answer(capsys, wheel).errors
     assert error.startswith(f"{name}: cannot be unpacked: ")
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("k.sm_90.cubin", "is a pipe"),
+        ("keys.json", "is a pipe"),
+        (sbom.NAME, "is a pipe, and no part of a bundle"),
+        ("_editable.py", "is a pipe, and no part of a bundle"),
+        ("stray", "is a pipe, and no part of a bundle"),
+    ],
+)
+def test_a_pipe_in_a_folder_is_told_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, what: str
+) -> None:
+    place = write_tree(tmp_path / "demo/_cubins", FILES)
+    (place / name).unlink(missing_ok=True)
+    a_pipe(place / name)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["verify", str(place)])
+    assert capsys.readouterr().err.splitlines()[0] == f"hatch-cubin: error: {place}/{name}: {what}"

@@ -13,6 +13,7 @@ import pytest
 from hatch_cubin import __version__, _home, _pipeline
 from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.cache import entries
+from hatch_cubin.cli.main import main
 from hatch_cubin.keys import lock
 from hatch_cubin.sources.project import Project
 from tests.cubins import bill_for, cubin, make_wheel
@@ -46,9 +47,25 @@ def test_a_rebuild_that_gives_the_same(
     for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "REPORT": str(report)}.items():
         monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
     answer = rebuilt(capsys, bundle_folder, tmp_path)
-    assert answer.out.splitlines()[1] == "2 units compiled again: 2 are the same to the byte"
+    assert (
+        answer.out.splitlines()[1]
+        == f"{bundle_folder.as_posix()}: 2 units compiled again: 2 are the same to the byte"
+    )
     assert (answer.code, report.exists()) == (0, False)
     assert _notes() == before  # of the builds with caches that are kept
+
+
+@pytest.mark.nvrtc
+def test_a_bundle_tells_its_package_where_nobody_else_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[build-system]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]\narchs = ["sm_90"]\n'
+    packages = dict.fromkeys(["src/a/__init__.py", "src/b/__init__.py", "lib/demo/__init__.py"], "")
+    write_tree(tmp_path, {"pyproject.toml": text, "lib/demo/saxpy.cu": SAXPY, **packages})
+    assert main(["bundle", "--project", str(tmp_path), "--into", str(tmp_path / "lib/demo")]) == 0
+    answer = Answer(capsys, tmp_path / "lib/demo", "--rebuild", "--project", tmp_path)
+    assert answer.code == 0
+    assert "1 unit compiled again: 1 is the same to the byte\n" in answer.out
 
 
 @pytest.mark.nvrtc
@@ -69,9 +86,12 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
     assert Answer(capsys, shipped).code == 0  # nothing else can tell
     answer = rebuilt(capsys, shipped, tmp_path)
     assert answer.code == 1
-    assert answer.out.splitlines()[1] == "2 units compiled again: 1 is the same to the byte"
+    assert (
+        answer.out.splitlines()[1]
+        == f"{shipped.as_posix()}: 2 units compiled again: 1 is the same to the byte"
+    )
     assert answer.err.splitlines()[-3:] == [
-        "hatch-cubin: error: 1 unit not what its inputs compile to",
+        f"hatch-cubin: error: {shipped.as_posix()}: 1 unit not what its inputs compile to",
         "  saxpy for sm_90",
         "  hint: a poisoned cache does this, or a changed wheel: empty the cache, and build again",
     ]
@@ -81,17 +101,22 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_record_that_swaps_the_names_of_kernels_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = (
-        'extern "C" __global__ void a(int *x) { *x = 1; }\nextern "C" __global__ void b(int *x) { *x = 2; }'
-    )
-    project = make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n')
+    """Of names that only the compiler knows: no other would be believed."""
+    source = "using one = int;\nusing two = float;\ntemplate <class T> __global__ void k(T *x) { *x = 1; }\n"
+    of_source = "[[tool.hatch.build.hooks.cubin.source]]\npath = 'demo/k.cu'\n"
+    table = f"archs = ['sm_90']\n{of_source}instantiate = ['k<one>', 'k<two>']\n"
+    project = make_project(tmp_path, {"k.cu": source}, table)
     plan = _pipeline.make_plan(project)
     (compiled,) = _pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
+    swapped = dict(zip(compiled.kernels, [*compiled.kernels.values()][::-1], strict=True))
+    assert swapped != compiled.kernels
     with _pipeline.open_cache(project) as cache:
-        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, {"a": "b", "b": "a"}), {})
+        cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, swapped), {})
     shipped = built(project)
     assert Answer(capsys, shipped).code == 0
-    assert rebuilt(capsys, shipped, tmp_path).errors == ["1 unit not what its inputs compile to"]
+    assert rebuilt(capsys, shipped, tmp_path).errors == [
+        f"{shipped.as_posix()}: 1 unit not what its inputs compile to"
+    ]
 
 
 @pytest.mark.nvrtc
@@ -108,8 +133,9 @@ def test_other_sources_are_told_from_a_wrong_result(
     )
     answer = rebuilt(capsys, shipped, tmp_path, "--json")
     facts = json.loads(answer.out)
-    assert facts["rebuild"]["toolchain"] == []
-    assert [(unit["module"], unit["arch"], unit["verdict"]) for unit in facts["rebuild"]["units"]] == [
+    (result,) = facts["results"]
+    assert result["rebuild"]["toolchain"] == []
+    assert [(unit["module"], unit["arch"], unit["verdict"]) for unit in result["rebuild"]["units"]] == [
         ("gone", "sm_80", "only in the bundle"),
         ("gone", "sm_90", "only in the bundle"),
         ("new", "sm_80", "only in the rebuild"),
@@ -117,7 +143,7 @@ def test_other_sources_are_told_from_a_wrong_result(
         ("saxpy", "sm_80", "other inputs"),
         ("saxpy", "sm_90", "other inputs"),
     ]
-    assert [(problem["what"], problem["details"]) for problem in facts["problems"]] == [
+    assert [(problem["what"], problem["details"]) for problem in facts["errors"]] == [
         (
             "2 units built from another source, header, option or compiler",
             ["saxpy for sm_80", "saxpy for sm_90"],
@@ -138,9 +164,10 @@ def test_another_toolchain_proves_nothing_and_is_named(
         folder="demo/_cubins",
         toolchain={"cuda_core": toolkit.core, "nvrtc": "13.0.88", "nvjitlink": toolkit.nvjitlink_if_loaded},
     )
-    answer = rebuilt(capsys, write_tree(tmp_path / "demo" / "_cubins", files), tmp_path)
+    folder = write_tree(tmp_path / "demo" / "_cubins", files)
+    answer = rebuilt(capsys, folder, tmp_path)
     assert answer.err.splitlines()[-5:] == [
-        "hatch-cubin: error: 1 unit built from another source, header, option or compiler",
+        f"hatch-cubin: error: {folder}: 1 unit built from another source, header, option or compiler",
         "  saxpy for sm_90",
         "  this proves nothing, for these differ:",
         f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
@@ -197,9 +224,9 @@ BESIDE = f"{INFO}/sboms/{sbom.NAME}"
 Forge = Callable[[dict[str, bytes]], object]
 
 
-def wheel_of(root: Path, forge: Forge | None = None, **build: str) -> Path:
+def wheel_of(root: Path, forge: Forge | None = None, table: str = TWO, **build: str) -> Path:
     """Return a wheel of a project in *root*, with something else in it that RECORD fits."""
-    files = _pipeline.build(make_project(root, {"saxpy.cu": SAXPY}, TWO, **build))
+    files = _pipeline.build(make_project(root, {"saxpy.cu": SAXPY}, table, **build))
     files = {BESIDE if name == sbom.NAME else f"demo/_cubins/{name}": data for name, data in files.items()}
     files["demo/__init__.py"] = b""
     if forge is not None:
@@ -274,10 +301,10 @@ def test_every_file_that_is_ours_is_compared(
     answer = rebuilt(capsys, wheel, tmp_path)
     assert answer.code == 1
     assert answer.out.splitlines()[-2:] == [
-        "2 units compiled again: 2 are the same to the byte",
-        "5 other files made again: 4 are the same to the byte",
+        f"{wheel}/demo/_cubins: 2 units compiled again: 2 are the same to the byte",
+        f"{wheel}/demo/_cubins: 5 other files made again: 4 are the same to the byte",
     ]
-    assert answer.errors[-1] == "1 file not what the project gives, though all units are"
+    assert "demo/_cubins: 1 file not what the project gives, though all units are" in answer.errors
     assert f"  {name}" in answer.err.splitlines()
 
 
@@ -296,7 +323,7 @@ def test_code_that_the_manifest_was_made_to_fit_is_found_by_a_rebuild_alone(
     wheel = wheel_of(tmp_path, forge)
     answer = Answer(capsys, wheel)
     assert (answer.code, "agree with its manifest" in answer.out) == (0, True)  # and no more is said
-    assert rebuilt(capsys, wheel, tmp_path).errors == ["1 unit not what its inputs compile to"]
+    assert rebuilt(capsys, wheel, tmp_path).errors == ["demo/_cubins: 1 unit not what its inputs compile to"]
 
 
 @pytest.mark.nvrtc
@@ -310,8 +337,10 @@ def test_a_unit_is_only_the_same_where_its_file_is(
         del files["demo/_cubins/saxpy.sm_80.cubin"]
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
-    assert answer.out.splitlines()[0] == "2 units compiled again: 0 are the same to the byte"
-    assert "2 units not what its inputs compile to" in answer.errors
+    assert answer.out.splitlines()[0].endswith(
+        "/demo/_cubins: 2 units compiled again: 0 are the same to the byte"
+    )
+    assert "demo/_cubins: 2 units not what its inputs compile to" in answer.errors
     assert "demo/_cubins/saxpy.sm_80.cubin: is missing" in answer.errors
 
 
@@ -337,16 +366,16 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
     unknown = f"says that hatch-cubin 0.0.1 made it, a release that hatch-cubin {__version__} does not know"
     assert answer.errors == [
+        "demo/_cubins: 3 files not what the project gives, though all units are",
         f"demo/_cubins/manifest.json: {unknown}",
-        "3 files not what the project gives, though all units are",
     ]
-    assert answer.err.splitlines()[-6:] == [
+    assert answer.err.splitlines()[2:8] == [
+        "  __init__.py",
         "  manifest.json",
         f"  {sbom.NAME}",
         "  this proves nothing, for these differ:",
         f"    hatch-cubin: 0.0.1 when it was built, {__version__} here",
         "  hint: verify it with the sources and the toolkit that it was built with",
-        "hatch-cubin: 2 errors",
     ]
 
 
@@ -364,13 +393,19 @@ def test_the_commit_is_compared_where_the_bill_names_one(
     commit = run("git", "rev-parse", "HEAD", cwd=tmp_path).stdout.strip()
     answer = rebuilt(capsys, wheel, tmp_path)
     assert answer.err.splitlines()[-6:] == [
-        "hatch-cubin: error: 1 file not what the project gives, though all units are",
+        f"hatch-cubin: error: {wheel}/demo/_cubins: 1 file not what the project gives, though all units are",
         f"  {sbom.NAME}",
         "  this proves nothing, for these differ:",
         f"    commit: none when it was built, {commit} here",
         "    dirty: none when it was built, false here",
-        "  hint: verify it with the sources and the toolkit that it was built with",
+        "  hint: a wheel made from an sdist names no commit: unpack that sdist, and verify it there",
     ]
+    wheel = wheel_of(tmp_path, table=traced)
+    run(*git, "commit", "-q", "--allow-empty", "-m", "two", cwd=tmp_path)
+    answer = rebuilt(capsys, wheel, tmp_path)
+    assert answer.err.splitlines()[-1] == (
+        "  hint: verify it in a checkout of the commit that it was built from"
+    )
 
 
 @pytest.mark.nvrtc
@@ -384,18 +419,18 @@ def test_the_notes_of_an_editable_install_are_compared(
     answer = rebuilt(capsys, folder, tmp_path)
     assert (answer.code, answer.out.splitlines()[-1]) == (
         0,
-        "5 other files made again: 5 are the same to the byte",
+        f"{folder.as_posix()}: 5 other files made again: 5 are the same to the byte",
     )
     notes = json.loads((folder / "editable.json").read_text())
     notes["files"]["demo/saxpy.cu"][2] = sha256(b"evil")
     (folder / "editable.json").write_text(f"{manifest.canonical(notes)}\n")
     assert rebuilt(capsys, folder, tmp_path).errors == [
-        "1 file not what the project gives, though all units are"
+        f"{folder.as_posix()}: 1 file not what the project gives, though all units are"
     ]
     (folder / "editable.json").write_text("{}")
     assert rebuilt(capsys, folder, tmp_path).errors == [
+        f"{folder.as_posix()}: 1 file not what the project gives, though all units are",
         f"{folder.as_posix()}/editable.json: is not what hatch-cubin writes: it was edited or damaged",
-        "1 file not what the project gives, though all units are",
     ]
 
 
@@ -412,7 +447,7 @@ def test_the_bundle_that_is_imported_is_compared_whatever_another_says_that_it_i
         in_keys(files)
 
     answer = rebuilt(capsys, wheel_of(tmp_path, forge), tmp_path)
-    assert answer.errors == ["1 file not what the project gives, though all units are"]
+    assert answer.errors == ["demo/_cubins: 1 file not what the project gives, though all units are"]
     assert answer.out.splitlines()[-1] == "1 other bundle not of this project: not compared with a build"
 
 

@@ -109,8 +109,12 @@ def test_ptx_has_neither_templates_nor_conditions(tmp_path: Path) -> None:
 # A main function
 
 
-def module(text: str, path: str = "demo/a.cu", **options: bool) -> Module:
-    return Module("a", Source(path, text), (), (), options, (), (), ())
+def main_of(module: Module, header: str = "") -> Problem | None:
+    return conditions.host_code(module, {module.source.path: module.source.text, "demo/a.h": header})
+
+
+def module(text: str, **options: bool) -> Module:
+    return Module("a", Source("demo/a.cu", text), (), (), options, (), (), ())
 
 
 @pytest.mark.parametrize(
@@ -121,11 +125,12 @@ def module(text: str, path: str = "demo/a.cu", **options: bool) -> Module:
         "void main()",
         "auto main() -> int {}",
         'extern "C" int main (void) {}',
+        "int main(int, char **)",
     ],
 )
 def test_a_main_function_taken_as_device_code_is_warned_of(main: str) -> None:
     text = f"/* int main() */\n{SAXPY}{main}\n"
-    assert conditions.host_main(module(text, device_as_default_execution_space=True)) == Problem(
+    assert main_of(module(text, device_as_default_execution_space=True)) == Problem(
         "main() is taken as device code, as 'device-as-default-execution-space' says, and left out",
         Location("demo/a.cu", 6),
         APART,
@@ -133,20 +138,49 @@ def test_a_main_function_taken_as_device_code_is_warned_of(main: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "header", "where"),
+    [
+        ("", "int main(int, char **) { return 0; }\n", Location("demo/a.h", 1)),
+        ("\nstatic int\nmain (void)\n{}\n", "", Location("demo/a.cu", 3)),
+        ("MAIN { return 0; }\n", "#define MAIN int main(int, char **)\n", Location("demo/a.cu", 1)),
+        ("#define M(n) int n()\n  M(main) {}\n", "", Location("demo/a.cu", 2)),
+        ("#define N main\n#define M int \\\n  N()\nM {}\n", "", Location("demo/a.cu", 4)),
+    ],
+)
+def test_a_main_function_is_found_in_headers_and_behind_macros(
+    text: str, header: str, where: Location
+) -> None:
+    told = main_of(module(text, device_as_default_execution_space=True), header)
+    assert told is not None
+    assert told.where == where
+
+
+@pytest.mark.parametrize(
     "text",
     [
         SAXPY,
         "int domain(int x);\nint x = main(3);\n",
+        "#define MAIN int main(int, char **)\n#define F(x) x()\nint y = F(z), w = DOMAIN;\n",
+        "#define MAIN int main()\n#ifndef __CUDACC_RTC__\nMAIN {}\n#endif\n",
         "#ifndef __CUDACC_RTC__\nint main() {}\n#endif\n",
         "#if !defined(__CUDACC_RTC__)\nint main() {}\n#endif\n",
     ],
 )
 def test_where_no_main_function_is_compiled_nothing_is_said(text: str) -> None:
-    assert conditions.host_main(module(text, device_as_default_execution_space=True)) is None
+    assert main_of(module(text, device_as_default_execution_space=True)) is None
+
+
+def test_a_launch_of_the_source_taken_as_device_code_is_warned_of() -> None:
+    text = "#define SHIFT 1<<3\nvoid run(int *p) {\n  scale<float> <<<1, 1>>>(p);\n}\n"
+    header = "inline void run(int *p) { scale<float><<<1, 1>>>(p); }\n"
+    assert main_of(module("", device_as_default_execution_space=True), header) is None
+    assert main_of(module(text, device_as_default_execution_space=True), header) == Problem(
+        "a launch is taken as device code, as 'device-as-default-execution-space' says, and left out",
+        Location("demo/a.cu", 3),
+        APART,
+    )
 
 
 def test_without_the_option_the_compiler_itself_refuses_it() -> None:
-    assert conditions.host_main(module("int main() {}\n")) is None
-    assert conditions.host_main(module("int main() {}\n", device_as_default_execution_space=False)) is None
-    ptx = module("int main() {}\n", "demo/k.ptx", device_as_default_execution_space=True)
-    assert conditions.host_main(ptx) is None
+    assert main_of(module("int main() {}\n")) is None
+    assert main_of(module("int main() {}\n", device_as_default_execution_space=False)) is None

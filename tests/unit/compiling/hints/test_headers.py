@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _pipeline
 from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.setting import Setting
+from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.search import Root
-from tests.helpers import write_tree
+from tests.helpers import SAXPY, make_project, write_tree
 
 from .settings import APART, error, setting
 
 NOBODY = "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"
-BRINGS = 'toolkit = "13.4" brings the toolkit\'s headers with the compiler'
+BRINGS = 'this line brings the toolkit\'s headers with the compiler: toolkit = "13.4"'
 HAS_NONE = "CUDA 13.4 has no such header: where a newer one has it, 'toolkit' names that"
 
 
@@ -93,12 +95,12 @@ def test_where_only_the_compilers_own_headers_are_here_the_toolkit_brings_the_ot
     [
         ("curand_kernel.h", (12, 9), "", 'header-packages = ["nvidia-curand-cu12"]'),
         ("cutlass/a.h", (12, 9), "", 'header-packages = ["nvidia-cutlass"]'),
-        ("mma.h", (12, 9), "", 'toolkit = "12.9" brings the toolkit\'s headers with the compiler'),
+        ("mma.h", (12, 9), "", 'this line brings the toolkit\'s headers with the compiler: toolkit = "12.9"'),
         (
             "mma.h",
             (12, 9),
             'toolkit = "12.9"',
-            'toolkit = "12.9" brings its headers where builds are isolated; elsewhere, install them',
+            "'toolkit' brings the headers of 12.9 where builds are isolated; elsewhere, install them",
         ),
         ("mma.h", (13, 0), 'toolkit = "system"', "the toolkit in CUDA_HOME has no such header"),
     ],
@@ -216,3 +218,73 @@ def test_what_follows_from_a_missing_header_is_left_out(tmp_path: Path) -> None:
     assert told is not None
     assert (told[0].text, told[1]) == (missing.text, [])
     assert headers.missing([error("x")], setting(tmp_path)) is None
+
+
+def test_all_headers_that_are_missing_are_told_at_once(tmp_path: Path) -> None:
+    text = """\
+#include "x.h"
+#include "gone.h"
+#include <one/a.h>
+#include "two/b.h"
+#include <cutlass/c.h>
+#include <curand_kernel.h>
+#if ON
+#include "on.h"
+#endif
+#if OFF
+#include "off.h"
+#elif defined(__CUDACC_RTC__)
+#include "perhaps.h"
+#endif
+"""
+    files = {
+        "demo/x.h": '#pragma once\n#include "x.h"\n#include "y.h"\n',
+        "demo/f/one/a.h": "",
+        "demo/g/two/b.h": "",
+    }
+    there = setting(tmp_path, "define = { ON = 1, OFF = 0 }", text=text, files=files)
+    first = error('cannot open source file "y.h"', "demo/x.h", 3, '  #include "y.h"')
+    told = headers.missing([first, error("other")], there)
+    assert told is not None
+    folders = 'include-dirs = ["demo/f", "demo/g"]'
+    packages = 'header-packages = ["nvidia-cutlass", "nvidia-curand"]'
+    assert [(each.where, each.text, each.hint) for each in (told[0], *told[1])] == [
+        (Location(path, line), f'cannot open source file "{name}"', expected)
+        for path, line, name, expected in [
+            ("demo/x.h", 3, "y.h", NOBODY),
+            ("demo/a.cu", 2, "gone.h", NOBODY),
+            ("demo/a.cu", 3, "one/a.h", folders),
+            ("demo/a.cu", 4, "two/b.h", folders),
+            ("demo/a.cu", 5, "cutlass/c.h", packages),
+            ("demo/a.cu", 6, "curand_kernel.h", packages),
+            ("demo/a.cu", 8, "on.h", NOBODY),
+        ]
+    ]
+    assert headers.missing(told[1], there) is None
+
+
+def test_all_of_cub_names_its_parts_and_the_toolkit(tmp_path: Path) -> None:
+    parts = "include what the source uses of it: <cub/warp/warp_scan.cuh>"
+    there = setting(tmp_path, text="cub::WarpScan<int> s;")
+    assert hint("cub/cub.cuh", there) == f"{parts}; {BRINGS}"
+    with_cub = setting(tmp_path, search=trees(tmp_path))
+    assert hint("cub/cub.cuh", with_cub) == HAS_NONE
+
+
+@pytest.mark.nvrtc
+def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followed(tmp_path: Path) -> None:
+    files = {
+        "a.cu": f'#include "one/a.h"\n#include <two/b.h>\n#include "gone.h"\n{SAXPY}',
+        "f/one/a.h": "",
+        "g/two/b.h": "",
+    }
+    options = 'archs = ["sm_90"]\n'
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(make_project(tmp_path, files, options))
+    assert [(each.where, each.hint) for each in caught.value.problems] == [
+        (Location("demo/a.cu", 1), 'include-dirs = ["demo/f", "demo/g"]'),
+        (Location("demo/a.cu", 2), 'include-dirs = ["demo/f", "demo/g"]'),
+        (Location("demo/a.cu", 3), NOBODY),
+    ]
+    followed = f"{options}{caught.value.problems[0].hint}\n"
+    assert _pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))

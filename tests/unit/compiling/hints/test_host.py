@@ -13,7 +13,7 @@ from tests.helpers import write_tree
 
 from .settings import APART, TABLES, error, setting, table
 
-AS_DEVICE = "options = { device-as-default-execution-space = true } takes such functions as device code"
+AS_DEVICE = "to take such functions as device code: options = { device-as-default-execution-space = true }"
 UNANNOTATED = (
     "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
 )
@@ -37,8 +37,8 @@ def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path
     assert told is not None
     assert told[0].context == ("and 1 more error after it",)
     assert told[0].hint == (
-        'options = { std = "c++20", device-as-default-execution-space = true } '
-        "takes such functions as device code"
+        "to take such functions as device code: "
+        'options = { std = "c++20", device-as-default-execution-space = true }'
     )
 
 
@@ -47,7 +47,7 @@ def test_an_option_that_a_rule_of_the_source_sets_is_asked_for_in_its_lines(tmp_
     told = host.unannotated([error(UNANNOTATED, "<cccl>/a.h")], setting(tmp_path, rule))
     assert told is not None
     assert told[0].hint == (
-        "these lines take such functions as device code:"
+        "to take such functions as device code:"
         + table("options = { device-as-default-execution-space = true }")
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Told
 from hatch_cubin.compiling.hints import names
 from tests.helpers import read_config
@@ -177,3 +178,22 @@ def hinted(told: Told | None) -> str | None:
 
 def hint_of(name: str, root: Path) -> str | None:
     return hinted(names.undefined([undefined(name)], setting(root)))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("threadidx", "did you mean 'threadIdx'?"),
+        ("blockDimm", "did you mean 'blockDim'?"),
+        ("__syncthread", "did you mean '__syncthreads'?"),
+        ("atomic_add", "did you mean 'atomicAdd'?"),
+        ("concept", 'C++20 has it: options = { std = "c++20" }'),
+        ("nope", None),
+        ("anything", None),
+    ],
+)
+def test_a_misspelled_name_of_cudas_is_guessed(tmp_path: Path, name: str, hint: str | None) -> None:
+    other = error("other")
+    told = advise([other, undefined(name), undefined(name, path="<cccl>/a.h")], setting(tmp_path))
+    assert {each.hint for each in told} == {None, hint}
+    assert len(told) == 3

@@ -47,3 +47,22 @@ def test_only_files_that_the_compile_read_have_a_text(tmp_path: Path) -> None:
     (tmp_path / "secret.h").write_text("secret")
     names = ("demo/a.cu", "demo/h.h", "demo/gone.h", "secret.h", "<nvrtc>/a.h")
     assert [there.text_of(name) for name in names] == ["source", "header", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ("", " options = { diag-suppress = [177] }"),
+        (
+            "options = { std = 'c++20', diag_suppress = [1] }",
+            ' options = { std = "c++20", diag-suppress = [1, 177] }',
+        ),
+        ("options = { diag-suppress = 1 }", " options = { diag-suppress = [1, 177] }"),
+        (
+            f"{TABLES}\npath = 'demo/*.cu'\noptions = {{ diag-suppress = [1] }}",
+            table("options = { diag-suppress = [1, 177] }"),
+        ),
+    ],
+)
+def test_a_warning_is_silenced_beside_those_that_are(tmp_path: Path, options: str, shown: str) -> None:
+    assert setting(tmp_path, options).silencing(177) == shown

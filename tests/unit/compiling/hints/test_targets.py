@@ -22,11 +22,28 @@ def unit(arch: str, module: Module = MODULE) -> Unit:
     return Unit(module, parse_arch(arch))
 
 
-def hint(*texts: str, done: Sequence[str] = (), supported: Sequence[int] = SUPPORTED) -> str | None:
-    """Return the hint for the first of the errors that a source has for sm_80."""
+def hint(
+    *texts: str,
+    failed: Sequence[str] = ("sm_80",),
+    done: Sequence[str] = (),
+    supported: Sequence[int] = SUPPORTED,
+    works: str | None = None,
+    module: Module = MODULE,
+) -> str | None:
+    """Return the hint for the first of the errors that a source has, once all candidates were tried.
+
+    All of them compile, or those that *works* names.
+    """
     found = [error(text) for text in texts]
-    archs = Archs([(unit("sm_80"), found)], map(unit, done), supported)
-    return archs.advise(found[0], MODULE).hint
+    known = [(unit(arch, module), found) for arch in failed], [unit(arch, module) for arch in done], supported
+    candidates = Archs(*known).candidates()
+    tried = [each for each in candidates if works is None or str(each.arch) in works.split()]
+    return Archs(*known, tried).advise(found[0], module).hint
+
+
+def candidates(text: str, done: Sequence[str] = (), failed: Sequence[str] = ("sm_80",)) -> str:
+    known = [(unit(arch), [error(text)]) for arch in failed], map(unit, done), SUPPORTED
+    return " ".join(str(each.arch) for each in Archs(*known).candidates())
 
 
 def pasted(*archs: str) -> str:
@@ -101,10 +118,36 @@ def test_what_needs_a_later_gpu_and_its_own_code_names_that() -> None:
     )
 
 
-def test_an_instruction_that_nobody_knows_names_the_archs_it_may_be_of() -> None:
-    assert hint(not_supported("Feature '.brandnew'"), supported=(80, 90, 100)) == (
-        "if it is one of some GPUs alone, one of these archs has it: sm_90a, sm_100a"
+def test_an_instruction_that_nobody_knows_is_of_the_archs_that_compile() -> None:
+    brandnew = not_supported("Feature '.brandnew'")
+    assert candidates(brandnew) == "sm_90a sm_100a sm_103a sm_110a sm_120a sm_121a"
+    assert hint(brandnew, works="sm_103a") == f"sm_103a has it, plain archs do not:{pasted('sm_103a')}"
+
+
+def test_what_was_tried_in_vain_is_not_offered() -> None:
+    wgmma = not_supported("Instruction 'wgmma.fence'")
+    assert candidates(wgmma) == "sm_90a"
+    assert hint(wgmma, works="") is None
+
+
+def test_nothing_is_tried_where_no_gpu_is_the_reason() -> None:
+    assert candidates("#error directive: too old", done=["compute_90"]) == ""
+
+
+def test_archs_that_fail_are_replaced_by_those_that_have_it_beside_those_that_compile() -> None:
+    wgmma = not_supported("Instruction 'wgmma.fence'")
+    assert candidates(wgmma, ["sm_80", "compute_80"], ["sm_90", "sm_100"]) == "sm_90a"
+    assert hint(wgmma, failed=["sm_90", "sm_100"], done=["sm_80", "compute_80"]) == (
+        f"it compiles with these archs:{pasted('compute_80', 'sm_80', 'sm_90a')}"
     )
+
+
+def test_of_ptx_source_it_is_its_target_that_cannot_have_it() -> None:
+    module = Module("a", Source("demo/a.ptx", ""), (), (), {}, (), (), (), tables=TABLES)
+    wgmma, tcgen = (not_supported(f"Instruction '{name}'") for name in ("wgmma.fence", "tcgen05.ld.red"))
+    assert hint(wgmma, module=module) == "a text of .target sm_90a can have it"
+    assert hint(tcgen, module=module) == "a text of .target sm_103a or sm_110a can have it"
+    assert hint(tcgen, module=module, supported=(80, 90)) == "no arch that this compiler can target has it"
 
 
 def test_archs_that_compile_are_named_before_those_that_might() -> None:
@@ -116,9 +159,11 @@ def test_archs_that_compile_are_named_before_those_that_might() -> None:
     )
 
 
-def test_ptx_that_no_gpu_could_run_is_no_arch_that_compiles() -> None:
+def test_ptx_is_offered_where_an_arch_takes_it() -> None:
     wgmma = not_supported("Instruction 'wgmma.fence'")
-    assert hint(wgmma, done=["compute_120"]) == hint(wgmma)
+    assert candidates(wgmma, ["compute_120"]) == "sm_90a sm_120"
+    assert hint(wgmma, done=["compute_120"], works="sm_90a") == hint(wgmma)
+    assert hint(wgmma, done=["compute_90"]) == f"it compiles with these archs:{pasted('compute_90')}"
 
 
 def test_an_arch_that_fails_for_another_variant_does_not_compile() -> None:

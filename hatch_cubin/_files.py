@@ -1,0 +1,51 @@
+"""What stands at a path, and how to write to one that a user named."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_KINDS = {
+    stat.S_IFREG: "is a file",
+    stat.S_IFDIR: "is a folder",
+    stat.S_IFLNK: "is a link that leads nowhere",
+    stat.S_IFIFO: "is a pipe",
+    stat.S_IFSOCK: "is a socket",
+}
+
+
+def kind(mode: int) -> str:
+    """Say what a file of that mode is; of a link it is the mode of what it leads to, if there is anything."""
+    return _KINDS.get(stat.S_IFMT(mode), "is a device")
+
+
+def looked_at(path: str | Path) -> os.stat_result:
+    """Return the status of what a path leads to, and where that is nowhere, of the link."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return os.lstat(path)
+
+
+def write(path: str | Path, text: str) -> None:
+    """Write a file that a user named. It may be a terminal, another device, or a pipe that somebody reads.
+
+    A pipe that nobody reads is an OSError: to open it would wait for ever.
+    """
+    with open(path, "w", encoding="utf-8", opener=_at_once) as file:
+        file.write(text)
+
+
+def _at_once(path: str, flags: int) -> int:
+    never_wait = getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags | never_wait, 0o666)
+    except OSError as exc:
+        if exc.errno != errno.ENXIO:
+            raise
+        raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
+    if never_wait:  # for its reader: that one is there, and may be slower than we are
+        os.set_blocking(descriptor, True)
+    return descriptor

@@ -1,0 +1,13 @@
+"""The order in which people expect names: 64 before 128. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?)(?![\w.])")
+
+
+def by_number(name: str) -> tuple[tuple[str | float, ...], str]:
+    """Return a key to sort names by: `k[N=64]` before `k[N=128]`, and both before `k[N=all]`."""
+    parts = _NUMBER.split(name)
+    return tuple(float(part) if index % 2 else part for index, part in enumerate(parts)), name

@@ -1,0 +1,23 @@
+# Copied byte for byte into editable installs by hatch-cubin (Apache-2.0): standard library only.
+"""Find the bundle of an editable install in its tree, where its build backend's own finder does not."""
+
+import os
+import sys
+
+
+def find(name: str, folder: str) -> None:
+    """Let a package be imported from a folder. Every start of Python runs this: it has to be quick."""
+    sys.meta_path.insert(0, _Finder(name, folder))  # type: ignore[arg-type] # its types are slow to import
+
+
+class _Finder:
+    def __init__(self, name: str, folder: str) -> None:
+        self.name, self.folder = name, folder
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:  # noqa: ARG002
+        file = os.path.join(self.folder, "__init__.py")
+        if name != self.name or not os.path.isfile(file):
+            return None
+        from importlib.util import spec_from_file_location
+
+        return spec_from_file_location(name, file, submodule_search_locations=[self.folder])

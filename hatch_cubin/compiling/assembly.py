@@ -1,0 +1,51 @@
+"""Find the lines of sources that a compiler made PTX of, where an assembler refuses that PTX. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_REFUSED = re.compile(
+    r"^ptxas application ptx input, line (?P<line>\d+); (?P<kind>error|fatal)\s*: (?P<text>.*)$", re.MULTILINE
+)
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(.*?)"', re.MULTILINE)
+_LOCATION = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s")
+_REGISTER = re.compile(r"%[a-z]+\d+\b")  # numbered by the compiler, and for each arch in another way
+
+
+class _Place(NamedTuple):
+    path: str
+    line: str
+    instruction: str
+
+
+def located(log: str, ptx: str, source: str) -> str:
+    """Return a log with lines of sources in place of those of *ptx*, as far as line information in it tells.
+
+    *source* is the path that the compile gave its source, which PTX has below the root folder.
+    """
+    places = _places(ptx, source)
+
+    def said(match: re.Match[str]) -> str:
+        place = places.get(int(match["line"]))
+        if place is None:
+            return match[0]
+        return f"{place.path}({place.line}): error: {match['text']}\n    {place.instruction}"
+
+    return _REFUSED.sub(said, log)
+
+
+def _places(ptx: str, source: str) -> Mapping[int, _Place]:
+    """Return where each line of a PTX text comes from."""
+    files = {number: source if path == f"/{source}" else path for number, path in _FILE.findall(ptx)}
+    places: dict[int, _Place] = {}
+    path = line = ""
+    for number, text in enumerate(ptx.split("\n"), start=1):
+        if match := _LOCATION.match(text):
+            path, line = files.get(match[1], ""), match[2]
+        elif text.startswith("}"):
+            path = ""
+        elif path and line != "0":
+            places[number] = _Place(path, line, _REGISTER.sub("%…", text.strip()))
+    return places

@@ -1,0 +1,29 @@
+"""About <cub/cub.cuh>, all of CUB at once, which NVRTC takes in no release: which parts a source uses."""
+
+from __future__ import annotations
+
+import re
+
+from ...sources.source import without_comments
+from .setting import Setting
+
+WHOLE = "cub/cub.cuh"
+
+_PARTS = re.compile(
+    r"\bcub\s*::\s*(?:Block(?:AdjacentDifference|Discontinuity|Exchange|Histogram|Load|MergeSort|RadixRank"
+    r"|RadixSort|Reduce|RunLengthDecode|Scan|Shuffle|Store)|Warp(?:Exchange|Load|MergeSort|Reduce|Scan|Store))\b"
+)
+
+
+def about_whole(setting: Setting) -> str:
+    """Return which headers have what the source uses of CUB."""
+    texts = (without_comments(setting.text_of(path)) for path in (setting.path, *setting.headers))
+    used = sorted({re.split(r"\s*::\s*", name)[1] for text in texts for name in _PARTS.findall(text)})
+    if not used:
+        return "include the parts for device code, as in <cub/block/block_reduce.cuh>"
+    return f"include what the source uses of it: {', '.join(map(_header, used))}"
+
+
+def _header(name: str) -> str:
+    words = [word.lower() for word in re.findall(r"[A-Z][a-z]+", name)]
+    return f"<cub/{words[0]}/{'_'.join(words)}.cuh>"

@@ -1,0 +1,37 @@
+"""Editable wheels whose backend's own finder does not see the bundle, which is in the tree alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..bundle import finder as shipped
+from ..cache.entries import Content
+from ..sources.project import Project
+from ..sources.source import BUNDLE
+from .repack import Wheel
+
+
+def finder(project: Project, wheel: Wheel) -> dict[str, Content]:
+    """Return the files that an editable wheel has to have too; none where a folder of its own is enough."""
+    bundle = project.root / project.bundle_folder
+    package = Path(*project.package.split("."))
+    if any(_is_same(folder / package, bundle.parent) for folder in _folders(wheel)):
+        return {}
+    name = f"_cubins_of_{project.package.replace('.', '_')}"
+    line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE}'!a}, {str(bundle)!a})\n"
+    return {f"{name}.py": [Path(shipped.__file__).read_bytes()], f"{name}.pth": [line.encode()]}
+
+
+def _folders(wheel: Wheel) -> Iterator[Path]:
+    """Yield the folders that an editable wheel adds to `sys.path`."""
+    for info in wheel.members:
+        if info.filename.endswith(".pth"):
+            for line in wheel.archive.read(info).decode("utf-8", "replace").splitlines():
+                if not line.startswith(("import ", "import\t", "#")):
+                    yield Path(line.strip())
+
+
+def _is_same(folder: Path, other: Path) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(other)

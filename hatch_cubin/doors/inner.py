@@ -1,0 +1,46 @@
+"""The build backend inside of ours: find the one that the table names, or say why it cannot be used."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, Problem
+from ..table.config import Config
+from ..table.names import WRAPPER
+
+_DISTRIBUTIONS = {"mesonpy": "meson-python", "pdm": "pdm-backend", "poetry": "poetry-core"}
+
+
+def load(config: Config, root: Path) -> Any:
+    """Return the backend, whose attributes are its hooks; ConfigError where there is none."""
+    if config.backend is None:
+        what = f"[build-system] names another build backend than {WRAPPER}"
+        raise ConfigError(Problem(what, config.place.of(), f'build-backend = "{WRAPPER}"'))
+    where = config.place.of("backend")
+    module, _, inside = config.backend.partition(":")
+    for folder in reversed(config.backend_path):
+        if (path := str(root / folder)) not in sys.path:
+            sys.path.insert(0, path)
+    try:
+        imported = importlib.import_module(module)
+        return functools.reduce(getattr, filter(None, inside.split(".")), imported)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # something that it imports
+            what = f"the build backend {module!r} cannot be imported: {exc}"
+            raise ConfigError(Problem(what, where)) from exc
+        what = f"the build backend {module!r} is not installed here"
+        raise ConfigError(Problem(what, where, _hint(config, module))) from exc
+    except AttributeError as exc:
+        raise ConfigError(Problem(f"{module!r} has no build backend {inside!r}", where)) from exc
+
+
+def _hint(config: Config, module: str) -> str:
+    if config.backend_path:
+        return "is backend-path the folder that it is in?"
+    top = module.partition(".")[0]
+    distribution = _DISTRIBUTIONS.get(top, top.replace("_", "-"))
+    return f'requires = ["hatch-cubin", "{distribution}"] in [build-system] installs it'

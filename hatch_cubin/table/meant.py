@@ -1,0 +1,133 @@
+"""What a value of the wrong type was meant to be, as the table's line. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .. import _gpus
+from . import checks, lines, options
+from .toml import loads
+
+_ARRAYS = frozenset({"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate"})
+_LONGEST = 100
+_SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NAMES = {
+    "G": "debug",
+    "device-debug": "debug",
+    "maxrregcount": "max-register-count",
+    "line-info": "lineinfo",
+}
+_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~-])*(1[23](?:\.[0-9.]+)?)", re.IGNORECASE)
+_WHEELS = re.compile(r"cu(1[23])([0-9])")  # as in the names of PyTorch's: cu130
+
+
+def line(key: str, value: object) -> str | None:
+    """Return the line that a key with a wrong value may have been meant as, if that is plain."""
+    try:
+        meant = _meant(key, value)
+        shown = "" if meant is None else lines.setting(key, meant)
+        loads(shown)
+    except (TypeError, ValueError):  # a date, or a number that is too long to be written
+        return None
+    return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
+
+
+def _meant(key: str, value: object) -> Any:
+    if key in _ARRAYS:
+        return _array(key, [value] if isinstance(value, (str, int, float)) else value)
+    if key in {"ship-sources", "provenance"}:
+        return _SWITCHES.get(str(value).lower())
+    known = _READERS.get(key)
+    return None if known is None else known(value)
+
+
+def _jobs(value: object) -> int | None:
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,2}", value) else None
+
+
+def _package(value: object) -> str | None:
+    name = str(value).replace("-", "_")
+    return name if name != value and all(map(str.isidentifier, name.split("."))) else None
+
+
+def _size(value: object) -> str | None:
+    match = re.fullmatch(r"([0-9]+) *([kmgt])(i?)b?", str(value).lower())
+    return f"{match[1]} {match[2].upper()}{match[3]}B" if match else None
+
+
+def _define(value: object) -> dict[str, Any] | None:
+    """Return the macros of `-DN=4` and the like."""
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        return None
+    matches = [re.fullmatch(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", str(item), re.ASCII) for item in items]
+    return {match[1]: _typed(match[2]) for match in matches if match} if all(matches) else None
+
+
+def _options(value: object) -> dict[str, Any] | None:
+    """Return the options that flags of nvcc's are called here."""
+    items = value.split() if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        return None
+    matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", str(item), re.ASCII) for item in items]
+    named = {_NAMES.get(match[1], match[1].replace("_", "-")): _typed(match[2]) for match in matches if match}
+    known = all(name.replace("-", "_") in options.ALLOWED for name in named)
+    return named if known and all(matches) else None
+
+
+def _typed(text: str | None) -> Any:
+    if text is None:
+        return True
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else text
+
+
+def _variants(value: object) -> dict[str, list[Any]] | None:
+    """Return the values of each macro, where variants are listed one by one, or a value is no list."""
+    tables = value if isinstance(value, list) else [value]
+    found: dict[str, list[Any]] = {}
+    for table in tables:
+        if not isinstance(table, dict):
+            return None
+        for name, each in table.items():
+            found.setdefault(name, []).extend(each if isinstance(each, list) else [each])
+    return found if found and all(found.values()) else None
+
+
+def _array(key: str, items: object) -> list[str] | None:
+    if not isinstance(items, list) or any(isinstance(item, bool) for item in items):
+        return None
+    if key != "archs":
+        return items if items and all(isinstance(item, str) and item for item in items) else None
+    found = [_archs(str(item)) for item in items]
+    return [arch for archs in found for arch in archs] if found and all(found) else None
+
+
+def _archs(text: str) -> tuple[str, ...]:
+    try:
+        return (checks.arch(text),)
+    except ValueError:
+        return _gpus.archs_meant(text)
+
+
+def _toolkit(value: object) -> str | None:
+    text = str(value)
+    if wheels := _WHEELS.fullmatch(text):
+        return f"{wheels[1]}.{wheels[2]}"
+    match = _VERSION.fullmatch(text)
+    try:
+        return checks.toolkit(match[1]) if match else None
+    except ValueError:
+        return None
+
+
+_READERS: dict[str, Callable[[object], Any]] = {
+    "cache-size": _size,
+    "define": _define,
+    "jobs": _jobs,
+    "options": _options,
+    "package": _package,
+    "toolkit": _toolkit,
+    "variants": _variants,
+}

@@ -1,0 +1,67 @@
+"""The names under which a project asks for hatch-cubin, and what some write instead of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+WRAPPER = "hatch_cubin.backend"  # a build backend, around another one that the table names
+HOOK = "cubin"
+MISNAMED_HOOKS = ("cubins", "hatch-cubin", "hatch_cubin")
+
+_ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
+_REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
+
+
+def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """Return a table inside others; an empty one where it is absent, or where something else stands.
+
+    What else stands there is for others to complain of.
+    """
+    value: Any = tables
+    for key in path:
+        value = value.get(key, {}) if isinstance(value, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of tables with nearly our name, or with our name in another place, right ones too.
+
+    Outside of Hatch's settings only the upper tables count: below, a name such as ours may be a requirement.
+    """
+    for outer, tables in (((), pyproject), (("tool",), inside(pyproject, "tool"))):
+        yield from ((*outer, name) for name in tables if _is_alike(name, tables))
+    yield from _misnamed_in(("tool", "hatch"), {**hatch, "envs": None})
+
+
+def _misnamed_in(path: tuple[str, ...], tables: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for name in tables:
+        if _is_alike(name, tables):
+            yield (*path, name)
+        else:
+            yield from _misnamed_in((*path, name), inside(tables, name))
+
+
+def _is_alike(name: str, tables: Mapping[str, Any]) -> bool:
+    return re.sub("[-_. ]", "", name).lower() in _ALIKE and isinstance(tables[name], Mapping)
+
+
+def is_required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> bool:
+    """Say whether a front end is asked to install hatch-cubin: by the build system, or by Hatch's tables."""
+    homes = (
+        ("build", *target, *hook) for target in ((), ("targets", "wheel")) for hook in ((), ("hooks", HOOK))
+    )
+    listed = [inside(hatch, *home).get("dependencies") for home in homes]
+    listed.append(inside(pyproject, "build-system").get("requires"))
+    return any(is_own(each) for place in listed if isinstance(place, list) for each in place)
+
+
+def asked(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what a project says of its build, and of its kernels."""
+    return inside(pyproject, "build-system"), inside(pyproject, "tool", "hatch-cubin")
+
+
+def is_own(requirement: object) -> bool:
+    """Say whether that is a requirement of hatch-cubin."""
+    return _REQUIREMENT.match(str(requirement)) is not None

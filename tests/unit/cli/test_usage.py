@@ -1,0 +1,147 @@
+"""How the command line is used: its help, and what is said of arguments that are wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+
+import pytest
+
+from hatch_cubin.cli import main
+from hatch_cubin.table.checks import _SOME_ARCHS
+
+
+@pytest.mark.parametrize("arguments", [[], ["nix"], ["plan", "--nix"], ["plan", "--archs", "sm_9x"]])
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: hatch-cubin")
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("--archs=sm_9x", f"argument --archs: 'sm_9x' is not an arch; write {_SOME_ARCHS}"),
+        ("--archs=,", "argument --archs: must name at least one arch"),
+        ("--jobs=0", "argument --jobs: must be a whole number from 1 to 1024, not 0"),
+        ("--jobs=many", "argument --jobs: must be a whole number from 1 to 1024, not 'many'"),
+    ],
+)
+def test_a_wrong_value_names_its_option(
+    option: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["bake", option])
+    assert capsys.readouterr().err.endswith(f"hatch-cubin bake: error: {complaint}\n")
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(["--help"])
+    assert ended.value.code == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert [verb for verb, summary in main.VERBS.items() if f"{verb} {summary}" in said] == list(main.VERBS)
+
+
+@pytest.mark.parametrize("columns", ["", "60", "120"])
+def test_help_is_as_wide_as_argparse_would_have_it(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    parser = main.make_parser([])
+    said = parser.format_help()
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    assert said == parser.format_help()
+
+
+def test_a_terminal_that_has_no_size_is_as_wide_as_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((0, 0)))
+    said = main.make_parser([]).format_help()
+    monkeypatch.setenv("COLUMNS", "80")
+    assert said == main.make_parser([]).format_help()
+
+
+def test_a_verb_behind_the_question_for_help_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["--help", "plan"]):
+        with pytest.raises(SystemExit):
+            main.main(arguments)
+    said = capsys.readouterr().out
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
+def test_without_a_verb_help_is_wrong_usage_and_says_what_to_begin_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main([])
+    out, err = capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main.main(["--help"])
+    assert (out, err) == ("", capsys.readouterr().out)
+    verbs = re.findall(r"^    (\w+)  ", err, re.MULTILINE)
+    assert (verbs, verbs[0]) == ([*main.VERBS], "init")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "guess"),
+    [
+        (["inspekt", "x.whl"], "; did you mean 'inspect'?"),
+        (["verfy", "x.whl", "--json"], "; did you mean 'verify'?"),
+        (["build"], "; did you mean 'bake'?"),
+        (["clean"], "; did you mean 'cache clear'?"),
+        (["help"], "; did you mean '--help'?"),
+        (["xyzzy"], ""),
+        (["cache", "claer"], "; did you mean 'clear'?"),
+        (["cache", "build"], ""),
+    ],
+    ids=" ".join,
+)
+def test_a_verb_that_there_is_not_is_guessed(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], guess: str
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments)
+    known = "init, plan, bake, explain, inspect, verify, cache or bundle"
+    command, word = "hatch-cubin", arguments[0]
+    kind = "VERB"
+    if word == "cache":
+        known, kind = "dir, stats, fsck, gc, clear or key", "ACTION"
+        command, word = "hatch-cubin cache", arguments[1]
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"{command}: error: argument {kind}: {word!r} is not {known}{guess}"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--project", "plan", "plan"], ["--project=x", "plan"], ["-v", "plan"], ["--json", "plan"]]
+)
+def test_an_option_before_the_verb_is_told_where_it_stands(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments)
+    option = arguments[0]
+    said = f"hatch-cubin: error: {option} stands behind the verb: hatch-cubin plan {option} …"
+    assert capsys.readouterr().err.splitlines()[-1] == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verb", "what"),
+    [
+        (["plan", "--nix", "--json"], "plan", "unrecognized arguments: --nix"),
+        (["cache", "gc", "--json"], "cache", "at least one of --max-size, "),
+        (["plam", "--json"], None, "argument VERB: 'plam' is not "),
+    ],
+)
+def test_programs_get_wrong_usage_too(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], verb: str | None, what: str
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments)
+    out, err = capsys.readouterr()
+    facts = json.loads(out)
+    assert (facts["verb"], [*facts]) == (verb, ["format", "verb", "errors"])
+    (error,) = facts["errors"]
+    assert error["what"].startswith(what)
+    assert err.endswith(f"error: {error['what']}\n")

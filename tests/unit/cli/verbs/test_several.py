@@ -1,0 +1,107 @@
+"""`inspect` and `verify` of several things at once: each is looked at, and all that is wrong is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin.cli.main import main
+from hatch_cubin.sources.project import Project
+from tests.cubins import cubin, inside, make_wheel
+from tests.helpers import bundle, made, write_tree
+
+from .test_inspect import refusal
+from .test_verify import CODE, FILES, OURS, Answer, recorded, wheel_of
+from .test_verify_rebuild import wheel_of as forged
+
+
+def test_several_wheels_are_shown_on_one_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels = [
+        make_wheel(tmp_path / f"{name}.whl", inside("demo/_cubins", bundle(made("k", data=cubin("k")))))
+        for name in ("a", "b")
+    ]
+    html = tmp_path / "page.html"
+    assert main(["inspect", *map(str, wheels), "--html", str(html)]) == 0
+    places = [f"{wheel}/demo/_cubins" for wheel in wheels]
+    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("_cubins")] == places
+    text = html.read_text("utf-8")
+    assert re.findall(r"<h1>(.*?)</h1>", text) == ["a.whl and 1 more"]
+    assert re.findall(r"<h2>(.*?)</h2>", text) == places
+
+
+def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k")))).as_posix()
+    error = refusal(capsys, "no_such_package", place)
+    assert error.startswith("hatch-cubin: error: no_such_package: is neither a file")
+    with pytest.raises(SystemExit):
+        main(["inspect", "no_such_package", place, "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert [(each["named"], each["path"], len(each["bundles"])) for each in facts["results"]] == [
+        ("no_such_package", "no_such_package", 0),
+        (place, place, 1),
+    ]
+    assert [error["path"] for error in facts["errors"]] == ["no_such_package"]
+
+
+def test_several_are_checked_and_each_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is damaged, and one that is not there, keep no other from being checked."""
+    good, bad = wheel_of(tmp_path / "good", FILES), wheel_of(tmp_path / "bad", {**FILES, "more": b""})
+    gone = tmp_path / "gone.whl"
+    answer = Answer(capsys, bad, gone, good)
+    agrees = f"{good}/demo/_cubins: all 6 files agree with its manifest; the loader is that of {OURS}\n"
+    assert (answer.code, answer.out) == (1, agrees)
+    assert answer.err.splitlines()[0].startswith(f"hatch-cubin: error: {bad}/demo/_cubins/more: is not in")
+    assert answer.err.splitlines()[1].startswith(f"hatch-cubin: error: {gone}: ")
+    facts = json.loads(Answer(capsys, bad, gone, good, "--json").out)
+    assert (facts["ok"], facts["results"]) == (
+        False,
+        [
+            {"named": str(bad), "path": str(bad), "bundles": ["demo/_cubins"], "ok": False},
+            {"named": str(gone), "path": str(gone), "bundles": [], "ok": False},
+            {"named": str(good), "path": str(good), "bundles": ["demo/_cubins"], "ok": True},
+        ],
+    )
+    assert [error["path"] for error in facts["errors"]] == [f"{bad}/demo/_cubins/more", str(gone)]
+
+
+def test_several_sound_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels = [wheel_of(tmp_path / name, FILES) for name in ("a", "b")]
+    answer = Answer(capsys, *wheels, "--json")
+    assert (answer.code, json.loads(answer.out)["ok"], answer.err) == (0, True, "")
+
+
+@pytest.mark.nvrtc
+def test_several_wheels_are_compared_with_one_rebuild(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = forged(tmp_path)
+    other = make_wheel(
+        tmp_path / "other.whl", recorded(inside("other/_cubins", bundle(made("k", data=CODE))))
+    )
+    again = shutil.copy(whole, tmp_path / "again.whl")
+    builds: list[Project] = []
+    build = _pipeline.build
+
+    def counted(project: Project, *, noted: bool) -> dict[str, bytes]:
+        builds.append(project)
+        return build(project, noted=noted)
+
+    monkeypatch.setattr(_pipeline, "build", counted)
+    answer = Answer(capsys, *(whole, other, again, "--rebuild", "--project", tmp_path))
+    assert len(builds) == 1
+    assert [line for line in answer.out.splitlines() if "compiled again" in line] == [
+        f"{wheel}/demo/_cubins: 2 units compiled again: 2 are the same to the byte"
+        for wheel in (whole, again)
+    ]
+    assert f"{other}: has no bundle that this project builds (demo/_cubins)" in answer.err
+    write_tree(tmp_path / "demo", {"saxpy.cu": "__global__ void saxpy() { wrong; }"})
+    answer = Answer(capsys, *(whole, again, "--rebuild", "--project", tmp_path))
+    assert len(builds) == 2
+    assert answer.errors == ['demo/saxpy.cu:1: identifier "wrong" is undefined']

@@ -1,0 +1,90 @@
+"""The backend inside of ours: where it is found, and what is said where it is not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.doors import inner
+from hatch_cubin.errors import ConfigError
+from hatch_cubin.table.config import Config, parse_config
+from hatch_cubin.table.tables import own_table
+from tests.helpers import write_tree
+
+WRAPPED = '[build-system]\nbuild-backend = "hatch_cubin.backend"\n[tool.hatch-cubin]\n'
+
+
+@pytest.fixture(autouse=True)
+def _own_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what is imported here."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+
+def config(root: Path, options: str, system: str = WRAPPED) -> Config:
+    write_tree(root, {"pyproject.toml": f"{system}{options}\n"})
+    return parse_config(*own_table(root), {})
+
+
+def test_it_is_an_installed_module(tmp_path: Path) -> None:
+    assert (
+        inner.load(config(tmp_path, 'backend = "hatchling.build"'), tmp_path)
+        is sys.modules["hatchling.build"]
+    )
+
+
+def test_it_may_be_an_object_inside_of_a_module_of_the_project(tmp_path: Path) -> None:
+    text = "class Backends:\n    class legacy:\n        x = 7\n"
+    write_tree(tmp_path, {"tools/_build.py": text, "other/_build.py": ""})
+    options = 'backend = "_build:Backends.legacy"\nbackend-path = ["tools", "other"]'
+    for _again in range(2):
+        assert inner.load(config(tmp_path, options), tmp_path).x == 7
+    assert sys.path[:2] == [str(tmp_path / "tools"), str(tmp_path / "other")]
+
+
+HINTS = {
+    "no_such.api": 'requires = ["hatch-cubin", "no-such"] in [build-system] installs it',
+    "pdm.no_such": 'requires = ["hatch-cubin", "pdm-backend"] in [build-system] installs it',
+    "no_such": "is backend-path the folder that it is in?",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            'backend = "no_such.api"',
+            "4: the build backend 'no_such.api' is not installed here\n  hint: " + HINTS["no_such.api"],
+        ),
+        (
+            'backend = "pdm.no_such"',
+            "4: the build backend 'pdm.no_such' is not installed here\n  hint: " + HINTS["pdm.no_such"],
+        ),
+        (
+            'backend = "no_such"\nbackend-path = ["tools"]',
+            "4: the build backend 'no_such' is not installed here\n  hint: " + HINTS["no_such"],
+        ),
+        (
+            'backend = "_needs"\nbackend-path = ["tools"]',
+            "4: the build backend '_needs' cannot be imported: No module named 'no_such_module'",
+        ),
+        ('backend = "hatchling.build:Nothing"', "4: 'hatchling.build' has no build backend 'Nothing'"),
+    ],
+)
+def test_one_that_cannot_be_used_is_told(tmp_path: Path, options: str, message: str) -> None:
+    write_tree(tmp_path, {"tools/_needs.py": "import no_such_module\n"})
+    with pytest.raises(ConfigError) as caught:
+        inner.load(config(tmp_path, options), tmp_path)
+    assert str(caught.value) == f"pyproject.toml:{message}"
+
+
+def test_without_our_backend_around_it_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        inner.load(config(tmp_path, "", "[tool.hatch-cubin]\n"), tmp_path)
+    assert str(caught.value) == (
+        "pyproject.toml:1: [build-system] names another build backend than hatch_cubin.backend\n"
+        '  hint: build-backend = "hatch_cubin.backend"'
+    )
