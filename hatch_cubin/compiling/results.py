@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
@@ -12,17 +11,15 @@ from typing import TYPE_CHECKING
 
 from .._order import by_number
 from .._plan import Module, Unit
-from ..bundle import runtime
 from ..cache.entries import Cache, Compiled
-from ..cubin import elf, names
 from ..errors import CompileError, Location, MissError, Problem, SourceError
 from ..keys.jobs import Job, changed_header, files_of, header_stamps
 from ..sources.project import Project
-from ..sources.source import ptx_entries
 from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, preludes
 from .assembly import located
 from .diagnostics import Diagnostic
+from .outcome import code_of, outcome_of
 from .paths import CompilePaths
 from .tasks import folders_for, make_scratch, make_tasks, served_together
 from .turns import Turns
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
 _MOST_TRIED = 16
-_OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
 
 
 @dataclass(slots=True)
@@ -160,7 +156,7 @@ class _Bake:
         return [
             wanted[answer.id]
             for answer in executor.run(lambda _held, _others: next(left, None), setup)
-            if isinstance(_outcome(wanted[answer.id], answer, []), Compiled)
+            if isinstance(outcome_of(wanted[answer.id], answer, []), Compiled)
         ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
@@ -199,7 +195,7 @@ class _Bake:
         # The headers were precompiled some time ago. One may have been edited then, and be as before by now.
         edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[prelude.id]
         accepted = [
-            self._trust.accepts(job.unit, _code(job.unit, answer), shared=answer.shared, edited=edited)
+            self._trust.accepts(job.unit, code_of(job.unit, answer), shared=answer.shared, edited=edited)
             for job in group
         ]
         return all(accepted)
@@ -223,7 +219,7 @@ class _Bake:
         edited = changed_header(self._project, group[0])
         kept: list[tuple[Job, Compiled]] = []
         for job in group:
-            outcome = _outcome(job.unit, answer, found)
+            outcome = outcome_of(job.unit, answer, found)
             if edited is not None:
                 # The result may be of another header than its key: once stored, it would be stale for ever.
                 outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
@@ -282,48 +278,6 @@ class _Bake:
         for job, compiled in kept:
             self._results.done[job.unit] = compiled
             self._results.seconds[job.unit] = answer.seconds
-
-
-def _outcome(unit: Unit, result: executor.Result, found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:
-    """Return the result and the names of its kernels if it can be loaded, or else what is wrong with it."""
-    source = unit.module.source
-    if not result.ok:
-        errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
-        return errors or [_unreadable(result.log, source.path)]
-    if lost := diagnostics.redefined(found, dict(unit.module.variant)):
-        return lost
-    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
-    try:
-        cubin = elf.read_cubin(result.output)
-    except ValueError as exc:
-        return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
-    is_made_ptx = unit.arch.is_ptx and not source.is_ptx
-    kernels = ptx_entries(result.ptx.decode()) if is_made_ptx else cubin.kernels
-    wrong = None if kernels else diagnostics.NO_KERNEL
-    if not cubin.loadable:
-        wrong = "the result is relocatable and cannot be loaded"
-    if wrong is not None:
-        return [Diagnostic("error", Location(source.path), wrong)]
-    return Compiled(_code(unit, result), names.spelled_names(kernels, symbols))
-
-
-def _code(unit: Unit, result: executor.Result) -> bytes:
-    """Return what a unit is of a compile: its cubin or its PTX; a PTX source is its own."""
-    if not unit.arch.is_ptx:
-        return result.output
-    return unit.module.source.text.encode() if unit.module.source.is_ptx else result.ptx
-
-
-def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
-    """Give an error about an option the place of that option: it stands in the table and in no source."""
-    option = _OPTION.search(error.text)
-    where = module.written.get(option[1].replace("-", "_")) if option else None
-    return error if where is None else replace(error, where=where)
-
-
-def _unreadable(log: str, path: str) -> Diagnostic:
-    lines = log.strip().splitlines() or ["the compiler failed and said nothing"]
-    return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:

@@ -291,7 +291,7 @@ def test_the_wheel_of_a_project_without_the_table_is_setuptools_own(tmp_path: Pa
 
 
 def test_inside_of_our_own_backend_setuptools_makes_no_bundle(tmp_path: Path) -> None:
-    text = HEAD.replace("setuptools.build_meta", "hatch_cubin.backend")
+    text = SETUPTOOLS.replace("setuptools.build_meta", "hatch_cubin.backend")
     inner = f'{text}{TABLE}backend = "setuptools.build_meta"\ntoolkit = "12.9"\n'
     root = write_tree(tmp_path, {"pyproject.toml": inner, **FLAT})
     assert answer(root, "get_requires_for_build_wheel") == []

@@ -138,9 +138,10 @@ MODULES: dict[str, dict[str, str]] = {
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "
         "hints/links hints/macros hints/names hints/setting hints/texts",
         "tasks": "executor paths preludes",
+        "outcome": "diagnostics executor",
         "remarks": "hints/conditions",
         "results": "advice assembly cores diagnostics executor hints/setting hints/targets hints/together "
-        "paths preludes remarks storing tasks turns",
+        "outcome paths preludes remarks storing tasks turns",
     },
     "_report": {"_report": ""},
     "_locking": {"_locking": ""},

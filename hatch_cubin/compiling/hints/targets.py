@@ -67,7 +67,7 @@ class Archs:
             Unit(module, arch)
             for path, module in self._first.items()
             if not module.source.is_ptx and any(map(_of_gpu, self._texts[path]))
-            for arch in sorted({*self._twins(path), *self._others(path)})
+            for arch in sorted(self._others(path))
         ]
 
     def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
@@ -91,17 +91,8 @@ class Archs:
         return replace(error, hint=error.otherwise)
 
     def _good(self, path: str) -> list[Arch]:
-        """Return the archs that were asked for and compile; PTX with a GPU's own code where that takes it."""
-        good = self._working[path] - self._failing[path]
-        if any(map(_of_gpu, self._texts[path])):
-            proven = good | self._tried[path]
-            good = {arch for arch in good if not arch.is_ptx or _twin(arch) in proven}
-        return sorted(good)
-
-    def _twins(self, path: str) -> set[Arch]:
-        """Return the archs for which PTX that compiles was never assembled."""
-        every = self._working[path] - self._failing[path]
-        return {_twin(arch) for arch in every if arch.is_ptx} - every - self._failing[path]
+        """Return the archs that were asked for and compile."""
+        return sorted(self._working[path] - self._failing[path])
 
     def _others(self, path: str) -> list[Arch]:
         """Return the archs that may compile in place of those that failed."""
@@ -128,11 +119,6 @@ def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
     for unit in units:
         archs[unit.module.source.path].add(unit.arch)
     return archs
-
-
-def _twin(arch: Arch) -> Arch:
-    """Return the cubin's arch that PTX is for first of all."""
-    return arch._replace(kind="sm")
 
 
 def _have_it(archs: Sequence[Arch]) -> str:

@@ -1,0 +1,62 @@
+"""Say what a compile gave a unit: the result that can be loaded, or what is wrong with it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .._plan import Module, Unit
+from ..bundle import runtime
+from ..cache.entries import Compiled
+from ..cubin import elf, names
+from ..errors import Location
+from ..sources.source import ptx_entries
+from . import diagnostics, executor
+from .diagnostics import Diagnostic
+
+_OPTION = re.compile(r"\bfor (?:option )?--([a-z][a-z-]*)")
+
+
+def outcome_of(
+    unit: Unit, result: executor.Result, found: Sequence[Diagnostic]
+) -> Compiled | list[Diagnostic]:
+    """Return the result and the names of its kernels if it can be loaded, or else what is wrong with it."""
+    source = unit.module.source
+    if not result.ok:
+        errors = [_at_its_option(each, unit.module) for each in found if each.kind == "error"]
+        return errors or [_unreadable(result.log, source.path)]
+    if lost := diagnostics.redefined(found, dict(unit.module.variant)):
+        return lost
+    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
+    try:
+        cubin = elf.read_cubin(result.output)
+    except ValueError as exc:
+        return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
+    is_made_ptx = unit.arch.is_ptx and not source.is_ptx
+    kernels = ptx_entries(result.ptx.decode()) if is_made_ptx else cubin.kernels
+    wrong = None if kernels else diagnostics.NO_KERNEL
+    if not cubin.loadable:
+        wrong = "the result is relocatable and cannot be loaded"
+    if wrong is not None:
+        return [Diagnostic("error", Location(source.path), wrong)]
+    return Compiled(code_of(unit, result), names.spelled_names(kernels, symbols))
+
+
+def code_of(unit: Unit, result: executor.Result) -> bytes:
+    """Return what a unit is of a compile: its cubin or its PTX; a PTX source is its own."""
+    if not unit.arch.is_ptx:
+        return result.output
+    return unit.module.source.text.encode() if unit.module.source.is_ptx else result.ptx
+
+
+def _at_its_option(error: Diagnostic, module: Module) -> Diagnostic:
+    """Give an error about an option the place of that option: it stands in the table and in no source."""
+    option = _OPTION.search(error.text)
+    where = module.written.get(option[1].replace("-", "_")) if option else None
+    return error if where is None else replace(error, where=where)
+
+
+def _unreadable(log: str, path: str) -> Diagnostic:
+    lines = log.strip().splitlines() or ["the compiler failed and said nothing"]
+    return Diagnostic("error", Location(path), lines[0], tuple(lines[1:20]))
