@@ -55,6 +55,6 @@ def appeared(root: Path, absent: Absent) -> Iterator[str]:
     """Yield the paths that are there by now."""
     for folder, names in absent.items():
         for name in names:
-            path = os.path.join(root, folder, name)
-            if os.path.isfile(path[:-1]) if name.endswith("/") else os.path.exists(path):
+            path = os.path.join(root, folder, name.removesuffix("/"))
+            if os.path.exists(path) and not (name.endswith("/") and os.path.isdir(path)):
                 yield f"{folder}/{name}" if folder else name

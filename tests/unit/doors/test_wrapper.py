@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import backend
+from hatch_cubin import _pipeline, backend
 from hatch_cubin.bundle import sbom
+from hatch_cubin.cli.main import main
+from hatch_cubin.keys import lock
 from hatch_cubin.wheels.record import record_problems
 from tests.helpers import SAXPY, wheel_files, write_tree
 
@@ -151,6 +154,34 @@ def test_what_a_wheel_needs_is_asked_for_beside_what_the_backend_inside_asks_for
     assert backend.get_requires_for_build_editable(settings) == others
     assert backend.get_requires_for_build_sdist(settings) == []
     assert sys.modules["_inner"].called == [settings]
+
+
+@pytest.mark.nvrtc
+def test_with_a_lock_it_asks_for_no_compiler_where_all_is_cached_and_else_for_the_locks(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(project, 'toolkit = "13"\n', more=ASKS)
+    monkeypatch.delenv("HATCH_CUBIN_SKIP")
+    monkeypatch.setenv("HATCH_CUBIN_LOCKED", "1")
+    assert "there is no cubin.lock" in refused("get_requires_for_build_wheel", capsys)
+    assert main(["lock"]) == 0
+    assert backend.get_requires_for_build_wheel() == ["inner-needs"]
+    assert backend.get_requires_for_build_editable() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(_pipeline, "make_plan", None)  # which asks the toolkit
+        assert "demo/_cubins/saxpy.sm_90.cubin" in build(project, "made")
+    text = (project / lock.NAME).read_bytes()
+    with tarfile.open(f"sdist/{backend.build_sdist('sdist')}") as archive:
+        packed = archive.extractfile(f"demo-1.0/{lock.NAME}")
+        assert packed is not None
+        assert packed.read() == text
+    write_tree(project, {"src/demo/near.cuh": "// edited"})
+    stale = "cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set\n  src/demo/near.cuh is changed\n"
+    assert stale in refused("get_requires_for_build_editable", capsys)
+    monkeypatch.delenv("HATCH_CUBIN_LOCKED")
+    wheels = lock.decode(text.decode()).wheels
+    exact = [f"{name}=={version}" for name, version in wheels.items()]
+    assert backend.get_requires_for_build_editable() == [*exact, "cuda-bindings==13.*"]
 
 
 def test_settings_and_metadata_are_for_the_backend_inside(project: Path) -> None:

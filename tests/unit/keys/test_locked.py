@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin import _locking, _pipeline
-from hatch_cubin.errors import LockError
+from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.errors import CompileError, HatchCubinError, Location, LockError
 from hatch_cubin.keys import lock, locked
 from hatch_cubin.sources.project import Project, read_sources
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
@@ -326,6 +328,48 @@ def test_only_the_result_that_was_locked_is_taken_from_the_cache(project: Projec
     assert _pipeline.build(replace(poisoned, warn=warned.append)) == bundle
     assert warned == ["damaged cache entries, built again: 1"]
     assert _heard(poisoned).found is not None
+
+
+def test_names_that_no_build_gives_are_not_taken_from_the_cache(project: Project, tmp_path: Path) -> None:
+    shutil.copytree(project.cache_folder, tmp_path / "poisoned")
+    poisoned = replace(project, config=replace(project.config, cache_dir=str(tmp_path / "poisoned")))
+    bundle = _pipeline.build(poisoned)
+    job = next(job for job in _heard(project).plan.jobs if job.unit.name == "scale[WIDE=1] for sm_90")
+    with _pipeline.open_cache(poisoned) as store:
+        honest = job.found_in(store)
+        assert honest is not None
+        (symbol,) = honest.kernels.values()
+        store.put(job.keys.key, Compiled(honest.data, {"scale<double, 2>": symbol}), {})
+    assert _heard(poisoned).found is None
+    assert _pipeline.build(poisoned) == bundle
+
+
+def test_a_header_that_cannot_be_read_makes_a_lock_stale(project: Project) -> None:
+    header = project.root / "demo/near.h"
+    header.unlink()
+    os.mkfifo(header)
+    said: list[str] = []
+    with pytest.raises(HatchCubinError, match=r"^demo/near\.h: is not a regular file"):
+        _pipeline.build(replace(project, say=said.append))
+    assert any(line.startswith("cubin.lock is stale (demo/near.h is changed") for line in said)
+    with pytest.raises(HatchCubinError, match=r"^demo/near\.h: is not a regular file"):
+        _pipeline.make_lock(project)
+
+
+def test_what_is_a_part_of_a_source_that_is_refused_is_told_beside_that(tmp_path: Path) -> None:
+    """It counts as a source of its own then, which no lock has."""
+    header = write_tree(tmp_path, {"far.h": ""}) / "far.h"
+    files = {"k.cu": f'#include "part.cu"\n#include "{header}"\n{SAXPY}', "part.cu": ""}
+    project = make_project(tmp_path / "project", files, 'archs = ["sm_90"]')
+    (project.root / lock.NAME).write_text(lock.encode(_pipeline.make_lock(project)))
+    assert "manifest.json" in _pipeline.build(project)
+    header.unlink()
+    os.mkfifo(header)
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(project)
+    first, second = caught.value.problems
+    assert first.what == "is not a regular file"
+    assert second.where == Location("demo/part.cu")
 
 
 def test_what_only_the_compilers_headers_tell_needs_the_compiler(tmp_path: Path) -> None:

@@ -29,9 +29,15 @@ def test_of_many_paths_only_their_missing_parts_are_told(tmp_path: Path) -> None
 
 
 def test_what_is_there_by_now_is_told(tmp_path: Path) -> None:
-    absent = {"include": ["cub", "folder.h/", "x.h"], "": ["demo"]}
+    absent = {"include": ["cub", "folder.h/", "pipe.h/", "x.h"], "": ["demo"]}
     (tmp_path / "include/folder.h").mkdir(parents=True)
     assert list(vain.appeared(tmp_path, absent)) == []
     (tmp_path / "include/folder.h").rmdir()
     write_tree(tmp_path, {"include/folder.h": "", "include/cub/x.h": "", "demo": ""})
-    assert list(vain.appeared(tmp_path, absent)) == ["include/cub", "include/folder.h/", "demo"]
+    os.mkfifo(tmp_path / "include/pipe.h")
+    assert list(vain.appeared(tmp_path, absent)) == [
+        "include/cub",
+        "include/folder.h/",
+        "include/pipe.h/",
+        "demo",
+    ]
