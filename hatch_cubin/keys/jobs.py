@@ -22,6 +22,7 @@ from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
+from .closures import Closures, Start
 from .headers import package_roots, project_roots, toolkit_roots
 from .parts import drop_parts
 from .recall import Recall
@@ -51,7 +52,7 @@ def make_jobs(
 ) -> list[Job]:
     """Return one job per unit of the plan, with what is known of it from an earlier build."""
     recall = recall or Recall(None)
-    finder = _HeaderFinder(project, toolkit, recall.scans)
+    finder = _HeaderFinder(project, toolkit, recall.scans, recall.closures)
     everything = _modules(project, sources, lambda specs: expand(specs, toolkit))
     modules, notes = drop_parts(everything, project.root, finder.named)
     plan = _plan.plan_units(modules, toolkit.toolchain())
@@ -110,15 +111,16 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     closures = {job.unit.module: job.closure for job in jobs}
     sources = {module.source.path: module.source.sha256 for module in closures}
     headers = {
-        path: closure.files[OWN + path] for closure in closures.values() for path in _own_files(closure)
+        path: closure.own[OWN + path] for closure in closures.values() for path in _own_files(closure)
     }
     return headers | sources
 
 
 def changed_header(project: Project, job: Job) -> str | None:
     """Return a header of the project that has changed since the unit's key was made; None if none has."""
+    own = job.closure.own
     for path in _own_files(job.closure):
-        if content_digest(project.root / path) != job.closure.files[OWN + path]:
+        if content_digest(project.root / path) != own[OWN + path]:
             return path
     places = (place for places in sorted(job.closure.absent) for place in places)
     found = next((place for place in places if disk.is_file(place, project.root)), None)
@@ -131,9 +133,7 @@ def header_stamps(project: Project, job: Job) -> list[str]:
 
 
 def _own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
-    return [
-        logical[len(OWN) :] for logical in closure.files if logical.startswith(OWN) and logical not in but
-    ]
+    return [logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in but]
 
 
 def _modules(
@@ -167,6 +167,7 @@ class _HeaderFinder:
     project: Project
     toolkit: Toolkit | None
     scans: Scans = field(default_factory=Scans)
+    closures: Closures | None = None
     _found: dict[Module, tuple[Closure, tuple[Root, ...]]] = field(default_factory=dict)
     _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
@@ -203,7 +204,7 @@ class _HeaderFinder:
         if module.source.is_ptx:
             return Closure(), ()
         search = tuple(project_roots(self.project.root, module.include_dirs))
-        closure = self._resolve(module, search)
+        closure = own = self._resolve(module, search)
         # The project's own folders come first in any case. So the rest of the search path is looked for only
         # where something is missing.
         if self.toolkit is None:  # an sdist: only the project's own files matter
@@ -211,10 +212,10 @@ class _HeaderFinder:
         for outside in (self._package_roots, self._toolkit_roots):
             if closure.missing:
                 search = (*search, *outside())
-                closure = self._resolve(module, search)
+                closure = self._resolve(module, search, own)
         return closure, search
 
-    def _resolve(self, module: Module, search: tuple[Root, ...]) -> Closure:
+    def _resolve(self, module: Module, search: tuple[Root, ...], start: Closure | None = None) -> Closure:
         names, source = module.pre_includes, module.source
         asked = self.scans.of_text(source.text)
         anything = ask_for_anything(module.macros)
@@ -229,8 +230,18 @@ class _HeaderFinder:
             if key in self._shared:
                 return self._shared[key]
         if search not in self._resolvers:
-            self._resolvers[search] = Resolver(self.project.root, search, self.scans)
-        closure = self._resolvers[search].resolve(source.path, source.text, module.macros, names)
+            outside = self.closures and self.closures.outside
+            self._resolvers[search] = Resolver(self.project.root, search, self.scans, outside)
+        resolver = self._resolvers[search]
+
+        def walk() -> Closure:
+            return resolver.resolve(source.path, source.text, module.macros, names)
+
+        if self.closures is None or start is None:
+            closure = walk()
+        else:
+            follows = Start(start, asked, meanings(module.macros), names)
+            closure = self.closures.resolve(follows, resolver, walk)
         return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 
     def _package_roots(self) -> tuple[Root, ...]:

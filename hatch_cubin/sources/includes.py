@@ -7,12 +7,15 @@ conditional is followed. An include that the text does not tell (`#include MACRO
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from .._digest import digest
 from . import disk
+from .outside import Files, Tried
 from .scan import (
     ANYTHING,
     CALL,
@@ -34,31 +37,47 @@ from .source import is_inside
 class Closure:
     """Every file that a source can read, by logical path, and every tree of which it may read any file."""
 
-    files: dict[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     widened: set[str] = field(default_factory=set)  # those of the files that no include names
     trees: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)  # what no folder of the search path has
     # Paths that were tried in the project in vain, for each include.
-    absent: set[tuple[str, ...]] = field(default_factory=set, compare=False)
+    absent: AbstractSet[Tried] = field(default_factory=set, compare=False)
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
     builds: dict[str, str] = field(default_factory=dict)  # of each tree of the search path, for people
     computed: bool = False  # whether macros decide what is included
     guessed: bool = False  # whether some of that cannot be told from the texts
     at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
-    _digest: str = field(default="", init=False, repr=False, compare=False)
+    # Each file with the folder of the search path that it was found in; not kept from build to build.
+    reached: AbstractSet[tuple[Root, str]] = field(default_factory=frozenset, repr=False, compare=False)
+    _digest: str = field(default="", repr=False, compare=False)
+    _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def includes(self) -> bool:
         """Whether anything is included at all."""
         return bool(self.files or self.trees or self.missing)
 
+    @property
+    def own(self) -> Mapping[str, str]:
+        """Those of the files that are in no tree: the project's, and what an absolute path names."""
+        if isinstance(self.files, Files):
+            return self.files.own
+        return {logical: content for logical, content in self.files.items() if _is_own(logical)}
+
+    def outside(self) -> dict[str, str]:
+        """Return one digest for all headers of each tree."""
+        if self._outside is None:  # made once, as below
+            trees: dict[str, list[str]] = {}
+            for logical, content in sorted(self.files.items()):
+                if not _is_own(logical):
+                    trees.setdefault(logical.partition("/")[0], []).extend((logical, content))
+            self._outside = {tree: digest(parts) for tree, parts in trees.items()}
+        return self._outside
+
     def summary(self) -> dict[str, str]:
         """Return the digest of each of the user's headers, and one for all headers of each other tree."""
-        trees: dict[str, list[str]] = {}
-        for logical, content in sorted(self.files.items()):
-            tree = logical if logical.startswith((OWN, "/")) else logical.partition("/")[0]
-            trees.setdefault(tree, []).extend((logical, content))
-        return {tree: parts[1] if tree == parts[0] else digest(parts) for tree, parts in trees.items()}
+        return {**self.own, **self.outside()}
 
     def digest(self) -> str:
         """Return one digest of a complete closure, the same in any folder; empty without headers.
@@ -71,8 +90,22 @@ class Closure:
         return self._digest
 
 
+def _is_own(logical: str) -> bool:
+    return logical.startswith((OWN, "/"))
+
+
 class Resolver(Search):
     """Resolves closures over one search path."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The folders of the search path, in its order."""
+        return tuple(root.logical for root in self.search)
+
+    @cached_property
+    def builds(self) -> dict[str, str]:
+        """The build of each tree of the search path."""
+        return {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
 
     def resolve(
         self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Sequence[str]
@@ -88,9 +121,14 @@ class Resolver(Search):
             first.append(ANYTHING)
         walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
         walk.settle()
-        walk.closure.search = tuple(root.logical for root in self.search)
-        walk.closure.builds = {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
-        return walk.closure
+        return replace(
+            walk.closure,
+            files=walk.files,
+            absent=walk.absent,
+            reached=walk.reached,
+            search=self.names,
+            builds=self.builds,
+        )
 
     def _is_at_root(self, name: str) -> bool:
         """Say whether a pre-included file is named by its path in the project, and not on the search path."""
@@ -109,11 +147,13 @@ class _Walk:
 
     def __init__(self, resolver: Resolver, macros: Iterable[tuple[str, str]]) -> None:
         self.closure = Closure()
+        self.files: dict[str, str] = {}
+        self.absent: set[Tried] = set()
+        self.reached: set[tuple[Root, str]] = set()
         self._resolver = resolver
         self._defines: dict[str, set[str]] = {}
         self._define(macros)
         self._computed: set[tuple[Include, Root, str]] = set()
-        self._seen: set[tuple[Root, str]] = set()
         self._taken: set[Path] = set()
 
     def visit(self, root: Root, relative: str, scanned: Scan) -> None:
@@ -133,7 +173,7 @@ class _Walk:
         """Resolve computed includes until no file brings a new macro, and no macro a new file."""
         before = None
         while before != (
-            now := (len(self._computed), len(self._seen), sum(map(len, self._defines.values())))
+            now := (len(self._computed), len(self.reached), sum(map(len, self._defines.values())))
         ):
             before = now
             for include, root, relative in sorted(
@@ -180,7 +220,7 @@ class _Walk:
     def _found(self, include: Include, root: Root, relative: str) -> list[tuple[Root, str, Scan]]:
         places, absent = self._resolver.find(include, root, relative)
         if absent:
-            self.closure.absent.add(absent)
+            self.absent.add(absent)
         others = [place for place in places if place != (root, relative)]
         if not others:
             self.closure.missing.add(include.name)
@@ -188,19 +228,19 @@ class _Walk:
         return [new for place in others for new in self._new(*place, self._resolver.read, by_name=by_name)]
 
     def _new(
-        self, root: Root, relative: str, read: Callable[[str], tuple[str, Scan]], *, by_name: bool
+        self, root: Root, relative: str, read: Callable[[Root, str], tuple[str, Scan]], *, by_name: bool
     ) -> list[tuple[Root, str, Scan]]:
         """Add one file to the closure; return it unless it was there."""
         logical = f"{root.logical}/{relative}"
         if by_name:
             self.closure.widened.discard(logical)
-        elif logical not in self.closure.files:
+        elif logical not in self.files:
             self.closure.widened.add(logical)
-        if (root, relative) in self._seen:
+        if (root, relative) in self.reached:
             return []
-        self._seen.add((root, relative))
-        content, scanned = read(os.path.join(root.path, relative))
-        self.closure.files[logical] = content
+        self.reached.add((root, relative))
+        content, scanned = read(root, relative)
+        self.files[logical] = content
         return [(root, relative, scanned)]
 
     def _widen(self, include: Include, root: Root, relative: str) -> None:
