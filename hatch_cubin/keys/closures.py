@@ -1,9 +1,9 @@
 """What an earlier build found outside the project for its closures, as long as that is as it was.
 
-The project's own texts are read and followed in every build. What they lack leads outside, and what is found there
-is recalled: it follows from what these texts include and define, from the table's macros, from the search path, and
-from what there is. So it holds while each path that was looked at outside has the same file as then, by its size and
-time, or none, and while the project has no file where a header outside looked for one in vain.
+The project's own texts are read and followed in every build. What they lack leads outside, and what is found
+there is recalled: it follows from what these texts include and define, from the table's macros, from the search
+path, and from what there is. So it holds while each path that was looked at outside has the same file as then, by
+its size and time, or none, and while the project has no file where a header outside looked for one in vain.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ class Start(NamedTuple):
     pre_includes: tuple[str, ...]
 
 
+class _Way(NamedTuple):
+    """A search path: its name, its folders outside the project, and whether all known of them still holds."""
+
+    name: str
+    folders: list[Folder]
+    holds: bool
+
+
 class Closures:
     """Closures as an earlier build found them; *take* gives each line that it wrote, once."""
 
@@ -52,14 +60,13 @@ class Closures:
         self._numbers: dict[Tried, int] = {}  # of those
         self._inner = 0  # how long the project's folder is, in those
         self._untouched: bool | None = None  # whether there is still nothing at those that are known
+        self._ways: dict[Resolver, _Way] = {}
         self._new = False
 
     def resolve(self, start: Start, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
         """Return a closure as it is recalled, or else as *walk* finds it."""
-        if start.own.computed:  # by macros that headers outside may define, and it may mean any file
-            return walk()
-        key = self._key(start, resolver)
-        if key not in self._lines and self._holds(resolver) and (line := self._take(key)):
+        key, way = self._key(start, resolver), self._way(resolver)
+        if key not in self._lines and way.holds and (line := self._take(key)):
             self._lines[key] = line
         if key in self._lines:
             return self._decoded(key, start.own, resolver)
@@ -67,7 +74,7 @@ class Closures:
         return self._kept(key, closure, start.own, resolver) or closure
 
     def _key(self, start: Start, resolver: Resolver) -> str:
-        own, search = start.own, [(root.logical, root.tree) for root in resolver.search]
+        own, search = start.own, self._way(resolver).name
         texts = [(logical, self._meaning(content)) for logical, content in sorted(own.files.items())]
         source = start.source[:2]
         return digest([compact([search, *start[2:], source, texts, own.at_root, sorted(own.missing)])])
@@ -78,12 +85,14 @@ class Closures:
             self._meanings[content] = digest([compact(self._scans.used[content][:2])])
         return self._meanings[content]
 
-    def _holds(self, resolver: Resolver) -> bool:
-        """Say whether all that is known of a search path is as it was."""
-        folders = [root for root in resolver.search if root.tree]
-        for root in folders:
-            _ = self.outside[root]  # which looks
-        return self._nothing_appeared(resolver.project.path) and self._known.keys() >= set(folders)
+    def _way(self, resolver: Resolver) -> _Way:
+        if resolver not in self._ways:
+            roots = [root for root in resolver.search if root.tree]
+            folders = [self.outside[root] for root in roots]  # which looks at all that is known of each
+            holds = self._nothing_appeared(resolver.project.path) and self._known.keys() >= set(roots)
+            name = compact([(root.logical, root.tree) for root in resolver.search])
+            self._ways[resolver] = _Way(name, folders, holds)
+        return self._ways[resolver]
 
     def _recall(self, root: Root, folder: Folder) -> None:
         """Let a folder have what is known of it, if that is as it was."""
@@ -161,7 +170,7 @@ class Closures:
     def _decoded(self, key: str, own: Closure, resolver: Resolver) -> Closure:
         line = json.loads(self._lines[key])
         summed, whole, outside, trees, missing, computed, guessed, at_root, headers, tried = line
-        folders = (self.outside[root] for root in resolver.search if root.tree)
+        folders = self._way(resolver).folders
         numbers = (int(each, 16) for each in headers)
         same = summed == (now := _of(own.files))
         closure = Closure(
@@ -193,10 +202,10 @@ class Closures:
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:
-        """Return what is to be recalled; nothing where a file outside is so new that its time may not tell."""
+        """Return what is to be recalled; nothing where a file outside is so new that its time tells nothing."""
         folders = self.outside.folders.items()
-        times = (int(state.split()[1]) for _root, folder in folders for state in folder.states.values() if state)
-        if max(times, default=0) > self._began - _TICK_NS:
+        states = (state for _root, folder in folders for state in folder.states.values() if state)
+        if max((int(state.split()[1]) for state in states), default=0) > self._began - _TICK_NS:
             return {}
         names = [[path[self._inner :] for path in places] for places in self._tried]
         known = {_name(root): _line(folder) for root, folder in folders}

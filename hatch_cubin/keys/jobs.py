@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .. import _arch, _plan
@@ -18,11 +19,11 @@ from ..errors import Location, Problem
 from ..sources import disk
 from ..sources.includes import Closure, Resolver
 from ..sources.project import Project
-from ..sources.scan import Scans, ask_for_anything, is_stamp, meanings, stamped
+from ..sources.scan import ask_for_anything, is_stamp, meanings, stamped
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_keys
-from .closures import Closures, Start
+from .closures import Start
 from .headers import package_roots, project_roots, toolkit_roots
 from .parts import drop_parts
 from .recall import Recall
@@ -52,7 +53,7 @@ def make_jobs(
 ) -> list[Job]:
     """Return one job per unit of the plan, with what is known of it from an earlier build."""
     recall = recall or Recall(None)
-    finder = _HeaderFinder(project, toolkit, recall.scans, recall.closures)
+    finder = _HeaderFinder(project, toolkit, recall)
     everything = _modules(project, sources, lambda specs: expand(specs, toolkit))
     modules, notes = drop_parts(everything, project.root, finder.named)
     plan = _plan.plan_units(modules, toolkit.toolchain())
@@ -72,7 +73,7 @@ def reachable_files(project: Project, sources: Sequence[Source], *, by_name: boo
 
     *by_name* leaves out headers that no include names, and that only a computed one could mean.
     """
-    finder = _HeaderFinder(project, None)
+    finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
     return _needed(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
 
@@ -110,9 +111,7 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
     closures = {job.unit.module: job.closure for job in jobs}
     sources = {module.source.path: module.source.sha256 for module in closures}
-    headers = {
-        path: closure.own[OWN + path] for closure in closures.values() for path in _own_files(closure)
-    }
+    headers = {path: closure.own[OWN + path] for closure in closures.values() for path in _own_files(closure)}
     return headers | sources
 
 
@@ -166,8 +165,7 @@ class _HeaderFinder:
 
     project: Project
     toolkit: Toolkit | None
-    scans: Scans = field(default_factory=Scans)
-    closures: Closures | None = None
+    recall: Recall
     _found: dict[Module, tuple[Closure, tuple[Root, ...]]] = field(default_factory=dict)
     _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
@@ -192,9 +190,10 @@ class _HeaderFinder:
         source, root = module.source, self.project.root
         if source.is_ptx:
             return ()
-        scans = {source.path: self.scans.of_text(source.text)}
+        read = self.recall.scans
+        scans = {source.path: read.of_text(source.text)}
         for path in sorted(self.named(module)):
-            scans[path] = self.scans.of_file(os.path.join(root, path), root)[1]
+            scans[path] = read.of_file(os.path.join(root, path), root)[1]
         place = self.project.config.place
         told = [_stamp(place.of("define", name), name) for name, value in module.macros if is_stamp(value)]
         told += [_stamp(Location(path, line), what) for path, line, what in stamped(scans)]
@@ -215,13 +214,13 @@ class _HeaderFinder:
                 closure = self._resolve(module, search, own)
         return closure, search
 
-    def _resolve(self, module: Module, search: tuple[Root, ...], start: Closure | None = None) -> Closure:
+    def _resolve(self, module: Module, search: tuple[Root, ...], own: Closure | None = None) -> Closure:
         names, source = module.pre_includes, module.source
-        asked = self.scans.of_text(source.text)
+        asked = self.recall.scans.of_text(source.text)
         anything = ask_for_anything(module.macros)
         # Sources of one folder with the same includes have the same closure, unless they include themselves.
-        own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
-        place = source.path if os.path.basename(source.path) in own else source.folder
+        included = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
+        place = source.path if os.path.basename(source.path) in included else source.folder
         shared = (place, asked, search, names, anything)
         # Where macros decide what is included, only variants of one source have the same closure, and only if
         # their macros mean the same to an include.
@@ -230,18 +229,15 @@ class _HeaderFinder:
             if key in self._shared:
                 return self._shared[key]
         if search not in self._resolvers:
-            outside = self.closures and self.closures.outside
-            self._resolvers[search] = Resolver(self.project.root, search, self.scans, outside)
+            outside = self.recall.closures.outside
+            self._resolvers[search] = Resolver(self.project.root, search, self.recall.scans, outside)
         resolver = self._resolvers[search]
-
-        def walk() -> Closure:
-            return resolver.resolve(source.path, source.text, module.macros, names)
-
-        if self.closures is None or start is None:
+        walk = partial(resolver.resolve, source.path, source.text, module.macros, names)
+        if own is None:
             closure = walk()
         else:
-            follows = Start(start, asked, meanings(module.macros), names)
-            closure = self.closures.resolve(follows, resolver, walk)
+            start = Start(own, asked, meanings(module.macros), names)
+            closure = self.recall.closures.resolve(start, resolver, walk)
         return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 
     def _package_roots(self) -> tuple[Root, ...]:

@@ -75,6 +75,14 @@ class Closure:
             self._outside = {tree: digest(parts) for tree, parts in trees.items()}
         return self._outside
 
+    def reads(self, root: Root) -> bool:
+        """Say whether anything is read in a tree outside the project."""
+        if root.tree in self.trees:
+            return True
+        if isinstance(self.files, Files):
+            return self.files.reach(root.logical)
+        return any(logical.startswith(f"{root.logical}/") for logical in self.files)
+
     def summary(self) -> dict[str, str]:
         """Return the digest of each of the user's headers, and one for all headers of each other tree."""
         return {**self.own, **self.outside()}

@@ -1,7 +1,7 @@
 """What was seen outside the project: the headers of toolkits and wheels, and where there was none.
 
-Most files of most closures are there, and closures share them. So each folder numbers its headers, and a closure
-that is kept has the numbers alone.
+Most files of most closures are there, and closures share them. So each folder numbers its headers, and a
+closure that is kept has the numbers alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Folder:
     def __init__(self, path: Path, logical: str) -> None:
         self.states: dict[str, str] = {}  # stamps of files, and nothing where there is none
         self._start = os.path.join(path, "")
-        self._logical = logical
+        self.logical = logical
         self._numbers: dict[str, int] = {}  # of the headers that were read, by path
         self._headers: list[tuple[str, str]] = []  # their logical names and digests, by number
 
@@ -54,7 +54,7 @@ class Folder:
     def add(self, relative: str, content: str) -> None:
         """Number a header that was read."""
         self._numbers[relative] = len(self._headers)
-        self._headers.append((f"{self._logical}/{relative}", content))
+        self._headers.append((f"{self.logical}/{relative}", content))
 
     def bits(self, headers: Iterable[str]) -> int:
         """Return the numbers of headers, as bits."""
@@ -84,6 +84,10 @@ class Files(Mapping[str, str]):
     def __bool__(self) -> bool:
         return bool(self.own) or any(bits for _folder, bits in self.outside)
 
+    def reach(self, logical: str) -> bool:
+        """Say whether there are any of a folder outside."""
+        return any(bits for folder, bits in self.outside if f"{folder.logical}/".startswith(f"{logical}/"))
+
     def items(self) -> ItemsView[str, str]:
         """Return all files, put together once for all of them."""
         return self._all().items()
@@ -96,7 +100,7 @@ class Files(Mapping[str, str]):
 
 
 class Places(AbstractSet[Tried]):
-    """Paths of the project that were tried in vain: for includes of its *own* files, and for those outside."""
+    """Paths of the project that were tried in vain: for includes of its *own* files, and of *others*."""
 
     def __init__(self, own: AbstractSet[Tried], others: Sequence[Tried], bits: int) -> None:
         self._own = own
