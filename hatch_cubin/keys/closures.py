@@ -143,8 +143,8 @@ class Closures:
         if not all(path.startswith(inner) for places in tried for path in places):
             return None
         reached: dict[Root, list[str]] = {}
-        for root, relative in closure.reached:
-            reached.setdefault(root, []).append(relative)
+        for spot in closure.reached:
+            reached.setdefault(spot.root, []).append(spot.relative)
         headers = [(self.outside[root], reached.get(root, ())) for root in resolver.search if root.tree]
         files = Files(own.files, [(folder, folder.bits(each)) for folder, each in headers])
         if files != closure.files:  # a header outside leads to another one of the project

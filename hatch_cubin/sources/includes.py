@@ -29,7 +29,7 @@ from .scan import (
     meanings,
     parse_operand,
 )
-from .search import OWN, Root, Search
+from .search import OWN, Root, Search, Spot
 from .source import is_inside
 
 
@@ -48,8 +48,7 @@ class Closure:
     computed: bool = False  # whether macros decide what is included
     guessed: bool = False  # whether some of that cannot be told from the texts
     at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
-    # Each file with the folder of the search path that it was found in; not kept from build to build.
-    reached: AbstractSet[tuple[Root, str]] = field(default_factory=frozenset, repr=False, compare=False)
+    reached: AbstractSet[Spot] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
 
@@ -122,12 +121,12 @@ class Resolver(Search):
         walk = _Walk(self, meanings(macros))
         asked = self.scans.of_text(text)
         walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
-        walk.visit(self.project, "", Scan(tuple(Include(name, "quote") for name in walk.closure.at_root)))
+        walk.visit(self.spot(self.project, ""), Scan(tuple(Include(name, "quote") for name in walk.closure.at_root)))
         others = (name for name in pre_includes if name not in walk.closure.at_root)
         first = [Include(_at_root(name), "angle") for name in others]
         if ask_for_anything(macros):
             first.append(ANYTHING)
-        walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
+        walk.visit(self.spot(self.project, path), Scan((*first, *asked.includes), asked.defines))
         walk.settle()
         return replace(
             walk.closure,
@@ -157,47 +156,52 @@ class _Walk:
         self.closure = Closure()
         self.files: dict[str, str] = {}
         self.absent: set[Tried] = set()
-        self.reached: set[tuple[Root, str]] = set()
+        self.reached: set[Spot] = set()
         self._resolver = resolver
-        self._defines: dict[str, set[str]] = {}
-        self._define(macros)
-        self._computed: set[tuple[Include, Root, str]] = set()
+        self._meanings: dict[str, set[str]] = {}
+        self._unsorted = [macros]  # what was defined, and is not among the meanings yet: few walks need them
+        self._computed: set[tuple[Include, Spot]] = set()
         self._taken: set[Path] = set()
 
-    def visit(self, root: Root, relative: str, scanned: Scan) -> None:
+    def visit(self, spot: Spot, scanned: Scan) -> None:
         """Follow the includes of one file, and those of every file that they find."""
-        pending = [(root, relative, scanned)]
+        pending = [(spot, scanned)]
         while pending:
-            root, relative, scanned = pending.pop()
-            self._define(scanned.defines)
-            for include in scanned.includes:
-                if include.form in {"quote", "angle"}:
-                    pending += self._found(include, root, relative)
-                else:
-                    self.closure.computed = True
-                    self._computed.add((include, root, relative))
+            spot, scanned = pending.pop()
+            self._unsorted.append(scanned.defines)
+            step = self._resolver.step(spot, scanned)
+            self.absent.update(step.absent)
+            self.closure.missing.update(step.missing)
+            self._computed.update((include, spot) for include in step.computed)
+            by_name = spot.logical not in self.closure.widened
+            for found in step.found:
+                pending += self._new(found, self._resolver.read, by_name=by_name)
 
     def settle(self) -> None:
         """Resolve computed includes until no file brings a new macro, and no macro a new file."""
         before = None
-        while before != (
+        while self._computed and before != (
             now := (len(self._computed), len(self.reached), sum(map(len, self._defines.values())))
         ):
-            before = now
-            for include, root, relative in sorted(
-                self._computed, key=lambda item: (item[1].logical, item[2], item[0].name)
+            before, self.closure.computed = now, True
+            for include, spot in sorted(
+                self._computed, key=lambda item: (item[1].root.logical, item[1].relative, item[0].name)
             ):
                 for operand in self._operands(include):
                     if operand is None:
-                        self._widen(include, root, relative)
+                        self._widen(include, spot.root, spot.relative)
                     else:
-                        self.visit(root, relative, Scan((operand,)))
+                        self.visit(spot, Scan((operand,)))
         if self.closure.guessed and any("../" in value for each in self._defines.values() for value in each):
             self.closure.trees.add(self._resolver.folders(*sorted(self._taken)))
 
-    def _define(self, defines: Iterable[tuple[str, str]]) -> None:
-        for name, value in defines:
-            self._defines.setdefault(name, set()).add(value)
+    @property
+    def _defines(self) -> dict[str, set[str]]:
+        """All that each macro was defined to mean so far."""
+        while self._unsorted:
+            for name, value in self._unsorted.pop():
+                self._meanings.setdefault(name, set()).add(value)
+        return self._meanings
 
     def _operands(self, include: Include) -> list[Include | None]:
         """Return all that a computed include can stand for; None among them is for what cannot be known."""
@@ -225,31 +229,19 @@ class _Walk:
         """Say whether a word of a macro's `<name>` can be a macro itself, the compiler's own included."""
         return any(word in self._defines or word.startswith("__") for word in WORD.findall(name))
 
-    def _found(self, include: Include, root: Root, relative: str) -> list[tuple[Root, str, Scan]]:
-        places, absent = self._resolver.find(include, root, relative)
-        if absent:
-            self.absent.add(absent)
-        others = [place for place in places if place != (root, relative)]
-        if not others:
-            self.closure.missing.add(include.name)
-        by_name = f"{root.logical}/{relative}" not in self.closure.widened
-        return [new for place in others for new in self._new(*place, self._resolver.read, by_name=by_name)]
-
     def _new(
-        self, root: Root, relative: str, read: Callable[[Root, str], tuple[str, Scan]], *, by_name: bool
-    ) -> list[tuple[Root, str, Scan]]:
+        self, spot: Spot, read: Callable[[Spot], tuple[str, Scan]], *, by_name: bool
+    ) -> tuple[tuple[Spot, Scan], ...]:
         """Add one file to the closure; return it unless it was there."""
-        logical = f"{root.logical}/{relative}"
         if by_name:
-            self.closure.widened.discard(logical)
-        elif logical not in self.files:
-            self.closure.widened.add(logical)
-        if (root, relative) in self.reached:
-            return []
-        self.reached.add((root, relative))
-        content, scanned = read(root, relative)
-        self.files[logical] = content
-        return [(root, relative, scanned)]
+            self.closure.widened.discard(spot.logical)
+        elif spot.logical not in self.files:
+            self.closure.widened.add(spot.logical)
+        if spot in self.reached:
+            return ()
+        self.reached.add(spot)
+        self.files[spot.logical], scanned = read(spot)
+        return ((spot, scanned),)
 
     def _widen(self, include: Include, root: Root, relative: str) -> None:
         """Add all that a computed include can reach: the tree around it, by its build, or the search path."""
@@ -265,7 +257,6 @@ class _Walk:
             return
         self._taken.add(folder)
         for found_root, found in self._resolver.everything(folder):
-            for new_root, new, scanned in self._new(
-                found_root, found, self._resolver.read_any, by_name=False
-            ):
-                self.visit(new_root, new, scanned)
+            spot = self._resolver.spot(found_root, found)
+            for new, scanned in self._new(spot, self._resolver.read_any, by_name=False):
+                self.visit(new, scanned)

@@ -38,6 +38,28 @@ class Found(NamedTuple):
     absent: tuple[str, ...]
 
 
+class Spot:
+    """A file, as it was found in a folder of the search path: there is one object for each."""
+
+    __slots__ = ("logical", "read", "relative", "root", "step")
+
+    def __init__(self, root: Root, relative: str) -> None:
+        self.root = root
+        self.relative = relative
+        self.logical = f"{root.logical}/{relative}"
+        self.read: tuple[str, Scan] | None = None  # its digest and its scan
+        self.step: Step | None = None
+
+
+class Step(NamedTuple):
+    """Where the includes of one file lead: the same for all that include it."""
+
+    found: tuple[Spot, ...]
+    absent: tuple[tuple[str, ...], ...]
+    missing: tuple[str, ...]
+    computed: tuple[Include, ...]
+
+
 class Outside:
     """The folders outside the project that a build looks into: as they are *known*, or anew."""
 
@@ -67,6 +89,37 @@ class Search:
         self.scans = scans or Scans()
         self.outside = outside or Outside()
         self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
+        self._spots: dict[tuple[Root, str], Spot] = {}
+
+    def spot(self, root: Root, relative: str) -> Spot:
+        """Return what stands for a file."""
+        if (spot := self._spots.get((root, relative))) is None:
+            spot = self._spots[root, relative] = Spot(root, relative)
+        return spot
+
+    def step(self, spot: Spot, scanned: Scan) -> Step:
+        """Return where the includes of a file lead."""
+        if spot.read is None or scanned is not spot.read[1]:
+            return self._step(spot, scanned)
+        if spot.step is None:
+            spot.step = self._step(spot, scanned)
+        return spot.step
+
+    def _step(self, spot: Spot, scanned: Scan) -> Step:
+        found: list[Spot] = []
+        absent: list[tuple[str, ...]] = []
+        missing: list[str] = []
+        computed: list[Include] = []
+        for include in scanned.includes:
+            if include.form not in {"quote", "angle"}:
+                computed.append(include)
+                continue
+            places, tried = self.find(include, spot.root, spot.relative)
+            others = [other for place in places if (other := self.spot(*place)) is not spot]
+            found += others
+            absent += [tried] * bool(tried)
+            missing += [include.name] * (not others)
+        return Step(tuple(found), tuple(absent), tuple(missing), tuple(computed))
 
     def find(self, include: Include, root: Root, includer: str) -> Found:
         """Return where an include is found: the first place, or all where any later one may be meant."""
@@ -108,8 +161,13 @@ class Search:
         for each in self.search:
             yield each, name
 
-    def read(self, root: Root, relative: str) -> tuple[str, Scan]:
+    def read(self, spot: Spot) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
+        if spot.read is None:
+            spot.read = self._read(spot.root, spot.relative)
+        return spot.read
+
+    def _read(self, root: Root, relative: str) -> tuple[str, Scan]:
         path = os.path.join(root.path, relative)
         if not root.tree:
             return self.scans.of_file(path, self.project.path)
@@ -122,12 +180,12 @@ class Search:
             folder.add(relative, read[0])
         return read
 
-    def read_any(self, root: Root, relative: str) -> tuple[str, Scan]:
+    def read_any(self, spot: Spot) -> tuple[str, Scan]:
         """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
-        path = os.path.join(root.path, relative)
+        path = os.path.join(spot.root.path, spot.relative)
         try:
             if os.stat(path).st_size <= _SCANNED_BYTES:
-                return self.read(root, relative)
+                return self.read(spot)
         except (OSError, SourceError):
             pass
         return content_digest(path), Scan(())
