@@ -121,7 +121,7 @@ def toolkit_project(root: Path, sources: int, header: str) -> Path:
 
 
 def deep_project(root: Path, sources: int, archs: tuple[str, ...] = ARCHS) -> Path:
-    """Write a project of small kernels, each with a header of its own that leads into others of the toolkit."""
+    """Write a project of small kernels, each with a header of its own that leads to others of the toolkit."""
     files = {}
     for number in range(sources):
         first, step = number % len(_TOOLKITS), 1 + number // len(_TOOLKITS) % (len(_TOOLKITS) - 1)

@@ -2,8 +2,8 @@
 
 The project's own texts are read and followed in every build. What they lack leads outside, and what is found
 there is recalled: it follows from what these texts include and define, from the table's macros, from the search
-path, and from what there is. So it holds while each path that was looked at outside has the same file as then, by
-its size and time, or none, and while the project has no file where a header outside looked for one in vain.
+path, and from what there is. So it holds while each path that was looked at outside has the file it had, by its
+size and time, or none, and while the project has no file where a header outside looked for one in vain.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Closures:
 
     def _key(self, start: Start, resolver: Resolver) -> str:
         own, search = start.own, self._way(resolver).name
-        texts = [(logical, self._meaning(content)) for logical, content in sorted(own.files.items())]
+        texts = sorted(f"{logical} {self._meaning(content)}" for logical, content in own.files.items())
         source = start.source[:2]
         return digest([compact([search, *start[2:], source, texts, own.at_root, sorted(own.missing)])])
 
@@ -202,7 +202,7 @@ class Closures:
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:
-        """Return what is to be recalled; nothing where a file outside is so new that its time tells nothing."""
+        """Return what is to be recalled; nothing where a file outside is too new for its time to tell."""
         folders = self.outside.folders.items()
         states = (state for _root, folder in folders for state in folder.states.values() if state)
         if max((int(state.split()[1]) for state in states), default=0) > self._began - _TICK_NS:
@@ -227,7 +227,7 @@ def _name(root: Root) -> str:
 
 def _of(files: Mapping[str, str]) -> str:
     """Return a digest of the project's own headers."""
-    return digest(part for item in sorted(files.items()) for part in item)
+    return _summed(f"{content} {logical}" for logical, content in sorted(files.items()))
 
 
 def _line(folder: Folder) -> str:

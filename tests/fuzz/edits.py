@@ -1,6 +1,6 @@
 """Random edits between builds: what a build recalls of its closures has to be what it would find without.
 
-    python tests/fuzz/edits.py 200 --seed 1
+    python -m tests.fuzz.edits 200 --seed 1
 
 The project has two folders of headers of its own, and two trees outside. Headers appear in them, vanish, become
 folders or links, shadow each other, and are edited; macros, the order of the search path, and builds change.
@@ -9,14 +9,12 @@ folders or links, shadow each other, and are edited; macros, the order of the se
 from __future__ import annotations
 
 import argparse
-import itertools
-import os
 import random
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,9 +24,9 @@ from hatch_cubin.keys.recall import Recall
 from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.scan import meanings
 from hatch_cubin.sources.search import Root
-from hatch_cubin.toolkit.toolkit import Facts
 
-FACTS = Facts("1.0", 13, "13.0.1", (90,), None)
+from .include_trees import FACTS, write
+
 NAMES = ("a.h", "b.h", "c.h", "s/a.h", "s/b.h")
 FOLDERS = ("project/demo", "project/i1", "project/i2", "w1", "w1/inner", "w2")
 PLACES = tuple(f"{folder}/{name}" for folder in FOLDERS for name in NAMES)
@@ -53,7 +51,6 @@ LINES = (
     "int {word};",
 )
 COMPUTED = ("M", "F(", "HAS", "FAR")
-_clock = itertools.count(10**9)
 
 
 class Asked(NamedTuple):
@@ -64,13 +61,6 @@ class Asked(NamedTuple):
     pre_includes: tuple[str, ...] = ()
     own: tuple[str, ...] = ("i1", "i2")
     outside: tuple[tuple[str, str], ...] = (("w1", "one==1"), ("w1/inner", "one==1"), ("w2", "two==1"))
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file, at a time of its own that is long past."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    os.utime(path, (at := next(_clock), at))
 
 
 def header(chance: random.Random, *, computed: bool) -> str:
@@ -153,7 +143,14 @@ def facts(closure: Closure) -> tuple[object, ...]:
     """Return all that there is to say of a closure."""
     names = ("files", "widened", "trees", "missing", "search", "builds", "computed", "guessed", "at_root")
     of_it = [getattr(closure, name) for name in names]
-    return (dict(closure.files), *of_it[1:], set(closure.absent), dict(closure.own), closure.summary(), closure.digest())
+    return (
+        dict(closure.files),
+        *of_it[1:],
+        set(closure.absent),
+        dict(closure.own),
+        closure.summary(),
+        closure.digest(),
+    )
 
 
 def wrong_closures(count: int, seed: int, counts: Counter[str], edits: int = 25) -> Iterator[str]:
@@ -161,7 +158,10 @@ def wrong_closures(count: int, seed: int, counts: Counter[str], edits: int = 25)
     for number in range(count):
         chance = random.Random(f"{seed} {number}")  # noqa: S311
         with tempfile.TemporaryDirectory() as folder:
-            yield from (f"tree {number} of seed {seed}: {each}" for each in _wrong(Path(folder), chance, counts, edits))
+            yield from (
+                f"tree {number} of seed {seed}: {each}"
+                for each in _wrong(Path(folder), chance, counts, edits)
+            )
 
 
 def _wrong(folder: Path, chance: random.Random, counts: Counter[str], edits: int) -> Iterator[str]:

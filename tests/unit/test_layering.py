@@ -67,8 +67,9 @@ MODULES: dict[str, dict[str, str]] = {
         "source": "disk",
         "project": "source",
         "scan": "disk source",
-        "search": "disk scan",
-        "includes": "disk scan search source",
+        "outside": "disk",
+        "search": "disk outside scan",
+        "includes": "disk outside scan search source",
     },
     "_plan": {"_plan": ""},
     "cache": {
@@ -84,7 +85,13 @@ MODULES: dict[str, dict[str, str]] = {
         "requirements": "libraries",
         "toolkit": "libraries worker",
     },
-    "keys": {"headers": "", "parts": "", "recall": "", "jobs": "headers parts recall"},
+    "keys": {
+        "headers": "",
+        "parts": "",
+        "closures": "",
+        "recall": "closures",
+        "jobs": "closures headers parts recall",
+    },
     "bundle": {
         "editable": "",
         "runtime": "",
