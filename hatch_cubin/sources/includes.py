@@ -121,9 +121,8 @@ class Resolver(Search):
         walk = _Walk(self, meanings(macros))
         asked = self.scans.of_text(text)
         walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
-        walk.visit(
-            self.spot(self.project, ""), Scan(tuple(Include(name, "quote") for name in walk.closure.at_root))
-        )
+        at_root = tuple(Include(name, "quote") for name in walk.closure.at_root)
+        walk.visit(self.spot(self.project, ""), Scan(at_root))
         others = (name for name in pre_includes if name not in walk.closure.at_root)
         first = [Include(_at_root(name), "angle") for name in others]
         if ask_for_anything(macros):

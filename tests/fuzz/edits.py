@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.edits 200 --seed 1
 
-The project has two folders of headers of its own, and two trees outside. Headers appear in them, vanish, become
-folders or links, shadow each other, and are edited; macros, the order of the search path, and builds change.
+The project has two folders of headers of its own, and two trees outside. Headers appear in them, vanish,
+become folders or links, shadow each other, and are edited; macros, the search path and builds change.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COMPUTED = ("M", "F(", "HAS", "FAR")
 
 
 class Asked(NamedTuple):
-    """What a build asks for: a source, macros, pre-included headers, the order and the builds of the trees."""
+    """What a build asks for: a source, macros, pre-included headers, folders and trees in an order."""
 
     text: str
     macros: tuple[tuple[str, str], ...] = ()
@@ -141,16 +141,10 @@ def _resolver(root: Path, asked: Asked, recall: Recall | None = None, *, outside
 
 def facts(closure: Closure) -> tuple[object, ...]:
     """Return all that there is to say of a closure."""
-    names = ("files", "widened", "trees", "missing", "search", "builds", "computed", "guessed", "at_root")
-    of_it = [getattr(closure, name) for name in names]
-    return (
-        dict(closure.files),
-        *of_it[1:],
-        set(closure.absent),
-        dict(closure.own),
-        closure.summary(),
-        closure.digest(),
-    )
+    names = ("widened", "trees", "missing", "search", "builds", "computed", "guessed", "at_root")
+    values = [getattr(closure, name) for name in names]
+    whole = (dict(closure.files), set(closure.absent), dict(closure.own))
+    return (*whole, *values, closure.summary(), closure.digest())
 
 
 def wrong_closures(count: int, seed: int, counts: Counter[str], edits: int = 25) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Whatever is edited between builds, what is recalled of closures is what there is: random trees and edits."""
+"""Whatever is edited between builds, what is recalled of closures is what there is."""
 
 from __future__ import annotations
 

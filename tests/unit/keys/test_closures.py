@@ -1,4 +1,4 @@
-"""What a build recalls of its closures: as long as nothing has changed that they rest on, and never anything wrong."""
+"""What a build recalls of its closures: as long as nothing has changed that they rest on."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def link(name: str, to: str) -> Callable[[Path], None]:
     "change",
     [
         pytest.param(lambda _root: None, id="nothing"),
-        pytest.param(
-            edit("project/demo/near.h", "#include <shared.h>\n#define NEAR 1\nint y;"), id="other code"
-        ),
+        pytest.param(edit("project/demo/near.h", f"{TREE['project/demo/near.h']}\nint y;"), id="other code"),
         pytest.param(edit("project/i1/unused.h", "#include <a.h>"), id="a header that nothing includes"),
         pytest.param(edit("w2/other.h", "#include <a.h>"), id="a header outside that nothing includes"),
         pytest.param(lambda root: (root / "project/i2/far.h").mkdir(), id="a folder of a header's name"),
@@ -86,16 +84,14 @@ def test_a_closure_is_recalled_where_nothing_changed_that_it_rests_on(
     [
         pytest.param(edit("project/demo/near.h", "#include <last.h>\n"), id="another include"),
         pytest.param(
-            edit("project/demo/near.h", "#include <shared.h>\n#define NEAR <x.h>\n"), id="another macro"
+            edit("project/demo/near.h", "#include <shared.h>\n#define X <x.h>\n"), id="another macro"
         ),
         pytest.param(edit("w1/far.h", TREE["w1/far.h"].replace("last", "lost")), id="an edit outside"),
         pytest.param(lambda root: (root / "w2/last.h").unlink(), id="nothing outside"),
         pytest.param(edit("w1/last.h", ""), id="a header that hides another outside"),
         pytest.param(edit("w1/nowhere.h", ""), id="a header that was missing"),
         pytest.param(link("w2/last.h", "w2/unused.h"), id="a link outside"),
-        pytest.param(
-            lambda root: shutil.move(root / "w1/inner", root / "w2/inner"), id="a folder that moved"
-        ),
+        pytest.param(lambda root: shutil.move(root / "w1/inner", root / "w2"), id="a folder that moved"),
     ],
 )
 def test_a_change_of_what_a_closure_rests_on_is_found(root: Path, change: Callable[[Path], Any]) -> None:
@@ -132,7 +128,7 @@ def test_what_cannot_be_read_is_told_whatever_is_known(root: Path, place: str) -
     build(root)
     (root / place).unlink(missing_ok=True)
     os.mkfifo(root / place)
-    with pytest.raises(SourceError, match="last.h"):
+    with pytest.raises(SourceError, match=r"last\.h"):
         build(root)
 
 
