@@ -12,7 +12,8 @@ import pytest
 
 from hatch_cubin.errors import SourceError
 from hatch_cubin.keys.recall import Recall
-from hatch_cubin.sources.includes import Closure
+from hatch_cubin.sources.includes import Closure, Resolver
+from hatch_cubin.sources.scan import Scans
 from hatch_cubin.sources.search import Root
 from tests.fuzz.edits import Asked, facts, fresh, recalled
 from tests.fuzz.include_trees import FACTS, write
@@ -193,3 +194,25 @@ def test_recalled_files_and_places_are_what_they_stand_for(root: Path) -> None:
     found, expected = build(root)[0], fresh(root, ASKED)
     assert (len(found.files), found.files["w2/last.h"]) == (6, expected.files["w2/last.h"])
     assert (len(found.absent), max(found.absent) in found.absent) == (len(expected.absent), True)
+
+
+def test_a_build_recalls_each_of_its_questions(root: Path) -> None:
+    other = ASKED._replace(text="#include <last.h>\n", outside=ASKED.outside[2:])
+    walks = []
+    for _ in range(2):
+        recall = Recall(root / "recall.txt")
+        for asked in (ASKED, other, ASKED):
+            found, walked = recalled(root, asked, recall)
+            assert facts(found) == facts(fresh(root, asked))
+            walks.append(walked)
+        recall.keep(FACTS, {})
+    assert walks == [True, True, False, False, False, False]
+
+
+def test_a_header_of_which_only_the_digest_is_known_is_read(root: Path) -> None:
+    recall = Recall(root / "recall.txt")
+    recalled(root, ASKED, recall)
+    roots = [Root(root / name, name, tree) for name, tree in ASKED.outside]
+    resolver = Resolver(root / "project", roots, Scans(), recall.closures.outside)
+    found = [resolver.resolve("demo/k.cu", "#include <far.h>\n", (), ()) for _ in range(2)]
+    assert found == [Resolver(root / "project", roots).resolve("demo/k.cu", "#include <far.h>\n", (), ())] * 2
