@@ -81,14 +81,9 @@ def part(kind: str, name: str, version: str | None = None, *, wheel: str | None 
 
 def _headers_of(jobs: Iterable[Job]) -> Iterator[Component]:
     """Yield the wheels and other trees outside the project whose headers the kernels can read."""
-    used = {
-        root.tree
-        for job in jobs
-        for root in job.search
-        if root.tree in job.closure.trees
-        or any(file.startswith(f"{root.logical}/") for file in job.closure.files)
-    }
-    for tree in used - {""}:
+    closures = {id(job.closure): job for job in jobs}.values()
+    used = {root.tree for job in closures for root in job.search if root.tree and job.closure.reads(root)}
+    for tree in used:
         wheels = headers.wheels_of(tree)
         for name, version in wheels.items():
             yield part("library", name, version, wheel=name)

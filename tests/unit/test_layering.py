@@ -74,8 +74,9 @@ MODULES: dict[str, dict[str, str]] = {
         "project": "source",
         "scan": "disk",
         "stamps": "scan",
-        "search": "disk scan",
-        "includes": "disk scan search source",
+        "outside": "disk",
+        "search": "disk outside scan",
+        "includes": "disk outside scan search source",
     },
     "_plan": {"_plan": ""},
     "cache": {
@@ -91,7 +92,13 @@ MODULES: dict[str, dict[str, str]] = {
         "requirements": "libraries",
         "toolkit": "libraries worker",
     },
-    "keys": {"headers": "", "parts": "", "recall": "", "jobs": "headers parts recall"},
+    "keys": {
+        "headers": "",
+        "parts": "",
+        "closures": "",
+        "recall": "closures",
+        "jobs": "closures headers parts recall",
+    },
     "bundle": {
         "editable": "",
         "finder": "",
