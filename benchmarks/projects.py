@@ -25,6 +25,24 @@ extern "C" __global__ void small_{number}(const float *x, float *y, int n) {{
 }}
 """
 _COMMON = "#pragma once\n__device__ inline float twice(float x) { return 2.0f * x; }\n"
+_DEEP = """\
+#pragma once
+#include "common.cuh"
+#ifdef TRIED  // by nobody: every branch counts for what is read, and none of it takes the compiler any time
+{includes}
+#endif
+"""
+# Of the toolkit, each of which leads to others: none, a dozen, or some hundreds.
+_TOOLKITS = (
+    "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "mma.h", "vector_types.h", "cooperative_groups.h",
+    "cooperative_groups/reduce.h", "cooperative_groups/scan.h", "cooperative_groups/memcpy_async.h",
+    "cuda/atomic", "cuda/barrier", "cuda/pipeline", "cuda/semaphore", "cuda/latch", "cuda/functional",
+    "cuda/std/array", "cuda/std/span", "cuda/std/mdspan", "cuda/std/complex", "cuda/std/tuple",
+    "cuda/std/optional", "cuda/std/variant", "cuda/std/bit", "cuda/std/chrono", "cuda/std/ratio",
+    "cub/block/block_reduce.cuh", "cub/block/block_scan.cuh", "cub/block/block_load.cuh",
+    "cub/block/block_radix_sort.cuh", "cub/warp/warp_reduce.cuh", "cub/device/device_reduce.cuh",
+    "thrust/complex.h", "thrust/device_vector.h", "thrust/sort.h", "thrust/transform_reduce.h",
+)  # fmt: skip
 _CUB = """\
 #include <cub/block/block_reduce.cuh>
 extern "C" __global__ void total(const float *x, float *y) {
@@ -105,6 +123,19 @@ def toolkit_project(root: Path, sources: int, header: str) -> Path:
         f"bench/small_{n}.cu": f"#include <{header}>\n" + _SMALL.format(number=n) for n in range(sources)
     }
     return write_project(small_project(root, sources), files, ARCHS)
+
+
+def deep_project(root: Path, sources: int, archs: tuple[str, ...] = ARCHS) -> Path:
+    """Write a project of small kernels, each with a header of its own that leads to others of the toolkit."""
+    files = {}
+    for number in range(sources):
+        first, step = number % len(_TOOLKITS), 1 + number // len(_TOOLKITS) % (len(_TOOLKITS) - 1)
+        some = (_TOOLKITS[(first + step * each) % len(_TOOLKITS)] for each in range(3))
+        includes = "\n".join(f"#include <{name}>" for name in dict.fromkeys(some))
+        files[f"bench/deep_{number}.cuh"] = _DEEP.format(includes=includes)
+        own = f"deep_{number}.cuh"
+        files[f"bench/small_{number}.cu"] = _SMALL.format(number=number).replace("common.cuh", own)
+    return write_project(small_project(root, sources), files, archs)
 
 
 def variants_project(root: Path, kernel: str, count: int) -> Path:

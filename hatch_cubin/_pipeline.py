@@ -244,7 +244,7 @@ def check_lock(project: Project, found: Lock) -> list[str]:
 def _described(
     project: Project, plan: Plan, sources: Sequence[Source], results: Mapping[Unit, str | None]
 ) -> Lock:
-    everything = every_closure(project, sources, plan.toolkit, plan.recall.scans, plan.jobs)
+    everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
     return locked.describe(project, everything, plan.toolkit, plan.jobs, results)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from commands import CORES, bake, bake_cold, forget, nvrtc
 from measuring import Cost, Goal, Row, environment, in_turn, line
-from projects import ARCHS, headers_project, small_project, toolkit_project
+from projects import ARCHS, deep_project, headers_project, small_project, toolkit_project
 
 _ALONE = """
 import resource, sys
@@ -26,6 +28,7 @@ _PAPER = (2, 64)  # the first of them to see how far off the paper is
 def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     yield from _cores(folder, quick=quick)
     yield from _headers(folder, quick=quick)
+    yield from _different(folder, quick=quick)
 
 
 def _cores(folder: Path, *, quick: bool) -> Iterator[Row]:
@@ -79,3 +82,32 @@ def _headers(folder: Path, *, quick: bool) -> Iterator[Row]:
     ours, least = in_turn(lambda: bake(many), lambda: bake(few), quick=quick)
     what = f"warm bake, {kernels * len(ARCHS)} units that include the same {count} headers"
     yield Row(what, "none but one", ours.wall, least.wall)
+
+
+def _different(folder: Path, *, quick: bool) -> Iterator[Row]:
+    """Yield what headers take that lead to others for each source, each into the depths of the toolkit."""
+    few, many = (4, 8) if quick else (64, 512)
+    whole, alike = deep_project(folder / "deep", few), small_project(folder / "alike", few)
+    ends = [deep_project(folder / f"deep-{count}", count, ARCHS[:2]) for count in (few, many)]
+    for root in (whole, alike, *ends):
+        bake(root)
+    ours, least, *costs = in_turn(
+        *(lambda root=root: bake(root) for root in (whole, alike, *ends)), quick=quick
+    )
+    what = f"warm bake, {few} sources × {len(ARCHS)} archs, each with its own headers of the toolkit"
+    yield Row(what, "the same with one header", ours.wall, least.wall, Goal(0, 0.25))
+    yield Row(f"{what}: processor", "the same", ours.cpu, least.cpu)
+    _fixed, each, _off = line([(few, costs[0].cpu), (many, costs[1].cpu)])
+    what = f"the same from {few} to {many} sources × 2 archs: processor, each source"
+    yield Row(
+        what, "a stat of each of its files", each * 1e3, _stats(ends[1]) / many * 1e3, Goal(0, 0.8), "ms"
+    )
+
+
+def _stats(root: Path) -> float:
+    """Return the processor time of looking at each source and header of a project: no build can take less."""
+    paths = [os.fspath(path) for path in root.glob("bench/*.cu*")]
+    start = time.process_time()
+    for path in paths:
+        os.stat(path)
+    return time.process_time() - start

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .. import _arch, _plan
@@ -18,11 +19,13 @@ from ..cache.proof import Known
 from ..errors import Problem, SourceError
 from ..sources import disk
 from ..sources.includes import Closure, Resolver
+from ..sources.outside import names_in
 from ..sources.project import Project
-from ..sources.scan import Scans, ask_for_anything, meanings
+from ..sources.scan import ask_for_anything, meanings
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_inputs, unit_keys
+from .closures import Start
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
 from .parts import drop_parts
 from .recall import Recall
@@ -65,7 +68,7 @@ def make_jobs(
     SourceError without that.
     """
     recall = recall or Recall(None)
-    finder = _HeaderFinder(project, toolkit, recall.scans)
+    finder = _HeaderFinder(project, toolkit, recall)
     readable, problems = _readable(every_module(project, sources, toolkit), finder)
     if problems and refused is None:
         raise SourceError(*problems)
@@ -97,12 +100,12 @@ def every_module(project: Project, sources: Sequence[Source], toolkit: Toolkit) 
 
 
 def every_closure(
-    project: Project, sources: Sequence[Source], toolkit: Toolkit, scans: Scans, jobs: Iterable[Job]
+    project: Project, sources: Sequence[Source], toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
 ) -> list[Found]:
     """Return the same modules with what was found for them: for *jobs*, and now for what is no job."""
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
     known = {module.source.path for module in found}
-    finder = _HeaderFinder(project, toolkit, scans)
+    finder = _HeaderFinder(project, toolkit, recall)
     parts = (part for part in every_module(project, sources, toolkit) if part.source.path not in known)
     return [*found.values(), *((part, *finder.find(part)) for part in parts)]
 
@@ -118,7 +121,7 @@ def reachable_files(project: Project, sources: Sequence[Source], *, by_name: boo
     One that includes with `../` lead to outside the project begins so itself. *by_name* leaves out headers
     that no include names, and that only a computed one could mean.
     """
-    finder = _HeaderFinder(project, None)
+    finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
     return _needed(project, ((module, finder.find(module)[0]) for module in modules), by_name=by_name)
 
@@ -161,24 +164,22 @@ def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
     closures = {job.unit.module: job.closure for job in jobs}
     sources = {module.source.path: module.source.sha256 for module in closures}
-    headers = {
-        path: closure.files[OWN + path] for closure in closures.values() for path in _own_files(closure)
-    }
+    headers = {path: closure.own[OWN + path] for closure in closures.values() for path in _own_files(closure)}
     return headers | sources
 
 
 def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
     """Return the wheels, with their versions, and other trees whose headers *jobs* can read."""
-    closures = {id(job.closure): (job.search, job.closure) for job in jobs}
-    read: dict[tuple[Root, ...], set[str]] = {}
-    for search, closure in closures.values():
-        read.setdefault(search, set()).update(closure.files)
-    any_of = {tree for _search, closure in closures.values() for tree in closure.trees}
+    by_search: dict[tuple[Root, ...], list[Closure]] = {}
+    for job in {id(job.closure): job for job in jobs}.values():
+        by_search.setdefault(job.search, []).append(job.closure)
+    any_of = {tree for closures in by_search.values() for closure in closures for tree in closure.trees}
     used: dict[str, set[str]] = {}
-    for search, files in read.items():
+    for search, closures in by_search.items():
+        names = names_in(closure.files for closure in closures)
         for root in search:
-            own = {file for file in files if file.startswith(f"{root.logical}/")}
-            if root.tree and (own or root.tree in any_of):
+            if root.tree and any(closure.reads(root) for closure in closures):
+                own = (name for name in names if name.startswith(f"{root.logical}/"))
                 used.setdefault(root.tree, set()).update(own)
     found: dict[str, str | None] = {}
     for tree, files in used.items():
@@ -191,8 +192,9 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
 
 def changed_header(project: Project, job: Job) -> str | None:
     """Return a header of the project that has changed since the unit's key was made; None if none has."""
+    own = job.closure.own
     for path in _own_files(job.closure):
-        if content_digest(project.root / path) != job.closure.files[OWN + path]:
+        if content_digest(project.root / path) != own[OWN + path]:
             return path
     places = (place for places in sorted(job.closure.absent) for place in places)
     found = next((place for place in places if disk.is_file(place, project.root)), None)
@@ -205,9 +207,7 @@ def header_stamps(project: Project, job: Job) -> list[str]:
 
 
 def _own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
-    return [
-        logical[len(OWN) :] for logical in closure.files if logical.startswith(OWN) and logical not in but
-    ]
+    return [logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in but]
 
 
 def _modules(
@@ -236,7 +236,7 @@ class _HeaderFinder:
 
     project: Project
     toolkit: Toolkit | None
-    scans: Scans = field(default_factory=Scans)
+    recall: Recall
     _found: dict[Module, tuple[Closure, tuple[Root, ...]]] = field(default_factory=dict)
     _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
@@ -260,7 +260,7 @@ class _HeaderFinder:
         if module.source.is_ptx:
             return Closure(), ()
         search = tuple(project_roots(self.project.root, module.include_dirs))
-        closure = self._resolve(module, search)
+        closure = own = self._resolve(module, search)
         # The project's own folders come first in any case. So the rest of the search path is looked for only
         # where something is missing.
         if self.toolkit is None:  # an sdist: only the project's own files matter
@@ -268,16 +268,16 @@ class _HeaderFinder:
         for outside in (self._package_roots, self._toolkit_roots):
             if closure.missing:
                 search = (*search, *outside())
-                closure = self._resolve(module, search)
+                closure = self._resolve(module, search, own)
         return closure, search
 
-    def _resolve(self, module: Module, search: tuple[Root, ...]) -> Closure:
+    def _resolve(self, module: Module, search: tuple[Root, ...], own: Closure | None = None) -> Closure:
         names, source = module.pre_includes, module.source
-        asked = self.scans.of_text(source.text)
+        asked = self.recall.scans.of_text(source.text)
         anything = ask_for_anything(module.macros)
         # Sources of one folder with the same includes have the same closure, unless they include themselves.
-        own = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
-        place = source.path if os.path.basename(source.path) in own else source.folder
+        included = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
+        place = source.path if os.path.basename(source.path) in included else source.folder
         shared = (place, asked, search, names, anything)
         # Where macros decide what is included, only variants of one source have the same closure, and only if
         # their macros mean the same to an include.
@@ -286,8 +286,15 @@ class _HeaderFinder:
             if key in self._shared:
                 return self._shared[key]
         if search not in self._resolvers:
-            self._resolvers[search] = Resolver(self.project.root, search, self.scans)
-        closure = self._resolvers[search].resolve(source.path, source.text, module.macros, names)
+            outside = self.recall.closures.outside
+            self._resolvers[search] = Resolver(self.project.root, search, self.recall.scans, outside)
+        resolver = self._resolvers[search]
+        walk = partial(resolver.resolve, source.path, source.text, module.macros, names)
+        if own is None:
+            closure = walk()
+        else:
+            start = Start(own, asked, meanings(module.macros), names)
+            closure = self.recall.closures.resolve(start, resolver, walk)
         return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 
     def _package_roots(self) -> tuple[Root, ...]:

@@ -13,7 +13,7 @@ from ..cache.proof import Known
 from ..errors import HatchCubinError
 from ..sources.includes import Closure
 from ..sources.project import Project
-from ..sources.search import OWN, Root, content_digest
+from ..sources.search import FOLDERS, OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
@@ -21,7 +21,6 @@ from . import vain
 from .jobs import Found, Job, digests_of, every_module, headers_of_others
 from .lock import Lock
 
-_FOLDERS = "folders "  # what the tree is called that stands for all folders of a project
 _NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
@@ -77,8 +76,8 @@ def _builds(toolkit: Toolkit) -> dict[str, Any]:
 def _every_file(closures: Iterable[tuple[Module, Closure]]) -> Iterator[tuple[str, str]]:
     for module, closure in closures:
         yield module.source.path, module.source.sha256
-        own = (logical for logical in closure.files if logical.startswith(OWN))
-        yield from ((logical[len(OWN) :], closure.files[logical]) for logical in own)
+        own = closure.own.items()
+        yield from ((logical[len(OWN) :], content) for logical, content in own if logical.startswith(OWN))
 
 
 def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[str, dict[str, Any]]:
@@ -108,8 +107,8 @@ def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
     """
     outside = {root.tree for root in search if root.tree}
     return (
-        any(logical.startswith("/") for logical in closure.files)
-        or any(tree.startswith(_FOLDERS) for tree in closure.trees)
+        any(logical.startswith("/") for logical in closure.own)
+        or any(tree.startswith(FOLDERS) for tree in closure.trees)
         or (closure.guessed and closure.trees >= outside)
     )
 

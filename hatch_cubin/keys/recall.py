@@ -23,8 +23,9 @@ from ..sources.project import Project
 from ..sources.scan import Include, Scan, Scans
 from ..toolkit import libraries
 from ..toolkit.toolkit import Facts, Keys
+from .closures import Closures, compact
 
-_FORMAT = 3  # since 3 nothing is kept of dates; since 2 what several units have in common stands once
+_FORMAT = 3  # since 2 what several units have in common stands once; since 3 closures, and nothing of dates
 _FILES = 20  # that are kept, those used last
 
 Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
@@ -39,6 +40,7 @@ class Recall:
     def __init__(self, path: Path | None) -> None:
         self.facts: Facts | None = None
         self.scans = Scans(self._scan)
+        self.closures = Closures(self.scans, self._take)
         self._path = path
         self._lines: dict[str, str] = {}  # those not asked for yet, by digest
         self._modules: set[str] = set()  # digests of the modules that were asked for
@@ -65,14 +67,21 @@ class Recall:
 
     def keep(self, facts: Facts, found: Mapping[str, Units]) -> None:
         """Remember what this build asked for, and what it *found* out about modules."""
-        if self._path is None or not (found or self._new_text or self._lines or facts != self.facts):
+        if self._path is None:
             return
-        with contextlib.suppress(OSError):
-            _home.keep(self._path, _encode(facts, self._now(self._path, found)), _FILES)
+        # Outside the project, a text that was not asked for is still what a recalled closure has.
+        kept = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
+        new = found or self._new_text or self.closures.new or facts != self.facts
+        if new or len(kept) != len(self._lines):
+            with contextlib.suppress(OSError):
+                _home.keep(self._path, _encode(facts, kept | self._now(self._path, found)), _FILES)
+
+    def _take(self, name: str) -> str | None:
+        return self._lines.pop(name, None)
 
     def _now(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
         """Return the lines of all that was asked for: as this build knows them, or else as the file does."""
-        lines = {text: _compact(scan) for text, scan in self.scans.used.items()}
+        lines = {text: compact(scan) for text, scan in self.scans.used.items()} | self.closures.lines()
         with contextlib.suppress(OSError, ValueError, TypeError):
             lines |= {asked: line for asked, line in _read(path)[1].items() if asked in self._modules}
         for module, units in found.items():
@@ -94,7 +103,7 @@ def recall_of(project: Project) -> Recall:
 def _line(units: Units) -> str:
     """Return the line of a module's units; a description that neighbours have in common stands once."""
     groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
-    return _compact(
+    return compact(
         [
             (description, {arch: (keys.hex(), known[:-1]) for arch, (keys, known) in group})
             for description, group in groups
@@ -108,10 +117,6 @@ def _units(line: str) -> Units:
         for description, group in json.loads(line)
         for arch, (keys, (sha256, size, record)) in group.items()
     }
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def _encode(facts: Facts, lines: Mapping[str, str]) -> bytes:

@@ -19,17 +19,28 @@ def is_file(path: str | Path, root: Path) -> bool:
 
     To a compiler a folder is no file either. It would read a pipe or a device to an end that may never come.
     """
+    status = _status(path, root)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def state(path: str | Path, root: Path) -> str:
+    """Return the stamp of the file at *path*, nothing where there is none; SourceError as above."""
+    status = _status(path, root)
+    return stamp_of(status) if status is not None and stat.S_ISREG(status.st_mode) else ""
+
+
+def _status(path: str | Path, root: Path) -> os.stat_result | None:
     try:
-        mode = os.stat(path).st_mode
+        status = os.stat(path)
     except ValueError:  # no path at all
-        return False
+        return None
     except OSError as exc:
         if exc.errno in _ABSENT:
-            return False
+            return None
         raise unreadable(exc, path, root) from exc
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         raise SourceError(Problem(NOT_REGULAR, Location(os.path.relpath(path, root))))
-    return stat.S_ISREG(mode)
+    return status
 
 
 def read(path: str | Path, root: Path) -> bytes:

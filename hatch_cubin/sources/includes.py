@@ -7,13 +7,16 @@ conditional is followed. An include that the text does not tell (`#include MACRO
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from .._digest import digest
 from ..errors import Location, SourceError
 from . import disk
+from .outside import Files, Tried
 from .scan import (
     ANYTHING,
     CALL,
@@ -28,7 +31,7 @@ from .scan import (
     meanings,
     parse_operand,
 )
-from .search import OWN, Root, Search
+from .search import OWN, Root, Search, Spot
 from .source import is_inside
 
 
@@ -36,31 +39,54 @@ from .source import is_inside
 class Closure:
     """Every file that a source can read, by logical path, and every tree of which it may read any file."""
 
-    files: dict[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     widened: set[str] = field(default_factory=set)  # those of the files that no include names
     trees: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)  # what no folder of the search path has
     # Paths that were tried in the project in vain, for each include.
-    absent: set[tuple[str, ...]] = field(default_factory=set, compare=False)
+    absent: AbstractSet[Tried] = field(default_factory=set, compare=False)
     search: tuple[str, ...] = ()  # the folders of the search path, in its order
     builds: dict[str, str] = field(default_factory=dict)  # of each tree of the search path, for people
     computed: bool = False  # whether macros decide what is included
     guessed: bool = False  # whether some of that cannot be told from the texts
     at_root: tuple[str, ...] = ()  # pre-included files that only the project's own folder has
-    _digest: str = field(default="", init=False, repr=False, compare=False)
+    reached: AbstractSet[Spot] = field(default_factory=frozenset, repr=False, compare=False)
+    _digest: str = field(default="", repr=False, compare=False)
+    _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def includes(self) -> bool:
         """Whether anything is included at all."""
         return bool(self.files or self.trees or self.missing)
 
+    @property
+    def own(self) -> Mapping[str, str]:
+        """Those of the files that are in no tree: the project's, and what an absolute path names."""
+        if isinstance(self.files, Files):
+            return self.files.own
+        return {logical: content for logical, content in self.files.items() if _is_own(logical)}
+
+    def outside(self) -> dict[str, str]:
+        """Return one digest for all headers of each tree."""
+        if self._outside is None:  # made once, as below
+            trees: dict[str, list[str]] = {}
+            for logical, content in sorted(self.files.items()):
+                if not _is_own(logical):
+                    trees.setdefault(logical.partition("/")[0], []).extend((logical, content))
+            self._outside = {tree: digest(parts) for tree, parts in trees.items()}
+        return self._outside
+
+    def reads(self, root: Root) -> bool:
+        """Say whether anything is read in a tree outside the project."""
+        if root.tree in self.trees:
+            return True
+        if isinstance(self.files, Files):
+            return self.files.reach(root.logical)
+        return any(logical.startswith(f"{root.logical}/") for logical in self.files)
+
     def summary(self) -> dict[str, str]:
         """Return the digest of each of the user's headers, and one for all headers of each other tree."""
-        trees: dict[str, list[str]] = {}
-        for logical, content in sorted(self.files.items()):
-            tree = logical if logical.startswith((OWN, "/")) else logical.partition("/")[0]
-            trees.setdefault(tree, []).extend((logical, content))
-        return {tree: parts[1] if tree == parts[0] else digest(parts) for tree, parts in trees.items()}
+        return {**self.own, **self.outside()}
 
     def digest(self) -> str:
         """Return one digest of a complete closure, the same in any folder; empty without headers.
@@ -73,8 +99,22 @@ class Closure:
         return self._digest
 
 
+def _is_own(logical: str) -> bool:
+    return logical.startswith((OWN, "/"))
+
+
 class Resolver(Search):
     """Resolves closures over one search path."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The folders of the search path, in its order."""
+        return tuple(root.logical for root in self.search)
+
+    @cached_property
+    def builds(self) -> dict[str, str]:
+        """The build of each tree of the search path."""
+        return {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
 
     def resolve(
         self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Sequence[str]
@@ -83,16 +123,22 @@ class Resolver(Search):
         walk = _Walk(self, meanings(macros), (path, text))
         asked = self.scans.of_text(text)
         walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
-        walk.visit(self.project, "", Scan(tuple(Include(name, "quote") for name in walk.closure.at_root)))
+        at_root = tuple(Include(name, "quote") for name in walk.closure.at_root)
+        walk.visit(self.spot(self.project, ""), Scan(at_root))
         others = (name for name in pre_includes if name not in walk.closure.at_root)
         first = [Include(_at_root(name), "angle") for name in others]
         if ask_for_anything(macros):
             first.append(ANYTHING)
-        walk.visit(self.project, path, Scan((*first, *asked.includes), asked.defines))
+        walk.visit(self.spot(self.project, path), Scan((*first, *asked.includes), asked.defines))
         walk.settle()
-        walk.closure.search = tuple(root.logical for root in self.search)
-        walk.closure.builds = {root.logical.partition("/")[0]: root.tree for root in self.search if root.tree}
-        return walk.closure
+        return replace(
+            walk.closure,
+            files=walk.files,
+            absent=walk.absent,
+            reached=walk.reached,
+            search=self.names,
+            builds=self.builds,
+        )
 
     def _is_at_root(self, name: str) -> bool:
         """Say whether a pre-included file is named by its path in the project, and not on the search path."""
@@ -113,48 +159,62 @@ class _Walk:
         self, resolver: Resolver, macros: Iterable[tuple[str, str]], source: tuple[str, str]
     ) -> None:
         self.closure = Closure()
+        self.files: dict[str, str] = {}
+        self.absent: set[Tried] = set()
+        self.reached: set[Spot] = set()
         self._resolver = resolver
         self._source = source
-        self._defines: dict[str, set[str]] = {}
-        self._define(macros)
-        self._computed: set[tuple[Include, Root, str]] = set()
-        self._seen: set[tuple[Root, str]] = set()
+        self._meanings: dict[str, set[str]] = {}
+        self._unsorted = [macros]  # what was defined, and is not among the meanings yet: few walks need them
+        self._computed: set[tuple[Include, Spot]] = set()
         self._taken: set[Path] = set()
 
-    def visit(self, root: Root, relative: str, scanned: Scan) -> None:
+    def visit(self, spot: Spot, scanned: Scan) -> None:
         """Follow the includes of one file, and those of every file that they find."""
-        pending = [(root, relative, scanned)]
+        pending = [(spot, scanned)]
         while pending:
-            root, relative, scanned = pending.pop()
-            self._define(scanned.defines)
-            for include in scanned.includes:
-                if include.form in {"quote", "angle"}:
-                    pending += self._found(include, root, relative)
-                else:
-                    self.closure.computed = True
-                    self._computed.add((include, root, relative))
+            spot, scanned = pending.pop()
+            try:
+                pending += self._followed(spot, scanned)
+            except SourceError as exc:
+                raise self._told(exc, spot, scanned) from exc
+
+    def _followed(self, spot: Spot, scanned: Scan) -> list[tuple[Spot, Scan]]:
+        """Take what one file includes and defines; return the files that are new."""
+        self._unsorted.append(scanned.defines)
+        step = self._resolver.step(spot, scanned)
+        self.absent.update(step.absent)
+        self.closure.missing.update(step.missing)
+        self._computed.update((include, spot) for include in step.computed)
+        by_name = spot.logical not in self.closure.widened
+        read = self._resolver.read
+        return [new for found in step.found for new in self._new(found, read, by_name=by_name)]
 
     def settle(self) -> None:
         """Resolve computed includes until no file brings a new macro, and no macro a new file."""
         before = None
-        while before != (
-            now := (len(self._computed), len(self._seen), sum(map(len, self._defines.values())))
+        while self._computed and before != (
+            now := (len(self._computed), len(self.reached), sum(map(len, self._defines.values())))
         ):
-            before = now
-            for include, root, relative in sorted(
-                self._computed, key=lambda item: (item[1].logical, item[2], item[0].name)
+            before, self.closure.computed = now, True
+            for include, spot in sorted(
+                self._computed, key=lambda item: (item[1].root.logical, item[1].relative, item[0].name)
             ):
                 for operand in self._operands(include):
                     if operand is None:
-                        self._widen(include, root, relative)
+                        self._widen(include, spot.root, spot.relative)
                     else:
-                        self.visit(root, relative, Scan((operand,)))
+                        self.visit(spot, Scan((operand,)))
         if self.closure.guessed and any("../" in value for each in self._defines.values() for value in each):
             self.closure.trees.add(self._resolver.folders(*sorted(self._taken)))
 
-    def _define(self, defines: Iterable[tuple[str, str]]) -> None:
-        for name, value in defines:
-            self._defines.setdefault(name, set()).add(value)
+    @property
+    def _defines(self) -> dict[str, set[str]]:
+        """All that each macro was defined to mean so far."""
+        while self._unsorted:
+            for name, value in self._unsorted.pop():
+                self._meanings.setdefault(name, set()).add(value)
+        return self._meanings
 
     def _operands(self, include: Include) -> list[Include | None]:
         """Return all that a computed include can stand for; None among them is for what cannot be known."""
@@ -182,48 +242,41 @@ class _Walk:
         """Say whether a word of a macro's `<name>` can be a macro itself, the compiler's own included."""
         return any(word in self._defines or word.startswith("__") for word in WORD.findall(name))
 
-    def _found(self, include: Include, root: Root, relative: str) -> list[tuple[Root, str, Scan]]:
-        try:
-            places, absent = self._resolver.find(include, root, relative)
-            if absent:
-                self.closure.absent.add(absent)
-            others = [place for place in places if place != (root, relative)]
-            if not others:
-                self.closure.missing.add(include.name)
-            by_name = f"{root.logical}/{relative}" not in self.closure.widened
-            return [
-                new for place in others for new in self._new(*place, self._resolver.read, by_name=by_name)
-            ]
-        except SourceError as exc:
-            way = self._named(include, root, relative)
-            raise SourceError(*(each._replace(details=way) for each in exc.problems)) from exc
-
-    def _named(self, include: Include, root: Root, relative: str) -> tuple[str, ...]:
-        """Return the words with the place of an include; none of one that options make."""
-        if not relative:
-            return ()
+    def _told(self, error: SourceError, spot: Spot, scanned: Scan) -> SourceError:
+        """Return an error with the place of the include that leads to it; none of one that options make."""
+        include = self._leading(spot, scanned)
+        if include is None or not spot.relative:
+            return error
         path, text = self._source
-        if relative != path:
-            text = disk.read(root.path / relative, root.path).decode("utf-8", "replace")
-        project = self._resolver.project.path
-        named = os.path.relpath(root.path / relative, project).replace(os.sep, "/")
-        return (f"included from {Location(named, line_of(include, text))}",)
+        if spot.relative != path:
+            text = disk.read(spot.root.path / spot.relative, spot.root.path).decode("utf-8", "replace")
+        named = os.path.relpath(spot.root.path / spot.relative, self._resolver.project.path)
+        place = Location(named.replace(os.sep, "/"), line_of(include, text))
+        return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
+
+    def _leading(self, spot: Spot, scanned: Scan) -> Include | None:
+        """Return the first of a file's includes whose header cannot be looked for, or not be read."""
+        for include in scanned.includes:
+            try:
+                for place in self._resolver.find(include, spot.root, spot.relative).places:
+                    self._resolver.read(self._resolver.spot(*place))
+            except SourceError:
+                return include
+        return None
 
     def _new(
-        self, root: Root, relative: str, read: Callable[[str], tuple[str, Scan]], *, by_name: bool
-    ) -> list[tuple[Root, str, Scan]]:
+        self, spot: Spot, read: Callable[[Spot], tuple[str, Scan]], *, by_name: bool
+    ) -> tuple[tuple[Spot, Scan], ...]:
         """Add one file to the closure; return it unless it was there."""
-        logical = f"{root.logical}/{relative}"
         if by_name:
-            self.closure.widened.discard(logical)
-        elif logical not in self.closure.files:
-            self.closure.widened.add(logical)
-        if (root, relative) in self._seen:
-            return []
-        self._seen.add((root, relative))
-        content, scanned = read(os.path.join(root.path, relative))
-        self.closure.files[logical] = content
-        return [(root, relative, scanned)]
+            self.closure.widened.discard(spot.logical)
+        elif spot.logical not in self.files:
+            self.closure.widened.add(spot.logical)
+        if spot in self.reached:
+            return ()
+        self.reached.add(spot)
+        self.files[spot.logical], scanned = read(spot)
+        return ((spot, scanned),)
 
     def _widen(self, include: Include, root: Root, relative: str) -> None:
         """Add all that a computed include can reach: the tree around it, by its build, or the search path."""
@@ -239,7 +292,6 @@ class _Walk:
             return
         self._taken.add(folder)
         for found_root, found in self._resolver.everything(folder):
-            for new_root, new, scanned in self._new(
-                found_root, found, self._resolver.read_any, by_name=False
-            ):
-                self.visit(new_root, new, scanned)
+            spot = self._resolver.spot(found_root, found)
+            for new, scanned in self._new(spot, self._resolver.read_any, by_name=False):
+                self.visit(new, scanned)

@@ -186,6 +186,12 @@ class Scans:
             self._files[path] = (content, self._scan(content, text))
         return self._files[path]
 
+    def of_digest(self, content: str) -> Scan | None:
+        """Return the scan of a file that was read before, by its digest, where it is known."""
+        if content not in self.used and (known := self._known(content)) is not None:
+            self.used[content] = known
+        return self.used.get(content)
+
     def of_text(self, text: str) -> Scan:
         """Return the scan of a source."""
         if text not in self._texts:

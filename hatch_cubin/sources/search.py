@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,10 +12,12 @@ from typing import NamedTuple
 from .._digest import digest, stream_digest
 from ..errors import SourceError
 from . import disk
+from .outside import Folder
 from .scan import Include, Scan, Scans
 
 PROJECT = "project"  # the logical name of the project's folder
 OWN = f"{PROJECT}/"  # what the logical names of the project's own files begin with
+FOLDERS = "folders "  # what the name of all folders of the project begins with
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
 
@@ -36,14 +38,88 @@ class Found(NamedTuple):
     absent: tuple[str, ...]
 
 
+class Spot:
+    """A file, as it was found in a folder of the search path: there is one object for each."""
+
+    __slots__ = ("logical", "read", "relative", "root", "step")
+
+    def __init__(self, root: Root, relative: str) -> None:
+        self.root = root
+        self.relative = relative
+        self.logical = f"{root.logical}/{relative}"
+        self.read: tuple[str, Scan] | None = None  # its digest and its scan
+        self.step: Step | None = None
+
+
+class Step(NamedTuple):
+    """Where the includes of one file lead: the same for all that include it."""
+
+    found: tuple[Spot, ...]
+    absent: tuple[tuple[str, ...], ...]
+    missing: tuple[str, ...]
+    computed: tuple[Include, ...]
+
+
+class Outside:
+    """The folders outside the project that a build looks into: as they are *known*, or anew."""
+
+    def __init__(self, known: Callable[[Root, Folder], object] = lambda _root, _folder: None) -> None:
+        self.folders: dict[Root, Folder] = {}
+        self._known = known
+
+    def __getitem__(self, root: Root) -> Folder:
+        if (folder := self.folders.get(root)) is None:
+            folder = self.folders[root] = Folder(root.path, root.logical)
+            self._known(root, folder)
+        return folder
+
+
 class Search:
     """Looks for includes along one search path, beside the file that asks, and in the project."""
 
-    def __init__(self, project: Path, search: Iterable[Root], scans: Scans | None = None) -> None:
+    def __init__(
+        self,
+        project: Path,
+        search: Iterable[Root],
+        scans: Scans | None = None,
+        outside: Outside | None = None,
+    ) -> None:
         self.project = Root(project, PROJECT)
         self.search = tuple(search)
         self.scans = scans or Scans()
+        self.outside = outside or Outside()
         self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
+        self._spots: dict[tuple[Root, str], Spot] = {}
+
+    def spot(self, root: Root, relative: str) -> Spot:
+        """Return what stands for a file."""
+        if (spot := self._spots.get((root, relative))) is None:
+            spot = self._spots[root, relative] = Spot(root, relative)
+        return spot
+
+    def step(self, spot: Spot, scanned: Scan) -> Step:
+        """Return where the includes of a file lead."""
+        if spot.read is None or scanned is not spot.read[1]:
+            return self._step(spot, scanned)
+        if spot.step is None:
+            spot.step = self._step(spot, scanned)
+        return spot.step
+
+    def _step(self, spot: Spot, scanned: Scan) -> Step:
+        found: list[Spot] = []
+        absent: list[tuple[str, ...]] = []
+        missing: list[str] = []
+        computed: list[Include] = []
+        for include in scanned.includes:
+            if include.form not in {"quote", "angle"}:
+                computed.append(include)
+                continue
+            places, tried = self.find(include, spot.root, spot.relative)
+            others = [other for place in places if (other := self.spot(*place)) is not spot]
+            found += others
+            absent += [tried] * bool(tried)
+            missing += [include.name] * (not others)
+        return Step(tuple(found), tuple(absent), tuple(missing), tuple(computed))
 
     def find(self, include: Include, root: Root, includer: str) -> Found:
         """Return where an include is found: the first place, or all where any later one may be meant."""
@@ -60,8 +136,7 @@ class Search:
         places: list[tuple[Root, str]] = []
         absent: list[str] = []
         for place, written in self._candidates(include.name, root, beside):
-            path = os.path.join(place.path, written)
-            if disk.is_file(path, self.project.path):
+            if self._is_file(place, written):
                 # A name that goes into a folder and back leads somewhere only while that folder is there.
                 as_it_is = not place.tree and _comes_back(include.name)
                 named = written.replace(os.sep, "/") if as_it_is else _tidy(place.path, written)
@@ -69,8 +144,13 @@ class Search:
                 if not include.every:
                     break
             elif not place.tree:
-                absent.append(path)
+                absent.append(os.path.join(place.path, written))
         return Found(tuple(places), tuple(absent))
+
+    def _is_file(self, root: Root, relative: str) -> bool:
+        if root.tree:
+            return self.outside[root].is_file(relative, self.project.path)
+        return disk.is_file(os.path.join(root.path, relative), self.project.path)
 
     def _candidates(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
         if anchor := os.path.isabs(name) and Path(name).anchor:
@@ -81,15 +161,31 @@ class Search:
         for each in self.search:
             yield each, name
 
-    def read(self, path: str) -> tuple[str, Scan]:
+    def read(self, spot: Spot) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
-        return self.scans.of_file(path, self.project.path)
+        if spot.read is None:
+            spot.read = self._read(spot.root, spot.relative)
+        return spot.read
 
-    def read_any(self, path: str) -> tuple[str, Scan]:
+    def _read(self, root: Root, relative: str) -> tuple[str, Scan]:
+        path = os.path.join(root.path, relative)
+        if not root.tree:
+            return self.scans.of_file(path, self.project.path)
+        folder = self.outside[root]
+        if (content := folder.content(relative)) and (known := self.scans.of_digest(content)):
+            return content, known
+        folder.is_file(relative, self.project.path)  # before it is read: what is written since is another
+        read = self.scans.of_file(path, self.project.path)
+        if content is None:
+            folder.add(relative, read[0])
+        return read
+
+    def read_any(self, spot: Spot) -> tuple[str, Scan]:
         """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
+        path = os.path.join(spot.root.path, spot.relative)
         try:
             if os.stat(path).st_size <= _SCANNED_BYTES:
-                return self.read(path)
+                return self.read(spot)
         except (OSError, SourceError):
             pass
         return content_digest(path), Scan(())
@@ -104,7 +200,7 @@ class Search:
     def folders(self, *folders: Path) -> str:
         """Return a name for all folders there: `s/../a.h` leads somewhere only while there is an `s`."""
         there = (os.path.relpath(parent, self.project.path) for parent, _files in self._walked(*folders))
-        return f"folders {digest(sorted(there))[:16]}"
+        return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
     def _walked(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
         """Yield each folder once, and the names of what is in it, but folders."""

@@ -9,20 +9,25 @@ a cache would serve what was compiled before. Run it in an environment that has 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from hatch_cubin.errors import SourceError
+from hatch_cubin.keys.closures import Start
+from hatch_cubin.keys.recall import Recall
 from hatch_cubin.sources.includes import Resolver
 from hatch_cubin.sources.search import Root
 from hatch_cubin.toolkit import worker
-from hatch_cubin.toolkit.toolkit import Toolkit
+from hatch_cubin.toolkit.toolkit import Facts, Toolkit
 
+FACTS = Facts("1.0", 13, "13.0.1", (90,), None)
 NAMES = ("a.h", "b.h", "s/a.h")
 FOLDERS = (
     "demo",
@@ -60,6 +65,8 @@ INCLUDES = (
 )
 
 
+_clock = itertools.count(10**9)
+
 Questions: TypeAlias = Sequence[tuple[str, str]]
 
 
@@ -75,14 +82,14 @@ def make_tree(root: Path, chance: random.Random, questions: Questions) -> str:
     for folder in (*FOLDERS, *chance.sample(("i1/s", "i2/s"), chance.randint(0, 2))):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for place in chance.sample(PLACES, chance.randint(2, 6)):
-        _write(root / place, _header(place, chance, questions))
+        write(root / place, _header(place, chance, questions))
     macros = sorted({macro for _condition, macro in questions if chance.random() < 0.7})
     body = [_statement(number, chance, questions) for number in range(chance.randint(1, 3))]
     seen = [f"#ifdef {_mark(place)}\n+ {1 << number}\n#endif" for number, place in enumerate(PLACES)]
     asked = [f"#ifdef ASKED_{n}\n+ {1 << (n + len(PLACES))}\n#endif" for n in range(12)]
     kernel = ['extern "C" __global__ void k(int *x) { *x = 0', *seen, *asked, "; }"]
     source = "\n".join([*macros, *body, *kernel, ""])
-    _write(root / "demo/k.cu", source)
+    write(root / "demo/k.cu", source)
     return source
 
 
@@ -114,9 +121,11 @@ def _question(written: str, number: int, chance: random.Random, questions: Quest
     return f"{before} {condition}\n#define ASKED_{number}\n#endif"
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """Write a file, at a time of its own that is long past."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+    os.utime(path, (at := next(_clock), at))
 
 
 def changes(root: Path) -> Iterator[Change]:
@@ -130,7 +139,7 @@ def changes(root: Path) -> Iterator[Change]:
             path.unlink(missing_ok=True)
             new = [parent for parent in path.parents if not parent.exists()]
             if becomes == "a file":
-                _write(path, f"#define {_mark(place)}\n")
+                write(path, f"#define {_mark(place)}\n")
             elif becomes == "a folder":
                 path.mkdir(parents=True)
             yield Change(place, becomes)
@@ -138,13 +147,13 @@ def changes(root: Path) -> Iterator[Change]:
             for parent in new:  # the innermost first: whether a folder is there can matter too
                 parent.rmdir()
         if before is not None:
-            _write(path, before)
+            write(path, before)
 
 
 def understood() -> Questions:
     """Return the questions that this compiler understands: some releases do not know `__has_include_next`."""
     with tempfile.TemporaryDirectory() as folder:
-        _write(Path(folder, "demo/k.cu"), probe := "#if __has_include_next(<a.h>)\n#endif\n")
+        write(Path(folder, "demo/k.cu"), probe := "#if __has_include_next(<a.h>)\n#endif\n")
         knows_next = compiled(Path(folder), probe)[0]
     return [each for each in QUESTIONS if knows_next or "next" not in each[0].lower()]
 
@@ -169,7 +178,22 @@ def closure(root: Path, source: str) -> str:
     return Resolver(root, search).resolve("demo/k.cu", source, (), ()).digest()
 
 
-def wrong_keys(count: int, seed: int, counts: Counter[str]) -> Iterator[str]:
+def recalled(root: Path, source: str) -> str:
+    """Return the same as it is recalled, where one of the folders is outside the project."""
+    recall = Recall(root / "recalled.txt")
+    first, second = Root(root / "i1", "project/i1"), Root(root / "i2", "wheel/i2", "wheel==1")
+    shared = (recall.scans, recall.closures.outside)
+    own = Resolver(root, [first], *shared).resolve("demo/k.cu", source, (), ())
+    resolver = Resolver(root, [first, second], *shared)
+    start = Start(own, recall.scans.of_text(source), (), ())
+    found = recall.closures.resolve(start, resolver, lambda: resolver.resolve("demo/k.cu", source, (), ()))
+    recall.keep(FACTS, {})
+    return found.digest()
+
+
+def wrong_keys(
+    count: int, seed: int, counts: Counter[str], closure: Callable[[Path, str], str] = closure
+) -> Iterator[str]:
     """Yield each change, in so many trees, that changes the result and not the closure."""
     chance, questions = random.Random(seed), understood()  # noqa: S311
     for number in range(count):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,12 +21,13 @@ def _compiler() -> None:
     Toolkit(None).load()
 
 
+@pytest.mark.parametrize("closure", [include_trees.closure, include_trees.recalled])
 def test_a_file_that_matters_to_a_source_is_in_its_closure(
-    figures: Figures, request: pytest.FixtureRequest
+    figures: Figures, request: pytest.FixtureRequest, closure: Callable[[Path, str], str]
 ) -> None:
     counts: Counter[str] = Counter()
-    trees, seed = figures.pick(30, 5000), request.config.getoption("--seed")
-    assert list(include_trees.wrong_keys(trees, seed, counts)) == []
+    trees, seed = figures.pick(15, 5000), request.config.getoption("--seed")
+    assert list(include_trees.wrong_keys(trees, seed, counts, closure)) == []
     figures.tell(**counts)
     assert counts["that_matter"] > trees
 

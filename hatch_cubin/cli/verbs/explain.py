@@ -122,9 +122,7 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], root: Path) ->
     """Return a hint at what may be meant by a name that names no source and no module."""
     from ...sources.search import OWN
 
-    readers = dict.fromkeys(
-        job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.files
-    )
+    readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
     if readers:
         return f"a header of {_listed([*readers], verbose=False)}"
     if (root / asked).is_file():
