@@ -39,6 +39,7 @@ _MEANT = {
     "build": "bake",
     "clean": "cache clear",
     "compile": "bake",
+    "freeze": "lock",
     "help": "--help",
     "list": "plan",
     "show": "inspect",

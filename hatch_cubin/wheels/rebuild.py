@@ -26,7 +26,12 @@ from .verify import OF_EVERY
 Unit = tuple[str, str]  # module and arch
 Verdict = Literal["same", "differs", "other inputs", "only in the bundle", "only in the rebuild"]
 
-_OF_THE_FIRST_BUILD = ("HATCH_CUBIN_REPORT", "HATCH_CUBIN_REQUIRE_HITS", "HATCH_CUBIN_SKIP")
+_OF_THE_FIRST_BUILD = (
+    "HATCH_CUBIN_LOCKED",
+    "HATCH_CUBIN_REPORT",
+    "HATCH_CUBIN_REQUIRE_HITS",
+    "HATCH_CUBIN_SKIP",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ def test_without_a_verb_help_is_wrong_usage_and_says_what_to_begin_with(
         (["inspekt", "x.whl"], "; did you mean 'inspect'?"),
         (["verfy", "x.whl", "--json"], "; did you mean 'verify'?"),
         (["build"], "; did you mean 'bake'?"),
+        (["freeze"], "; did you mean 'lock'?"),
         (["clean"], "; did you mean 'cache clear'?"),
         (["help"], "; did you mean '--help'?"),
         (["xyzzy"], ""),
@@ -103,7 +104,7 @@ def test_a_verb_that_there_is_not_is_guessed(
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(arguments)
-    known = "init, plan, bake, explain, inspect, verify, cache or bundle"
+    known = "init, plan, bake, lock, explain, inspect, verify, cache or bundle"
     command, word = "hatch-cubin", arguments[0]
     kind = "VERB"
     if word == "cache":
