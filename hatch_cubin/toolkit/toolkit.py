@@ -23,6 +23,8 @@ from . import worker
 from .libraries import absent_from_home, candidates, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
+# Another processor's compiler may take a plain `char` for unsigned, as that processor's own compilers do.
+OTHER_MACHINE = "" if sys.platform == "win32" or os.uname().machine == "x86_64" else os.uname().machine
 
 _KEY_SCHEMA = "hatch-cubin 1"
 _LINKER_FIELDS = (
@@ -304,7 +306,8 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
 
 
 def _build_of(source: Source, toolkit: Toolkit) -> str:
-    return toolkit.nvjitlink if source.is_ptx else toolkit.nvrtc
+    build = toolkit.nvjitlink if source.is_ptx else toolkit.nvrtc
+    return f"{build} {OTHER_MACHINE}".rstrip()
 
 
 def _make_key(**parts: Any) -> bytes:

@@ -122,6 +122,16 @@ def test_the_data_model_is_an_input(
     assert changed(before, keys(tmp_path / "there", toolkit)) == {"k", "plain", "copy"}
 
 
+def test_another_processor_is_an_input(
+    tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = keys(tmp_path / "here", toolkit)
+    monkeypatch.setattr(toolkit_module, "OTHER_MACHINE", "aarch64")
+    assert changed(before, keys(tmp_path / "there", toolkit)) == {"k", "plain", "copy"}
+    inputs = jobs(tmp_path / "there", toolkit, FILES, OPTIONS + RULE)["k for sm_90"].inputs
+    assert inputs["compiler"] == f"{toolkit.nvrtc} aarch64"
+
+
 def test_the_inputs_of_a_key_are_told(tmp_path: Path, toolkit: Toolkit) -> None:
     rule = RULE + 'instantiate = ["f<1>"]\noptions = { diag-suppress = [1] }'
     inputs = jobs(tmp_path, toolkit, FILES, OPTIONS + rule)["k for sm_90"].inputs
