@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
-from .hints import conditions, gone, headers, host, links, names, texts
+from .hints import conditions, gone, headers, host, links, names, switches, texts
 from .hints.setting import Setting
 
 _INSTANTIATION = re.compile(r"\s*#pragma nv_mangled_name (.*)")
@@ -22,6 +22,7 @@ _CAUSES = (
     gone.references,
     gone.unsynced,
     links.unresolved,
+    switches.types_of_128_bits,
     names.undefined,
     host.unannotated,
     host.calls,

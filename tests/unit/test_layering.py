@@ -114,9 +114,10 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/names": "diagnostics hints/setting",
         "hints/links": "diagnostics hints/setting",
         "hints/conditions": "hints/host hints/setting",
+        "hints/switches": "diagnostics hints/setting",
         "hints/targets": "diagnostics",
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/links hints/names "
-        "hints/setting hints/texts",
+        "hints/setting hints/switches hints/texts",
         "tasks": "executor paths preludes",
         "remarks": "hints/conditions",
         "results": "advice assembly cores diagnostics executor hints/setting hints/targets paths preludes "

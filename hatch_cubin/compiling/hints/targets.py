@@ -13,6 +13,7 @@ from ...table import lines
 from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
+_CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
 _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
 
 # What messages call an instruction, and the GPUs that have it: each was assembled for every arch of 13.5.
@@ -59,7 +60,7 @@ class Archs:
         if error.hint is not None:
             return error
         path = module.source.path
-        of_gpu = bool(_LATER.search(error.text) or _OWN.search(error.text))
+        of_gpu = any(each.search(error.text) for each in (_LATER, _CLUSTERS, _OWN))
         good = sorted(self._working[path] - self._failing[path])
         # What one GPU alone has goes into PTX unseen: no other can run that either.
         good = [arch for arch in good if not (of_gpu and arch.is_ptx)]
@@ -93,6 +94,8 @@ def _may_have(arch: Arch, text: str) -> bool:
     """Say whether an arch may have what an error is about."""
     if match := _LATER.search(text):
         return arch.number >= int(match[1]) and bool(arch.suffix or not match[2])
+    if _CLUSTERS.search(text):
+        return arch.number >= min(_HOPPER)
     return not _OWN.search(text) or (bool(arch.suffix) and arch.number in (_having(text) or {arch.number}))
 
 
