@@ -49,15 +49,18 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command that helps, where the table's compiler is not installed."""
+    """Raise ToolchainError, with the command that helps, where what the table names is not installed."""
     from ..toolkit import requirements
 
     wanted = requirements.build_requirements(project.config, project.environ)
-    if not all(map(requirements.is_installed, wanted)):
-        what = "the compiler that the table asks for is not installed here"
+    missing = [each for each in wanted if not requirements.is_installed(each)]
+    if missing:
+        key, what = "toolkit", "the compiler that the table asks for is not installed here"
+        if {*missing} <= {*project.config.header_packages}:
+            key, what = "header-packages", "the headers that the table asks for are not installed here"
         # The command names all wheels, for one that is installed may have another version.
         hint = requirements.install_command(project.config, project.environ)
-        raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
+        raise ToolchainError(Problem(what, project.config.place.of(key), hint))
 
 
 def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
