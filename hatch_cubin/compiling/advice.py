@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
-from .hints import conditions, gone, headers, host, instances, links, macros, names, texts
+from .hints import conditions, gone, headers, host, instances, links, macros, names, switches, texts
 from .hints.setting import Setting
 
 _MISSING = "not open source file"  # after "could" or "can"
@@ -21,6 +21,7 @@ _CAUSES = (
     gone.references,
     gone.unsynced,
     links.unresolved,
+    switches.types_of_128_bits,
     names.undefined,
     host.unannotated,
     host.calls,

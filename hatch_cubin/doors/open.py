@@ -50,18 +50,21 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command that helps, where the table's compiler is not installed."""
+    """Raise ToolchainError, with the command that helps, where what the table names is not installed."""
     from ..toolkit import requirements
 
     wanted = requirements.build_requirements(project.config, project.environ)
-    if not all(map(requirements.is_installed, wanted)):
+    missing = [each for each in wanted if not requirements.is_installed(each)]
+    if missing:
         from .. import _locking
 
-        what = "the compiler that the table asks for is not installed here"
+        key, what = "toolkit", "the compiler that the table asks for is not installed here"
+        if {*missing} <= {*project.config.header_packages}:
+            key, what = "header-packages", "the headers that the table asks for are not installed here"
         # The command names all wheels, for one that is installed may have another version.
         usual = requirements.install_command(project.config, project.environ)
         hint = _locking.install_command(project) or usual
-        raise ToolchainError(Problem(what, project.config.place.of("toolkit"), hint))
+        raise ToolchainError(Problem(what, project.config.place.of(key), hint))
 
 
 def check_build(project: Project) -> None:

@@ -39,6 +39,10 @@ def _is_part(module: Module, root: Path, named: Callable[[Module], set[str]]) ->
     if module.instantiate or module.variant:
         return False
     headers = (disk.read(os.path.join(root, path), root).decode("utf-8", "replace") for path in named(module))
-    texts = map(without_comments, (module.source.text, *headers))
     macros = (text for macro in module.macros for text in macro)
-    return not any(map(_PERHAPS.search, (*texts, *macros)))
+    return not any(map(may_have_kernel, (module.source.text, *headers, *macros)))
+
+
+def may_have_kernel(text: str) -> bool:
+    """Say whether a text has anything that can make a kernel."""
+    return _PERHAPS.search(without_comments(text)) is not None

@@ -136,9 +136,10 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/links": "diagnostics hints/setting",
         "hints/macros": "diagnostics hints/setting",
         "hints/instances": "diagnostics hints/names hints/setting",
+        "hints/switches": "diagnostics hints/setting",
         "hints/targets": "diagnostics",
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "
-        "hints/links hints/macros hints/names hints/setting hints/texts",
+        "hints/links hints/macros hints/names hints/setting hints/switches hints/texts",
         "tasks": "executor paths preludes",
         "outcome": "diagnostics executor",
         "remarks": "hints/conditions",

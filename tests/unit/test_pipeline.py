@@ -226,21 +226,34 @@ def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
     )
 
 
+LEFT_OUT = 'functions alone are no kernel: exclude = ["demo/k.cu"]'
+NOT_NAMED = (
+    "device functions alone are no kernel, 'exclude' leaves them out; "
+    "a template is compiled only where 'instantiate' names it:\n"
+    "    [[tool.hatch.build.hooks.cubin.source]]\n"
+    '    path = "demo/k.cu"\n'
+    '    instantiate = ["…<float>"]'
+)
+
+
 @pytest.mark.parametrize(
-    "source",
-    ["", SCALE, "__device__ int f() { return 1; }\n", "// only a comment\r"],
+    ("source", "hint"),
+    [
+        ("", LEFT_OUT),
+        (SCALE, NOT_NAMED),
+        ("__device__ int f() { return 1; }\n", LEFT_OUT),
+        ("// only a comment\r", LEFT_OUT),
+    ],
     ids=["empty", "template", "device function", "comment"],
 )
 @pytest.mark.parametrize("arch", ["sm_90", "compute_90"])
-def test_a_result_without_a_kernel_is_an_error(tmp_path: Path, compiler: str, source: str, arch: str) -> None:
+def test_a_result_without_a_kernel_is_an_error(
+    tmp_path: Path, compiler: str, source: str, hint: str, arch: str
+) -> None:
     assert failure(tmp_path, {"k.cu": source}, f'archs = ["{arch}"]') == (
         "demo/k.cu: compiled to nothing: there is no kernel in it\n"
         f"  while compiling k for {arch} ({compiler})\n"
-        "  hint: device functions alone are no kernel, 'exclude' leaves them out; "
-        "a template is compiled only where 'instantiate' names it:\n"
-        "    [[tool.hatch.build.hooks.cubin.source]]\n"
-        '    path = "demo/k.cu"\n'
-        '    instantiate = ["…<float>"]'
+        f"  hint: {hint}"
     )
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..._plan import Module
 from ...errors import Location, Problem
+from ...keys import parts
 from ...sources.scan import WORD, spliced
 from ...sources.source import without_comments
 from ...table import lines
@@ -55,10 +56,11 @@ class Condition(NamedTuple):
 def about_no_kernel(setting: Setting) -> str | None:
     """Return what to do about a source that compiles to nothing."""
     module = setting.module
+    left_out = f"functions alone are no kernel: {setting.line('exclude', [setting.path])}"
     if module.source.is_ptx:
-        return None
+        return left_out
+    texts = [*map(setting.text_of, (setting.path, *setting.headers))]
     unnamed = _NO_KERNEL + lines.source_table(module.tables, setting.path, instantiate=["…<float>"])
-    texts = map(setting.text_of, (setting.path, *setting.headers))
     written = {name for text in texts for name in _DEFINED.findall(text)}
     given = _OF_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
@@ -70,7 +72,9 @@ def about_no_kernel(setting: Setting) -> str | None:
         if lacking:
             pasted = setting.pasted("define", dict.fromkeys(lacking, True))
             return f"{kept} keeps its kernels from the compiler:{pasted}"
-    return unnamed
+    texts += [text for macro in module.macros for text in macro]
+    has_some = setting.config.header_packages or any(map(parts.may_have_kernel, texts))
+    return unnamed if has_some else left_out
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:

@@ -97,7 +97,8 @@ def _about(name: str, includer: str, setting: Setting, everything: Sequence[tupl
 def folder_of(name: str, includer: str, setting: Setting) -> str | None:
     """Return the folder of the project from which the header *name* would be found, the nearest first.
 
-    Of those that are as near, one whose header asks for nothing of the host's.
+    Of those that are as near, one whose header asks for nothing of the host's, and then one in the includer's
+    part of the project.
     """
     return _folder_of(setting.root, name, includer, setting.search)
 
@@ -112,7 +113,8 @@ def _folder_of(project: Path, name: str, includer: str, search: tuple[Root, ...]
     nearest = sorted(folder for folder in folders if steps[folder] == min(steps.values()))
     if len(nearest) <= 1:
         return next(iter(nearest), None)
-    return min(nearest, key=lambda folder: _leads_astray(name, folder, project, search))
+    astray = {folder: _leads_astray(name, folder, project, search) for folder in nearest}
+    return min(nearest, key=lambda folder: (astray[folder], -_in_common(near, folder)))
 
 
 def _called(name: str, project: Path) -> list[str]:
@@ -125,11 +127,16 @@ def _called(name: str, project: Path) -> list[str]:
 
 def _steps(one: str, other: str) -> int:
     """Return how many folders lie between two of the project."""
+    return len(PurePosixPath(one).parts) + len(PurePosixPath(other).parts) - 2 * _in_common(one, other)
+
+
+def _in_common(one: str, other: str) -> int:
+    """Return how many folders two of the project are in together."""
     parts, others = PurePosixPath(one).parts, PurePosixPath(other).parts
     common = 0
     while parts[common : common + 1] == others[common : common + 1] != ():
         common += 1
-    return len(parts) + len(others) - 2 * common
+    return common
 
 
 def _leads_astray(name: str, folder: str, project: Path, search: tuple[Root, ...]) -> bool:

@@ -15,6 +15,11 @@ APART = (
     "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
+_NOT_LINKED = (
+    "a kernel that launches kernels needs CUDA's device runtime, which is not linked: "
+    "launch them from the host"
+)
+_LAUNCHES = re.compile(r"kernel launch could not be processed")
 _CALLS = re.compile(
     r"explicitly marked as a __host__ function|kernel launch could not be processed"
     r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'
@@ -114,10 +119,17 @@ def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     return _as_one([each for each in found if _UNANNOTATED.search(each.text)], found, about)
 
 
-def calls(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     """Tell of what only a host can do."""
-    like_it = [each for each in found if _CALLS.search(each.text)]
-    return _as_one(like_it, found, lambda _first: f"NVRTC compiles device code only: {APART}")
+    # A host's own function was told of already, unless it is taken as device code.
+    is_kernels = not setting.module.options.get("device_as_default_execution_space")
+
+    def about(first: Diagnostic) -> str:
+        if is_kernels and _LAUNCHES.search(first.text):
+            return _NOT_LINKED
+        return f"NVRTC compiles device code only: {APART}"
+
+    return _as_one([each for each in found if _CALLS.search(each.text)], found, about)
 
 
 def _as_one(

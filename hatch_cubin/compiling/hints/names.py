@@ -22,7 +22,7 @@ _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 # What nvcc includes by itself, what it does not, and what is meant where std lacks it: header, names, all
 # of which the header has here with CUDA 12.9, 13.0 and 13.5.
 _BY_NVCC = {
-    "cstdint": rf"{_INTEGERS}|U?INT\d+_(MAX|MIN)",
+    "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
     "climits": r"CHAR_BIT|(S?CHAR|SHRT|INT|LONG|LLONG)_(MAX|MIN)|U(CHAR|SHRT|INT|LONG|LLONG)_MAX",
     "ctime": r"time_t",

@@ -13,6 +13,7 @@ from ...table import lines
 from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
+_CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
 _FIRST_A = 90
 _NONE = "no arch that this compiler can target has it"
 _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
@@ -129,13 +130,15 @@ def _have_it(archs: Sequence[Arch]) -> str:
 
 def _of_gpu(text: str) -> bool:
     """Say whether an error is about what some GPUs have."""
-    return bool(_LATER.search(text) or _OWN.search(text))
+    return any(pattern.search(text) for pattern in (_LATER, _CLUSTERS, _OWN))
 
 
 def _may_have(arch: Arch, text: str) -> bool:
     """Say whether an arch may have what an error is about."""
     if match := _LATER.search(text):
         return arch.number >= int(match[1]) and bool(arch.suffix or not match[2])
+    if _CLUSTERS.search(text):
+        return arch.number >= min(_HOPPER)
     return not _OWN.search(text) or (bool(arch.suffix) and arch.number in (_having(text) or {arch.number}))
 
 

@@ -239,6 +239,21 @@ def test_a_compiler_that_is_not_installed_is_an_error_with_the_command_that_inst
     )
 
 
+def test_headers_that_are_not_installed_are_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wheel in ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink"):
+        install_wheel(tmp_path / "site", wheel, {})
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    table = f'{FLIT}toolkit = "13.0"\nheader-packages = ["some-headers==4.*"]\n'
+    project = _opened(write_tree(tmp_path, {"pyproject.toml": table, "demo/__init__.py": ""}))
+    with pytest.raises(ToolchainError) as caught:
+        door.require_compiler(project)
+    told, hint = str(caught.value).split("\n  hint: ")
+    assert told == "pyproject.toml:5: the headers that the table asks for are not installed here"
+    assert hint.endswith("some-headers==4.*'")
+
+
 def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheels = ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink")
     door.require_compiler(_compiled_with(tmp_path, monkeypatch, "13.0", *wheels))

@@ -85,8 +85,6 @@ def test_of_a_later_branch_nothing_is_claimed(tmp_path: Path, before: str, branc
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "// nothing\n",
         TEMPLATE,
         f"#ifndef A_CU\n#define A_CU\n{TEMPLATE}#endif\n",
         f"#ifdef __CUDACC__\n{TEMPLATE}#endif\n",
@@ -102,8 +100,28 @@ def test_conditions_that_hold_keep_nothing_from_the_compiler(tmp_path: Path, tex
     assert hint(tmp_path, text, **{"demo/config.h": "#define CONFIGURED\n"}) == UNNAMED
 
 
+LEFT_OUT = 'functions alone are no kernel: exclude = ["demo/old.cu", "{}"]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "// no __global__\n", "__device__ int f();\n", '#include "config.h"\n', "#if 1\nint f();\n#endif\n"],
+)
+def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, text: str) -> None:
+    there = setting(tmp_path, 'exclude = ["demo/old.cu"]', text=text, files={"demo/config.h": "int x;\n"})
+    assert conditions.about_no_kernel(there) == LEFT_OUT.format("demo/a.cu")
+
+
+@pytest.mark.parametrize(
+    "options", ['define = { KERNEL = "__global__" }', 'header-packages = ["nvidia-cutlass"]']
+)
+def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
+    assert hint(tmp_path, "int f();\n", options) == UNNAMED
+
+
 def test_ptx_has_neither_templates_nor_conditions(tmp_path: Path) -> None:
-    assert conditions.about_no_kernel(setting(tmp_path, path="demo/k.ptx")) is None
+    there = setting(tmp_path, 'exclude = ["demo/old.cu"]', path="demo/k.ptx")
+    assert conditions.about_no_kernel(there) == LEFT_OUT.format("demo/k.ptx")
 
 
 # A main function

@@ -159,6 +159,11 @@ def test_of_folders_as_near_one_is_named_whose_header_is_for_devices(tmp_path: P
     assert hint("util.h", setting(tmp_path, files=files)) == 'include-dirs = ["demo/gpu"]'
 
 
+def test_of_folders_as_near_one_is_named_in_the_includers_part_of_the_project(tmp_path: Path) -> None:
+    there = setting(tmp_path, files={"a/util.h": "", "demo/gpu/deep/util.h": ""})
+    assert hint("util.h", there, "demo/cuda/b.cuh") == 'include-dirs = ["demo/gpu/deep"]'
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without pipes")
 def test_a_folder_whose_header_leads_to_what_cannot_be_read_is_named_last(tmp_path: Path) -> None:
     there = setting(tmp_path, files={"a/foo.h": '#include "bar.h"\n', "b/foo.h": ""}, path="c.cu")

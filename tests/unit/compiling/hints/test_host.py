@@ -67,13 +67,25 @@ def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays
         'namespace "std" has no member "vector"',
         "A function explicitly marked as a __host__ function is not allowed",
         'identifier "cudaMalloc" is undefined',
-        "device-side kernel launch could not be processed as the required runtime APIs are not declared",
     ],
 )
 def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:
     told = host.calls([error(text)], setting(tmp_path))
     assert told is not None
     assert (told[0].hint, told[0].context) == (f"NVRTC compiles device code only: {APART}", ())
+
+
+def test_a_kernel_that_launches_kernels_is_told_what_it_lacks(tmp_path: Path) -> None:
+    found = [error("device-side kernel launch could not be processed as the required runtime APIs are …")]
+    told = host.calls(found, setting(tmp_path))
+    assert told is not None
+    assert told[0].hint == (
+        "a kernel that launches kernels needs CUDA's device runtime, which is not linked: launch them from "
+        "the host"
+    )
+    told = host.calls(found, setting(tmp_path, "options = { device-as-default-execution-space = true }"))
+    assert told is not None
+    assert told[0].hint == f"NVRTC compiles device code only: {APART}"
 
 
 def test_other_errors_are_no_host_code(tmp_path: Path) -> None:

@@ -30,7 +30,10 @@ def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tm
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        ("cstdint", "int64_t uintptr_t uint_fast8_t UINT32_MAX INT64_MIN"),
+        (
+            "cstdint",
+            "int64_t uintptr_t uint_fast8_t UINT32_MAX INT64_MIN SIZE_MAX INT_FAST16_MIN PTRDIFF_MIN",
+        ),
         ("cmath", "INFINITY NAN HUGE_VAL HUGE_VALF M_PI M_PI_2 M_2_PI M_1_PI M_SQRT2 M_E M_LN10"),
         ("climits", "INT_MAX UINT_MAX CHAR_BIT LLONG_MIN ULLONG_MAX SCHAR_MIN"),
         ("sys/types.h", "uint ushort ulong"),

@@ -111,6 +111,13 @@ def test_what_needs_a_later_gpu_names_the_first_that_has_it() -> None:
     )
 
 
+def test_attributes_of_clusters_are_of_hopper_and_later() -> None:
+    for attribute in ("__cluster_dims__", "__block_size__"):
+        assert hint(f"{attribute} is not supported for this GPU architecture") == (
+            f"sm_90 and later have it:{pasted('sm_90')}"
+        )
+
+
 def test_what_needs_a_later_gpu_and_its_own_code_names_that() -> None:
     wanted = ["sm_103a", "sm_110a", "sm_120a", "sm_121a"]
     assert hint("Feature 'x' requires .target sm_103a or higher") == (
