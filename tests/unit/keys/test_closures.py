@@ -58,6 +58,19 @@ def link(name: str, to: str) -> Callable[[Path], None]:
     return made
 
 
+def replaced(name: str, text: str) -> Callable[[Path], None]:
+    """Put another file in the place of one, of its size and its time: so do installers that set all times."""
+
+    def made(root: Path) -> None:
+        path, new = root / name, root / "new"
+        status = path.stat()
+        new.write_text(text)
+        os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+        new.replace(path)
+
+    return made
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -88,6 +101,9 @@ def test_a_closure_is_recalled_where_nothing_changed_that_it_rests_on(
             edit("project/demo/near.h", "#include <shared.h>\n#define X <x.h>\n"), id="another macro"
         ),
         pytest.param(edit("w1/far.h", TREE["w1/far.h"].replace("last", "lost")), id="an edit outside"),
+        pytest.param(
+            replaced("w1/far.h", TREE["w1/far.h"].replace("last", "lost")), id="another file of its time"
+        ),
         pytest.param(lambda root: (root / "w2/last.h").unlink(), id="nothing outside"),
         pytest.param(edit("w1/last.h", ""), id="a header that hides another outside"),
         pytest.param(edit("w1/nowhere.h", ""), id="a header that was missing"),
