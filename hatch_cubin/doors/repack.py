@@ -40,7 +40,11 @@ class Wheel(NamedTuple):
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Wheel]:
     """Open a wheel; BundleError where it must not be changed."""
-    with zipfile.ZipFile(path) as archive:
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as exc:
+        raise BundleError(Problem("is no zip archive, which a wheel is", Location(path.name))) from exc
+    with archive:
         members = archive.infolist()
         names = [info.filename for info in members]
         records = [found[1] for name in names if (found := _RECORD.fullmatch(name))]

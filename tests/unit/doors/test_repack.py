@@ -120,6 +120,10 @@ def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught, repack.opened(inner):
         raise AssertionError
     assert str(caught.value) == f"{inner.name}: a wheel has one .dist-info/RECORD, here are 0"
+    inner.write_bytes(b"no archive")
+    with pytest.raises(BundleError) as caught, repack.opened(inner):
+        raise AssertionError
+    assert str(caught.value) == f"{inner.name}: is no zip archive, which a wheel is"
 
 
 def test_packages_are_found_where_an_installer_puts_them_into_site_packages(tmp_path: Path) -> None:

@@ -147,6 +147,16 @@ def test_an_sdist_of_another_kind_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         source_archive.write(tmp_path / "demo-1.0.zip", tmp_path, {}, ())
     assert str(caught.value) == "demo-1.0.zip: is no .tar.gz, which an sdist is"
+    (tmp_path / NAME).write_bytes(b"no archive")
+    with pytest.raises(BundleError) as caught:
+        source_archive.write(tmp_path / NAME, tmp_path / "dist", {}, ())
+    assert str(caught.value) == f"{NAME}: is no .tar.gz, which an sdist is"
+
+
+def test_an_sdist_without_files_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as caught:
+        rewrite(tmp_path, member("demo-1.0", type=tarfile.DIRTYPE), files={"k.cu": ""})
+    assert str(caught.value) == f"{NAME}: has no files"
 
 
 def test_an_sdist_that_cannot_be_written_is_told(tmp_path: Path) -> None:
