@@ -97,10 +97,9 @@ def _fill(
 ) -> None:
     """Write all members: the metadata last, and RECORD at the very end."""
     record = f"{wheel.metadata}/RECORD"
+    again = {*added, record}
     kept = [
-        _again(info)
-        for info in wheel.members
-        if info.filename not in {*added, record} and not is_dropped(info.filename)
+        _again(info) for info in wheel.members if info.filename not in again and not is_dropped(info.filename)
     ]
     date = wheel.members[0].date_time
     new = [_new(name, date, content) for name, content in added.items()]

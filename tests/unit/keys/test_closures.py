@@ -138,6 +138,23 @@ def test_another_question_is_not_answered_by_what_is_known(root: Path, other: As
     assert (facts(found), walked) == (facts(fresh(root, other)), True)
 
 
+def test_a_macro_of_the_table_that_asks_for_headers_is_another_question(root: Path) -> None:
+    build(root, ASKED._replace(macros=(("HAS(x)", "x"),)))
+    other = ASKED._replace(macros=(("HAS(x)", "__has_include(x)"),))
+    found, walked = build(root, other)
+    assert (facts(found), walked) == (facts(fresh(root, other)), True)
+
+
+def test_a_pre_included_file_is_not_the_projects_where_the_search_path_has_one(root: Path) -> None:
+    write(root / "project/pre.h", "")
+    write(root / "w2/pre.h", "")
+    write(root / "project/demo/near.h", '#include "../pre.h"\n#include <far.h>\n')
+    asked = ASKED._replace(pre_includes=("pre.h",))
+    assert [build(root, asked)[1] for _ in range(2)] == [True, False]
+    found, _walked = build(root, asked)
+    assert (facts(found), found.at_root) == (facts(fresh(root, asked)), ())
+
+
 @pytest.mark.linux
 @pytest.mark.usefixtures("no_endless_wait")
 @pytest.mark.parametrize("place", ["w2/last.h", "project/i2/last.h"])
