@@ -19,9 +19,15 @@ def finder(project: Project, wheel: Wheel) -> dict[str, Content]:
     package = Path(*project.package.split("."))
     if any(_is_same(folder / package, bundle.parent) for folder in _folders(wheel)):
         return {}
-    name = f"_cubins_of_{project.package.replace('.', '_')}"
+    name = _module_of(project.package)
     line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE}'!a}, {str(bundle)!a})\n"
     return {f"{name}.py": [Path(shipped.__file__).read_bytes()], f"{name}.pth": [line.encode()]}
+
+
+def _module_of(package: str) -> str:
+    """Return the finder's name: another one for each package, in ASCII, as some Pythons read .pth files."""
+    parts = package.replace("_", "__").replace(".", "_")
+    return "_cubins_of_" + parts.encode("ascii", "backslashreplace").decode().replace("\\", "_")
 
 
 def _folders(wheel: Wheel) -> Iterator[Path]:

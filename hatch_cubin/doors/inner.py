@@ -27,13 +27,14 @@ def load(config: Config, root: Path) -> Any:
             sys.path.insert(0, path)
     try:
         imported = importlib.import_module(module)
-        return functools.reduce(getattr, filter(None, inside.split(".")), imported)
     except ModuleNotFoundError as exc:
         if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # something that it imports
             what = f"the build backend {module!r} cannot be imported: {exc}"
             raise ConfigError(Problem(what, where)) from exc
         what = f"the build backend {module!r} is not installed here"
         raise ConfigError(Problem(what, where, _hint(config, module))) from exc
+    try:
+        return functools.reduce(getattr, filter(None, inside.split(".")), imported)
     except AttributeError as exc:
         raise ConfigError(Problem(f"{module!r} has no build backend {inside!r}", where)) from exc
 

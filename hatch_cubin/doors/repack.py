@@ -40,7 +40,11 @@ class Wheel(NamedTuple):
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Wheel]:
     """Open a wheel; BundleError where it must not be changed."""
-    with zipfile.ZipFile(path) as archive:
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as exc:
+        raise BundleError(Problem("is no zip archive, which a wheel is", Location(path.name))) from exc
+    with archive:
         members = archive.infolist()
         names = [info.filename for info in members]
         records = [found[1] for name in names if (found := _RECORD.fullmatch(name))]
@@ -93,10 +97,9 @@ def _fill(
 ) -> None:
     """Write all members: the metadata last, and RECORD at the very end."""
     record = f"{wheel.metadata}/RECORD"
+    again = {*added, record}
     kept = [
-        _again(info)
-        for info in wheel.members
-        if info.filename not in {*added, record} and not is_dropped(info.filename)
+        _again(info) for info in wheel.members if info.filename not in again and not is_dropped(info.filename)
     ]
     date = wheel.members[0].date_time
     new = [_new(name, date, content) for name, content in added.items()]

@@ -36,6 +36,8 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
             ):
                 _fill(new, old, _top(old, made.name), files, tuple(f"{cache}/" for cache in caches))
             (folder / made.name).replace(into / made.name)
+    except tarfile.ReadError as exc:
+        raise BundleError(Problem("is no .tar.gz, which an sdist is", Location(made.name))) from exc
     except OSError as exc:
         where = Location(str(into / made.name))
         raise BundleError(Problem(f"cannot be written: {exc.strerror}", where)) from exc
@@ -43,6 +45,8 @@ def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[st
 
 def _top(archive: tarfile.TarFile, name: str) -> str:
     """Return the folder that all members are in; BundleError for one that is, or leads, out of it."""
+    if not any(info.isreg() for info in archive.getmembers()):
+        raise BundleError(Problem("has no files", Location(name)))
     top = posixpath.normpath(archive.getmembers()[0].name).split("/")[0]
     problems = [
         Problem(f"{info.name!r} leads out of the folder {top}/", Location(name))

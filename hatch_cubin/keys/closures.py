@@ -3,8 +3,8 @@
 The project's own texts are read and followed in every build. What they lack leads outside, and what is
 found there is recalled: it follows from what these texts include and define, from the table's macros, from
 the search path, and from what there is. So it holds while each path that was looked at outside has the file
-it had, by its size and time, or none, and while the project has no file where a header outside looked for
-one in vain.
+it had, by its size, time and inode, or none, and while the project has no file where a header outside looked
+for one in vain.
 """
 
 from __future__ import annotations

@@ -24,9 +24,14 @@ def is_file(path: str | Path, root: Path) -> bool:
 
 
 def state(path: str | Path, root: Path) -> str:
-    """Return the stamp of the file at *path*, nothing where there is none; SourceError as above."""
+    """Return the stamp of the file at *path*, nothing where there is none; SourceError as above.
+
+    Its inode is in it, for some installers give the files of every version one and the same time.
+    """
     status = _status(path, root)
-    return stamp_of(status) if status is not None and stat.S_ISREG(status.st_mode) else ""
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return ""
+    return f"{stamp_of(status)} {status.st_ino}"
 
 
 def _status(path: str | Path, root: Path) -> os.stat_result | None:

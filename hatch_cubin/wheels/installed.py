@@ -91,7 +91,7 @@ def opened(what: str) -> Iterator[Found]:
     else:
         folders = _package_folders(what)
         bundles = tuple(bundle for folder in folders for bundle in _in_folder(Path(folder)))
-        yield _some(Found(folders[0], bundles))
+        yield _some(Found(folders[0], bundles or tuple(_in_tree_of(what, folders))))
 
 
 def package_at(place: str) -> str:
@@ -225,6 +225,13 @@ def _package_folders(name: str) -> Sequence[str]:
         if not path:
             raise BundleError(_absent(name))
     return path or []
+
+
+def _in_tree_of(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
+    """Yield the bundle of an editable install whose own folders have none: it is in the tree alone."""
+    spec = _find_spec(f"{package}.{BUNDLE}", folders)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield from _in_folder(Path(folder))
 
 
 def _absent(name: str) -> Problem:

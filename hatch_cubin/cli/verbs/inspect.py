@@ -48,9 +48,12 @@ def run(args: argparse.Namespace) -> Answer:
     problems: list[Problem] = []
     results = [_result(what, second, problems) for what in named(args.wheels)]
     bundles = [bundle for result in results for bundle in result["bundles"]]
-    times = {} if args.report is None else _read_times(args.report, bundles)
-    if args.html is not None:
-        _write(args.html, page(_title([result["path"] for result in results]), bundles, times))
+    try:
+        times = {} if args.report is None else _read_times(args.report, bundles)
+        if args.html is not None:
+            _write(args.html, page(_title([result["path"] for result in results]), bundles, times))
+    except BundleError as exc:  # what is known already must not be lost
+        problems += exc.problems
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
     return Answer({"results": results}, lines, [*problems, *_problems(bundles)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,24 @@ from hatch_cubin.doors import hidden, repack
 from tests.helpers import make_project, run
 
 
-def finder(root: Path, lines: str) -> dict[str, bytes]:
+def finder(root: Path, lines: str, package: str = "demo") -> dict[str, bytes]:
     """Return what is added to an editable wheel whose .pth has these lines."""
-    project = make_project(root / "tree", {})
+    project = replace(make_project(root / "tree", {}), packages={package: "demo"})
     with zipfile.ZipFile(root / "x.whl", "w") as archive:
         archive.writestr("x.pth", lines.format(tree=project.root))
         archive.writestr("x.dist-info/RECORD", "")
     with repack.opened(root / "x.whl") as wheel:
         return {name: b"".join(content) for name, content in hidden.finder(project, wheel).items()}  # type: ignore[arg-type]
+
+
+def test_each_package_has_a_finder_of_its_own_whose_name_is_ascii(tmp_path: Path) -> None:
+    names = {package: min(finder(tmp_path / package, "", package)) for package in ("a.b", "a_b", "demo", "é")}
+    assert names == {
+        "a.b": "_cubins_of_a_b.pth",
+        "a_b": "_cubins_of_a__b.pth",
+        "demo": "_cubins_of_demo.pth",
+        "é": "_cubins_of__xe9.pth",
+    }
 
 
 @pytest.mark.parametrize("lines", ["{tree}", "import x\n# x\n\n{tree}/../tree\n"])

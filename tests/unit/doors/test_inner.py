@@ -81,6 +81,12 @@ def test_one_that_cannot_be_used_is_told(tmp_path: Path, options: str, message: 
     assert str(caught.value) == f"pyproject.toml:{message}"
 
 
+def test_a_mistake_in_a_backend_of_the_project_is_told_as_it_is(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"_mistaken.py": "import sys\nsys.no_such_thing\n"})
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        inner.load(config(tmp_path, 'backend = "_mistaken"\nbackend-path = ["."]'), tmp_path)
+
+
 def test_without_our_backend_around_it_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         inner.load(config(tmp_path, "", "[tool.hatch-cubin]\n"), tmp_path)

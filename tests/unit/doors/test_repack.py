@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.cache.entries import Content
 from hatch_cubin.doors import repack
 from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.record import record_problems
@@ -81,6 +82,18 @@ def test_a_member_that_comes_again_replaces_the_other(tmp_path: Path) -> None:
     assert wheel_files(rewrite(tmp_path, {"demo/k.cu": [b"new"]}))["demo/k.cu"] == b"new"
 
 
+def test_a_member_may_be_as_large_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)  # of 2 GiB, beyond which a zip has to be told before
+    large = b"0" * 20
+    inner = make(tmp_path / "inner", {**FILES, "demo/large": large})
+    (tmp_path / "added").write_bytes(large)
+    with repack.opened(inner) as wheel:
+        added: dict[str, Content] = {"demo/a": [large], "demo/b": str(tmp_path / "added")}
+        repack.write(wheel, tmp_path / "dist", added, lambda _name: False)
+    files = wheel_files(tmp_path / "dist" / inner.name)
+    assert [files[f"demo/{name}"] for name in ("large", "a", "b")] == [large] * 3
+
+
 def test_folders_stay(tmp_path: Path) -> None:
     inner = make(tmp_path / "inner", {"demo/": b"", **FILES})
     with repack.opened(inner) as wheel:
@@ -120,6 +133,10 @@ def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught, repack.opened(inner):
         raise AssertionError
     assert str(caught.value) == f"{inner.name}: a wheel has one .dist-info/RECORD, here are 0"
+    inner.write_bytes(b"no archive")
+    with pytest.raises(BundleError) as caught, repack.opened(inner):
+        raise AssertionError
+    assert str(caught.value) == f"{inner.name}: is no zip archive, which a wheel is"
 
 
 def test_packages_are_found_where_an_installer_puts_them_into_site_packages(tmp_path: Path) -> None:

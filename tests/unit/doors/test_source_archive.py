@@ -122,6 +122,7 @@ def test_an_sdist_is_the_same_whenever_it_is_written(tmp_path: Path) -> None:
         rewrite(tmp_path / name, member("demo-1.0/PKG-INFO"), files={"k.cu": "k"})
     first, second = (tmp_path / name / "dist" / NAME for name in ("a", "b"))
     assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes()[4:8] == bytes(4)  # where gzip has the time
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,16 @@ def test_an_sdist_of_another_kind_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         source_archive.write(tmp_path / "demo-1.0.zip", tmp_path, {}, ())
     assert str(caught.value) == "demo-1.0.zip: is no .tar.gz, which an sdist is"
+    (tmp_path / NAME).write_bytes(b"no archive")
+    with pytest.raises(BundleError) as caught:
+        source_archive.write(tmp_path / NAME, tmp_path / "dist", {}, ())
+    assert str(caught.value) == f"{NAME}: is no .tar.gz, which an sdist is"
+
+
+def test_an_sdist_without_files_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as caught:
+        rewrite(tmp_path, member("demo-1.0", type=tarfile.DIRTYPE), files={"k.cu": ""})
+    assert str(caught.value) == f"{NAME}: has no files"
 
 
 def test_an_sdist_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -58,6 +58,19 @@ def link(name: str, to: str) -> Callable[[Path], None]:
     return made
 
 
+def replaced(name: str, text: str) -> Callable[[Path], None]:
+    """Put another file in the place of one, of its size and its time: so do installers that set all times."""
+
+    def made(root: Path) -> None:
+        path, new = root / name, root / "new"
+        status = path.stat()
+        new.write_text(text)
+        os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+        new.replace(path)
+
+    return made
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -88,6 +101,9 @@ def test_a_closure_is_recalled_where_nothing_changed_that_it_rests_on(
             edit("project/demo/near.h", "#include <shared.h>\n#define X <x.h>\n"), id="another macro"
         ),
         pytest.param(edit("w1/far.h", TREE["w1/far.h"].replace("last", "lost")), id="an edit outside"),
+        pytest.param(
+            replaced("w1/far.h", TREE["w1/far.h"].replace("last", "lost")), id="another file of its time"
+        ),
         pytest.param(lambda root: (root / "w2/last.h").unlink(), id="nothing outside"),
         pytest.param(edit("w1/last.h", ""), id="a header that hides another outside"),
         pytest.param(edit("w1/nowhere.h", ""), id="a header that was missing"),
@@ -120,6 +136,23 @@ def test_another_question_is_not_answered_by_what_is_known(root: Path, other: As
     build(root)
     found, walked = build(root, other)
     assert (facts(found), walked) == (facts(fresh(root, other)), True)
+
+
+def test_a_macro_of_the_table_that_asks_for_headers_is_another_question(root: Path) -> None:
+    build(root, ASKED._replace(macros=(("HAS(x)", "x"),)))
+    other = ASKED._replace(macros=(("HAS(x)", "__has_include(x)"),))
+    found, walked = build(root, other)
+    assert (facts(found), walked) == (facts(fresh(root, other)), True)
+
+
+def test_a_pre_included_file_is_not_the_projects_where_the_search_path_has_one(root: Path) -> None:
+    write(root / "project/pre.h", "")
+    write(root / "w2/pre.h", "")
+    write(root / "project/demo/near.h", '#include "../pre.h"\n#include <far.h>\n')
+    asked = ASKED._replace(pre_includes=("pre.h",))
+    assert [build(root, asked)[1] for _ in range(2)] == [True, False]
+    found, _walked = build(root, asked)
+    assert (facts(found), found.at_root) == (facts(fresh(root, asked)), ())
 
 
 @pytest.mark.linux

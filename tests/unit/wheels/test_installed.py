@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.bundle import finder
 from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.installed import named, opened
 from tests import strange
@@ -83,6 +84,19 @@ def test_a_package_is_found_by_its_name_and_not_imported(
     place = (package / "sub" / "_cubins").as_posix()
     assert contents("found_by_name") == contents("found_by_name.sub") == {place: FILES}
     assert not {"found_by_name", "found_by_name.sub"} & {*sys.modules}
+
+
+def test_of_an_editable_install_the_bundle_may_be_in_the_tree_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path, {"site/found_in_tree/__init__.py": ""})
+    bundle = tmp_path / "tree/found_in_tree/_cubins"
+    write_tree(bundle, FILES)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    assert "has no bundle" in refusal("found_in_tree")
+    finder.find("found_in_tree._cubins", str(bundle))
+    assert contents("found_in_tree") == {bundle.as_posix(): FILES}
 
 
 @pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])

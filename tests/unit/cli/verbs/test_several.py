@@ -50,6 +50,19 @@ def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
     assert [error["path"] for error in facts["errors"]] == ["no_such_package"]
 
 
+@pytest.mark.parametrize("option", ["--html", "--report"])
+def test_an_option_that_does_not_work_keeps_nothing_else_from_being_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    place = write_tree(tmp_path / "_cubins", bundle(made("k", data=cubin("k")))).as_posix()
+    absent = str(tmp_path / "absent" / "file")
+    with pytest.raises(SystemExit):
+        main(["inspect", "no_such_package", place, option, absent, "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert [len(each["bundles"]) for each in facts["results"]] == [0, 1]
+    assert [error["path"] for error in facts["errors"]] == [absent, "no_such_package"]
+
+
 def test_several_are_checked_and_each_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that is damaged, and one that is not there, keep no other from being checked."""
     good, bad = wheel_of(tmp_path / "good", FILES), wheel_of(tmp_path / "bad", {**FILES, "more": b""})
