@@ -118,7 +118,9 @@ class Search:
             others = [other for place in places if (other := self.spot(*place)) is not spot]
             found += others
             absent += [tried] * bool(tried)
-            missing += [include.name] * (not others)
+            # One of the project's that has the next one's name may ask for the next one itself.
+            last = include.every and not any(place.tree for place, _relative in places)
+            missing += [include.name] * (last or not others)
         return Step(tuple(found), tuple(absent), tuple(missing), tuple(computed))
 
     def find(self, include: Include, root: Root, includer: str) -> Found:

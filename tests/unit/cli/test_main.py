@@ -324,7 +324,8 @@ def test_a_current_folder_that_is_gone_is_one_line(
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert main.main(verb.split()) == 1
+    with pytest.raises(SystemExit, match="1"):
+        main.main(verb.split())
     assert capsys.readouterr().err.splitlines()[-2:] == [
         "hatch-cubin: error: the current folder cannot be used: No such file or directory",
         "  hint: go to a project, or name one: --project DIR",

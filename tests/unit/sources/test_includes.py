@@ -175,6 +175,15 @@ def test_folders_are_searched_in_nvrtcs_order(tmp_path: Path, text: str, expecte
     assert names(closure(tmp_path, text, "one", "two")) == expected
 
 
+def test_the_next_header_behind_all_of_the_project_may_lie_outside(tmp_path: Path) -> None:
+    write_tree(tmp_path / "p", dict.fromkeys(("one/x.h", "two/x.h"), "#include_next <x.h>"))
+    found = closure(tmp_path / "p", "#include <x.h>", "one", "two")
+    assert (names(found), found.missing) == (["project/one/x.h", "project/two/x.h"], {"x.h"})
+    outside = Root(write_tree(tmp_path / "w", {"x.h": ""}), "w", "w==1")
+    found = closure(tmp_path / "p", "#include <x.h>", "one", "two", outside)
+    assert (names(found)[2:], found.missing) == (["w/x.h"], set())
+
+
 def test_quoted_headers_are_not_searched_beside_the_file_that_includes_the_includer(tmp_path: Path) -> None:
     write_tree(tmp_path, {"pkg/x.h": "", "inc/a.h": '#include "x.h"'})
     found = closure(tmp_path, "#include <a.h>", "inc")
