@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _gpus
-from . import checks, lines, options
+from . import checks, lines, names, options
 from .toml import loads
 
 _ARRAYS = frozenset({"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate"})
@@ -41,6 +41,10 @@ def _meant(key: str, value: object) -> Any:
         return _SWITCHES.get(str(value).lower())
     known = _READERS.get(key)
     return None if known is None else known(value)
+
+
+def _backend(value: object) -> str | None:
+    return names.backend_meant(str(value))
 
 
 def _jobs(value: object) -> int | None:
@@ -123,6 +127,7 @@ def _toolkit(value: object) -> str | None:
 
 
 _READERS: dict[str, Callable[[object], Any]] = {
+    "backend": _backend,
     "cache-size": _size,
     "define": _define,
     "jobs": _jobs,

@@ -625,6 +625,15 @@ OUTSIDE = "must stay inside the project, relative to it"
             (f"backend = {value!r}", f"2: {OTHER} {value!r}")
             for value in ("hatch_cubin.backend", "a b", "a:", "a.", "a:b:c")
         ),
+        *(
+            (f'backend = "{name}"', f'2: {OTHER} {name!r}\n  hint: backend = "{right}"')
+            for name, right in (
+                ("meson-python", "mesonpy"),
+                ("Flit-Core", "flit_core.buildapi"),
+                ("poetry-core", "poetry.core.masonry.api"),
+                ("scikit-build", "scikit_build_core.build"),
+            )
+        ),
         ('backend = "a"\npackage-dir = "../b"', f"3: package-dir '../b' {OUTSIDE}"),
         ('backend = "a"\nbackend-path = ["/b"]', f"3: backend-path: '/b' {OUTSIDE}"),
     ],
