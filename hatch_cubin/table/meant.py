@@ -52,7 +52,9 @@ def _jobs(value: object) -> int | None:
 
 
 def _package(value: object) -> str | None:
-    name = str(value).replace("-", "_")
+    home, src, path = str(value).partition("src/")
+    name = path.strip("/").replace("/", ".") if src and home in {"", "./"} else str(value)
+    name = name.replace("-", "_")
     return name if name != value and all(map(str.isidentifier, name.split("."))) else None
 
 

@@ -58,7 +58,10 @@ def run(args: argparse.Namespace) -> Answer:
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
-        raise ConfigError(Problem(what, hint="'hatch new --init' or 'uv init --package' makes one"))
+        hint = "'hatch new --init' or 'uv init --package' makes one"
+        if (root / "setup.py").exists():
+            hint = "make an empty one, which is enough beside setup.py"
+        raise ConfigError(Problem(what, hint=hint))
     pyproject, backend = tables.read_project(root)
     place, is_new = _table_place(root)
     if is_new and (unread := tables.unread_table(root, backend)):

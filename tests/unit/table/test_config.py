@@ -224,6 +224,8 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("package = 1", None),
         ("package = 'my-pkg.gpu'", 'package = "my_pkg.gpu"'),
         ("package = 'my pkg'", None),
+        ("package = 'src/my-pkg/gpu/'", 'package = "my_pkg.gpu"'),
+        ("package = 'python/pkg'", None),
         ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
         ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
         ("cache-size = 'much'", None),

@@ -241,10 +241,11 @@ def test_built_kernels_are_ignored_once(tmp_path: Path, before: str | None, afte
 
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(tmp_path, capsys) == (
-        f"hatch-cubin: error: there is no pyproject.toml in {tmp_path}\n"
-        "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
-    )
+    what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path}\n"
+    hint = "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
+    assert refusal(tmp_path, capsys) == what + hint
+    (tmp_path / "setup.py").write_text("")
+    assert refusal(tmp_path, capsys) == f"{what}  hint: make an empty one, which is enough beside setup.py\n"
 
 
 @pytest.mark.parametrize(
