@@ -28,6 +28,7 @@ name = "demo"
 version = "1.0"
 """
 REQUIRING = HATCH.replace('["hatchling"]', '["hatchling", "hatch-cubin"]')
+INSIDE = "the build backend that makes the rest of the wheel"
 SETTINGS = """\
 # every major capability of CUDA 13, and PTX for GPUs to come; fewer archs make a smaller wheel
 archs = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
@@ -238,6 +239,21 @@ def test_where_hatchling_cannot_build_yet_the_tables_are_added_all_the_same(tmp_
 def test_built_kernels_are_ignored_once(tmp_path: Path, before: str | None, after: str) -> None:
     files = {} if before is None else {".gitignore": before}
     assert add(tmp_path, {"pyproject.toml": HATCH, **files})[".gitignore"] == after
+
+
+@pytest.mark.parametrize(
+    ("required", "lines"),
+    [
+        ('"flit_core >=3", "hatch-cubin"', f'# {INSIDE}\nbackend = "flit_core.buildapi"\n'),
+        ('"hatch-cubin", "mine"', ""),
+    ],
+)
+def test_a_backend_that_is_required_is_the_one_inside_of_ours(
+    tmp_path: Path, required: str, lines: str
+) -> None:
+    text = f'[build-system]\nrequires = [{required}]\nbuild-backend = "hatch_cubin.backend"\n'
+    after = add(tmp_path, {"pyproject.toml": text})["pyproject.toml"]
+    assert after.startswith(f"{text}\n[tool.hatch-cubin]\n{lines}{SETTINGS}")
 
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
