@@ -10,9 +10,7 @@ from typing import Any
 
 from ..errors import ConfigError, Problem
 from ..table.config import Config
-from ..table.names import WRAPPER
-
-_DISTRIBUTIONS = {"mesonpy": "meson-python", "pdm": "pdm-backend", "poetry": "poetry-core"}
+from ..table.names import BACKENDS, WRAPPER, backend_meant
 
 
 def load(config: Config, root: Path) -> Any:
@@ -34,14 +32,25 @@ def load(config: Config, root: Path) -> Any:
         what = f"the build backend {module!r} is not installed here"
         raise ConfigError(Problem(what, where, _hint(config, module))) from exc
     try:
-        return functools.reduce(getattr, filter(None, inside.split(".")), imported)
+        backend = functools.reduce(getattr, filter(None, inside.split(".")), imported)
     except AttributeError as exc:
         raise ConfigError(Problem(f"{module!r} has no build backend {inside!r}", where)) from exc
+    if not hasattr(backend, "build_wheel"):
+        what = f"{config.backend!r} is no build backend: it has no 'build_wheel'"
+        raise ConfigError(Problem(what, where, _meant(config.backend)))
+    return backend
 
 
 def _hint(config: Config, module: str) -> str:
     if config.backend_path:
         return "is backend-path the folder that it is in?"
-    top = module.partition(".")[0]
-    distribution = _DISTRIBUTIONS.get(top, top.replace("_", "-"))
+    if (meant := _meant(module)) is not None:
+        return meant
+    known = {backend: distribution for distribution, backend in BACKENDS.items()}
+    distribution = known.get(module, module.partition(".")[0].replace("_", "-"))
     return f'requires = ["hatch-cubin", "{distribution}"] in [build-system] installs it'
+
+
+def _meant(written: str) -> str | None:
+    meant = backend_meant(written)
+    return None if meant in {None, written} else f'backend = "{meant}"'

@@ -115,11 +115,28 @@ def _as_shipped(project: Project, wheel: repack.Wheel) -> Project:
     wanted = f"{config.package or next(iter(shipped), '')}."
     if not any(wanted.startswith(f"{name}.") for name in shipped):
         what = f"where in the project is the package? The wheel that {config.backend} made has: {has}"
-        hint = 'package-dir = "…"' if wheel.packages else "kernels need a package: a folder with __init__.py"
-        raise ConfigError(Problem(what, place.of(), hint))
+        raise ConfigError(Problem(what, place.of(), _home(project, wheel)))
     project = replace(project, packages=shipped)
     _ = project.package  # several may be left
     return project
+
+
+def _home(project: Project, wheel: repack.Wheel) -> str:
+    """Return what says where the package is: the very lines, if the tree has just one of that name."""
+    if not wheel.packages:
+        return "kernels need a package: a folder with __init__.py"
+    root, package = project.root, project.config.package
+    found = [
+        (name, path.parent.relative_to(root).as_posix())
+        for name in ([package] if package else wheel.packages)
+        for above in ("", "*/")
+        for path in root.glob(f"{above}{name.replace('.', '/')}/__init__.py")
+    ]
+    if len(found) != 1:
+        return 'package-dir = "…"'
+    ((name, folder),) = found
+    line = f'package-dir = "{folder}"'
+    return line if package or "." not in name else f'paste these:\n    package = "{name}"\n    {line}'
 
 
 def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path) -> str:

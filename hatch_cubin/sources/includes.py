@@ -256,13 +256,15 @@ class _Walk:
 
     def _leading(self, spot: Spot, scanned: Scan) -> Include | None:
         """Return the first of a file's includes whose header cannot be looked for, or not be read."""
-        for include in scanned.includes:
-            try:
-                for place in self._resolver.find(include, spot.root, spot.relative).places:
-                    self._resolver.read(self._resolver.spot(*place))
-            except SourceError:
-                return include
-        return None
+        return next((include for include in scanned.includes if self._fails(include, spot)), None)
+
+    def _fails(self, include: Include, spot: Spot) -> bool:
+        try:
+            for place in self._resolver.find(include, spot.root, spot.relative).places:
+                self._resolver.read(self._resolver.spot(*place))
+        except SourceError:
+            return True
+        return False
 
     def _new(
         self, spot: Spot, read: Callable[[Spot], tuple[str, Scan]], *, by_name: bool

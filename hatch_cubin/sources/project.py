@@ -99,7 +99,13 @@ def read_sources(project: Project) -> list[Source]:
     config = project.config
     paths, unmatched = find_sources(project.root, project.packages, config.sources, config.exclude)
     problems = [
-        Problem(f"sources: {pattern!r} matches no file", config.place.of("sources", index))
+        Problem(
+            f"sources: {pattern!r} matches no file",
+            config.place.of("sources", index),
+            f'it is a folder: "{pattern}/**/*.cu" is what is in it'
+            if (project.root / pattern).is_dir()
+            else None,
+        )
         for index, pattern in enumerate(config.sources)
         if pattern in unmatched and pattern not in DEFAULT_SOURCES
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _gpus
-from . import checks, lines, options
+from . import checks, lines, names, options
 from .toml import loads
 
 _ARRAYS = frozenset({"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate"})
@@ -43,12 +43,18 @@ def _meant(key: str, value: object) -> Any:
     return None if known is None else known(value)
 
 
+def _backend(value: object) -> str | None:
+    return names.backend_meant(str(value))
+
+
 def _jobs(value: object) -> int | None:
     return int(value) if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,2}", value) else None
 
 
 def _package(value: object) -> str | None:
-    name = str(value).replace("-", "_")
+    home, src, path = str(value).partition("src/")
+    name = path.strip("/").replace("/", ".") if src and home in {"", "./"} else str(value)
+    name = name.replace("-", "_")
     return name if name != value and all(map(str.isidentifier, name.split("."))) else None
 
 
@@ -123,6 +129,7 @@ def _toolkit(value: object) -> str | None:
 
 
 _READERS: dict[str, Callable[[object], Any]] = {
+    "backend": _backend,
     "cache-size": _size,
     "define": _define,
     "jobs": _jobs,

@@ -8,6 +8,16 @@ from typing import Any
 
 WRAPPER = "hatch_cubin.backend"  # a build backend, around another one that the table names
 HOOK = "cubin"
+BACKENDS = {  # those that were tried, by what [build-system] requires for them
+    "flit-core": "flit_core.buildapi",
+    "hatchling": "hatchling.build",
+    "meson-python": "mesonpy",
+    "pdm-backend": "pdm.backend",
+    "poetry-core": "poetry.core.masonry.api",
+    "scikit-build-core": "scikit_build_core.build",
+    "setuptools": "setuptools.build_meta",
+    "uv-build": "uv_build",
+}
 MISNAMED_HOOKS = ("cubins", "hatch-cubin", "hatch_cubin")
 
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
@@ -23,6 +33,15 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     for key in path:
         value = value.get(key, {}) if isinstance(value, Mapping) else {}
     return value if isinstance(value, Mapping) else {}
+
+
+def backend_meant(text: str) -> str | None:
+    """Return the build backend whose tool, distribution or module is named here, as in 'flit_core'."""
+    name = re.sub(r"[-_.]+", "-", text.lower())
+    for tool, right in BACKENDS.items():
+        if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
+            return right
+    return None
 
 
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

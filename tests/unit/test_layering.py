@@ -65,7 +65,7 @@ MODULES: dict[str, dict[str, str]] = {
         "edit": "toml",
         "tables": "names toml",
         "checks": "names reserved",
-        "meant": "checks lines options toml",
+        "meant": "checks lines names options toml",
         "reader": "checks meant names options toml",
         "config": "checks options reader toml",
     },

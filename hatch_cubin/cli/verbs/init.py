@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from ...errors import ConfigError, Location, Problem
 from ...sources.source import BUNDLE
 from ...table import edit, tables
 from ...table.edit import Setting
-from ...table.names import WRAPPER, is_own
+from ...table.names import WRAPPER, backend_meant, is_own
 from ...table.toml import Place
 from ..verb import Answer, folder_argument, json_argument
 
@@ -58,7 +59,10 @@ def run(args: argparse.Namespace) -> Answer:
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
-        raise ConfigError(Problem(what, hint="'hatch new --init' or 'uv init --package' makes one"))
+        hint = "'hatch new --init' or 'uv init --package' makes one"
+        if (root / "setup.py").exists():
+            hint = "make an empty one, which is enough beside setup.py"
+        raise ConfigError(Problem(what, hint=hint))
     pyproject, backend = tables.read_project(root)
     place, is_new = _table_place(root)
     if is_new and (unread := tables.unread_table(root, backend)):
@@ -70,7 +74,7 @@ def run(args: argparse.Namespace) -> Answer:
     if builds_kernels:
         _require(files, pyproject, backend)
     if is_new:
-        inside = [] if has_door else _wrap(files, pyproject, backend)
+        inside = _required(pyproject, backend) if has_door else _wrap(files, pyproject, backend)
         files.add_settings(place.file, place.table, *inside, *_SETTINGS)
     if builds_kernels:
         _add_cache_keys(files, pyproject, packages)
@@ -87,6 +91,13 @@ def run(args: argparse.Namespace) -> Answer:
             f"'{command}' makes wheels without kernels from now on; pip, uv and 'python -m build' do not"
         )
     return Answer(facts, [*lines, "next:", *(f"  {step}" for step in following)])
+
+
+def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
+    """Return the backend inside of ours, as far as the build requirements tell it."""
+    requires = tables.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
+    known = map(backend_meant, re.findall(r"[\w.-]+", json.dumps(requires)))
+    return [Setting("backend", f'"{meant}"', _INSIDE) for meant in known if meant][:1]
 
 
 class _Files:

@@ -37,17 +37,17 @@ def test_it_is_an_installed_module(tmp_path: Path) -> None:
 
 
 def test_it_may_be_an_object_inside_of_a_module_of_the_project(tmp_path: Path) -> None:
-    text = "class Backends:\n    class legacy:\n        x = 7\n"
+    text = "class Backends:\n    class legacy:\n        build_wheel = 7\n"
     write_tree(tmp_path, {"tools/_build.py": text, "other/_build.py": ""})
     options = 'backend = "_build:Backends.legacy"\nbackend-path = ["tools", "other"]'
     for _again in range(2):
-        assert inner.load(config(tmp_path, options), tmp_path).x == 7
+        assert inner.load(config(tmp_path, options), tmp_path).build_wheel == 7
     assert sys.path[:2] == [str(tmp_path / "tools"), str(tmp_path / "other")]
 
 
 HINTS = {
     "no_such.api": 'requires = ["hatch-cubin", "no-such"] in [build-system] installs it',
-    "pdm.no_such": 'requires = ["hatch-cubin", "pdm-backend"] in [build-system] installs it',
+    "setuptools": 'backend = "setuptools.build_meta"',
     "no_such": "is backend-path the folder that it is in?",
 }
 
@@ -60,8 +60,12 @@ HINTS = {
             "4: the build backend 'no_such.api' is not installed here\n  hint: " + HINTS["no_such.api"],
         ),
         (
-            'backend = "pdm.no_such"',
-            "4: the build backend 'pdm.no_such' is not installed here\n  hint: " + HINTS["pdm.no_such"],
+            'backend = "setuptools"',
+            "4: 'setuptools' is no build backend: it has no 'build_wheel'\n  hint: " + HINTS["setuptools"],
+        ),
+        (
+            'backend = "json"',
+            "4: 'json' is no build backend: it has no 'build_wheel'",
         ),
         (
             'backend = "no_such"\nbackend-path = ["tools"]',
@@ -85,6 +89,25 @@ def test_a_mistake_in_a_backend_of_the_project_is_told_as_it_is(tmp_path: Path) 
     write_tree(tmp_path, {"_mistaken.py": "import sys\nsys.no_such_thing\n"})
     with pytest.raises(AttributeError, match="no_such_thing"):
         inner.load(config(tmp_path, 'backend = "_mistaken"\nbackend-path = ["."]'), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("backend", "hint"),
+    [
+        ("mesonpy", 'requires = ["hatch-cubin", "meson-python"] in [build-system] installs it'),
+        ("pdm.backend", 'requires = ["hatch-cubin", "pdm-backend"] in [build-system] installs it'),
+        ("uv", 'backend = "uv_build"'),
+        ("flit_core.build", 'backend = "flit_core.buildapi"'),
+    ],
+)
+def test_one_that_is_known_is_named_as_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, hint: str
+) -> None:
+    monkeypatch.setitem(sys.modules, backend.partition(".")[0], None)  # not installed
+    with pytest.raises(ConfigError) as caught:
+        inner.load(config(tmp_path, f'backend = "{backend}"'), tmp_path)
+    what = f"pyproject.toml:4: the build backend {backend!r} is not installed here"
+    assert str(caught.value) == f"{what}\n  hint: {hint}"
 
 
 def test_without_our_backend_around_it_there_is_none(tmp_path: Path) -> None:

@@ -283,6 +283,30 @@ def test_a_wheel_that_kernels_do_not_fit_into_is_an_error_and_none_is_left(
     assert refused("build_wheel", capsys) == f"hatch-cubin: error: {what}\n  hint: {hint}\n{NOTHING}"
 
 
+NAMESPACE = 'paste these:\n    package = "acme.gpu"\n    package-dir = "lib/acme/gpu"'
+
+
+@pytest.mark.parametrize(
+    ("package", "homes", "hint"),
+    [
+        ("", ("lib/acme/gpu",), NAMESPACE),
+        ("acme.gpu", ("lib/acme/gpu",), 'package-dir = "lib/acme/gpu"'),
+        ("acme.gpu", ("acme/gpu",), 'package-dir = "acme/gpu"'),
+        ("python", ("code/python",), 'package-dir = "code/python"'),
+        ("", ("code/python", "lib/acme/gpu"), 'package-dir = "…"'),
+        ("", ("lib/acme/gpu", "old/acme/gpu"), 'package-dir = "…"'),
+    ],
+)
+def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(
+    project: Path, capsys: pytest.CaptureFixture[str], package: str, homes: tuple[str, ...], hint: str
+) -> None:
+    members = ("acme/gpu/__init__.py", "python/__init__.py", *INFO)
+    options = f'package = "{package}"\n' if package else ""
+    written(project, options, members, files={f"{home}/__init__.py": "" for home in homes})
+    what = f"{WHERE}'acme.gpu', 'python'"
+    assert refused("build_wheel", capsys) == f"hatch-cubin: error: {what}\n  hint: {hint}\n{NOTHING}"
+
+
 def test_a_package_that_the_wheel_has_not_is_an_error(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

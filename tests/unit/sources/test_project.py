@@ -154,6 +154,15 @@ def test_without_any_source_those_beside_the_packages_are_named(
     assert [each.hint for each in caught.value.problems] == [f'sources = ["{pattern}"]']
 
 
+def test_a_folder_in_the_place_of_a_glob_is_told(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"kernels/a.cu": ""})
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'sources = ["kernels/"]'))
+    assert [(each.what, each.hint) for each in caught.value.problems] == [
+        ("sources: 'kernels' matches no file", 'it is a folder: "kernels/**/*.cu" is what is in it')
+    ]
+
+
 def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/a.cu": b"\0", "src/demo/b.cu": "", "src/demo/inc/x.h": ""})
     (tmp_path / "src/demo/c.cu").symlink_to("gone.cu")

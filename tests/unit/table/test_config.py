@@ -224,6 +224,8 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("package = 1", None),
         ("package = 'my-pkg.gpu'", 'package = "my_pkg.gpu"'),
         ("package = 'my pkg'", None),
+        ("package = 'src/my-pkg/gpu/'", 'package = "my_pkg.gpu"'),
+        ("package = 'python/pkg'", None),
         ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
         ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
         ("cache-size = 'much'", None),
@@ -624,6 +626,15 @@ OUTSIDE = "must stay inside the project, relative to it"
         *(
             (f"backend = {value!r}", f"2: {OTHER} {value!r}")
             for value in ("hatch_cubin.backend", "a b", "a:", "a.", "a:b:c")
+        ),
+        *(
+            (f'backend = "{name}"', f'2: {OTHER} {name!r}\n  hint: backend = "{right}"')
+            for name, right in (
+                ("meson-python", "mesonpy"),
+                ("Flit-Core", "flit_core.buildapi"),
+                ("poetry-core", "poetry.core.masonry.api"),
+                ("scikit-build", "scikit_build_core.build"),
+            )
         ),
         ('backend = "a"\npackage-dir = "../b"', f"3: package-dir '../b' {OUTSIDE}"),
         ('backend = "a"\nbackend-path = ["/b"]', f"3: backend-path: '/b' {OUTSIDE}"),

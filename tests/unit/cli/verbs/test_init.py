@@ -28,6 +28,7 @@ name = "demo"
 version = "1.0"
 """
 REQUIRING = HATCH.replace('["hatchling"]', '["hatchling", "hatch-cubin"]')
+INSIDE = "the build backend that makes the rest of the wheel"
 SETTINGS = """\
 # every major capability of CUDA 13, and PTX for GPUs to come; fewer archs make a smaller wheel
 archs = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
@@ -240,11 +241,27 @@ def test_built_kernels_are_ignored_once(tmp_path: Path, before: str | None, afte
     assert add(tmp_path, {"pyproject.toml": HATCH, **files})[".gitignore"] == after
 
 
+@pytest.mark.parametrize(
+    ("required", "lines"),
+    [
+        ('"flit_core >=3", "hatch-cubin"', f'# {INSIDE}\nbackend = "flit_core.buildapi"\n'),
+        ('"hatch-cubin", "mine"', ""),
+    ],
+)
+def test_a_backend_that_is_required_is_the_one_inside_of_ours(
+    tmp_path: Path, required: str, lines: str
+) -> None:
+    text = f'[build-system]\nrequires = [{required}]\nbuild-backend = "hatch_cubin.backend"\n'
+    after = add(tmp_path, {"pyproject.toml": text})["pyproject.toml"]
+    assert after.startswith(f"{text}\n[tool.hatch-cubin]\n{lines}{SETTINGS}")
+
+
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(tmp_path, capsys) == (
-        f"hatch-cubin: error: there is no pyproject.toml in {tmp_path}\n"
-        "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
-    )
+    what = f"hatch-cubin: error: there is no pyproject.toml in {tmp_path}\n"
+    hint = "  hint: 'hatch new --init' or 'uv init --package' makes one\n"
+    assert refusal(tmp_path, capsys) == what + hint
+    (tmp_path / "setup.py").write_text("")
+    assert refusal(tmp_path, capsys) == f"{what}  hint: make an empty one, which is enough beside setup.py\n"
 
 
 @pytest.mark.parametrize(
