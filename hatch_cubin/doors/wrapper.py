@@ -135,8 +135,9 @@ def _home(project: Project, wheel: repack.Wheel) -> str:
     if len(found) != 1:
         return 'package-dir = "…"'
     ((name, folder),) = found
-    line = f'package-dir = "{folder}"'
-    return line if package or "." not in name else f'paste these:\n    package = "{name}"\n    {line}'
+    if package or "." not in name:
+        return f'package-dir = "{folder}"'
+    return f'paste these:\n    package = "{name}"\n    package-dir = "{folder}"'
 
 
 def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path) -> str:

@@ -47,7 +47,7 @@ def test_it_may_be_an_object_inside_of_a_module_of_the_project(tmp_path: Path) -
 
 HINTS = {
     "no_such.api": 'requires = ["hatch-cubin", "no-such"] in [build-system] installs it',
-    "setuptools": 'backend = "setuptools.build_meta"',
+    "flit_core": 'backend = "flit_core.buildapi"',
     "no_such": "is backend-path the folder that it is in?",
 }
 
@@ -60,8 +60,8 @@ HINTS = {
             "4: the build backend 'no_such.api' is not installed here\n  hint: " + HINTS["no_such.api"],
         ),
         (
-            'backend = "setuptools"',
-            "4: 'setuptools' is no build backend: it has no 'build_wheel'\n  hint: " + HINTS["setuptools"],
+            'backend = "flit_core"',
+            "4: 'flit_core' is no build backend: it has no 'build_wheel'\n  hint: " + HINTS["flit_core"],
         ),
         (
             'backend = "json"',
