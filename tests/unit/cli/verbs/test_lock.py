@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin import _pipeline
 from hatch_cubin.cli.main import main
+from hatch_cubin.keys import lock
 from hatch_cubin.keys.lock import NAME
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, pyproject, write_tree
@@ -59,6 +61,21 @@ def test_a_check_says_what_has_changed(root: Path, capsys: pytest.CaptureFixture
         ["hatch-cubin: error: cubin.lock: is stale", "  demo/saxpy.cu is changed"],
     )
     assert (root / NAME).read_bytes() == before
+
+
+def test_a_check_names_another_compiler(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Said(capsys, root, "lock")
+    written = lock.decode((root / NAME).read_text("utf-8"))
+    other = replace(written, builds={**written.builds, "nvrtc": "13.0.1"})
+    (root / NAME).write_text(lock.encode(other), "utf-8")
+    stale = Said(capsys, root, "lock", "--check")
+    assert (stale.code, stale.err[:2]) == (
+        1,
+        [
+            "hatch-cubin: error: cubin.lock: is stale",
+            f"  NVRTC was 13.0.1, and is {Toolkit(None).nvrtc}",
+        ],
+    )
 
 
 def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
