@@ -213,7 +213,10 @@ def archs() -> "tuple[str, ...]":
 
 
 def is_available() -> bool:
-    """Say whether a driver and a device exist; starts no CUDA in this process, never raises, never hangs."""
+    """Say whether a driver and a device exist; starts no CUDA in this process, and never raises.
+
+    A driver that hangs when it is asked is given five seconds.
+    """
     try:
         import ctypes  # noqa: F401 - here, as the time is the driver's and not a slow disk's
 
