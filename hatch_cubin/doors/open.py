@@ -172,10 +172,16 @@ def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
 
 
 def found_packages(root: Path) -> dict[str, str]:
-    """Return the packages that stand in `src/` or, without any there, in the project's folder itself."""
+    """Return the packages in `src/`, in the project's folder, or in the only other folder that has any."""
     from ..sources.source import BUNDLE
 
-    home = root / "src" if any(root.glob("src/*/__init__.py")) else root
-    folders = sorted(path.parent for path in home.glob("*/__init__.py"))
-    shipped = (folder for folder in folders if home != root or folder.name not in {BUNDLE, *_NOT_SHIPPED})
-    return {folder.name: folder.relative_to(root).as_posix() for folder in shipped}
+    def shipped(pattern: str) -> list[Path]:
+        """Return the folders of packages, as far as their names do not say that they are not in a wheel."""
+        folders = [path.parent.relative_to(root) for path in sorted(root.glob(f"{pattern}/__init__.py"))]
+        tops = ((folder, folder.parts[0]) for folder in folders)
+        return [folder for folder, top in tops if top[0] != "." and top not in {BUNDLE, *_NOT_SHIPPED}]
+
+    folders = shipped("src/*") or shipped("*")
+    if not folders and len({folder.parts[0] for folder in shipped("*/*") + shipped("*/*/*")}) == 1:
+        folders = shipped("*/*")
+    return {folder.name: folder.as_posix() for folder in folders}

@@ -11,6 +11,7 @@ HOOK = "cubin"
 BACKENDS = {  # those that were tried, by what [build-system] requires for them
     "flit-core": "flit_core.buildapi",
     "hatchling": "hatchling.build",
+    "maturin": "maturin",
     "meson-python": "mesonpy",
     "pdm-backend": "pdm.backend",
     "poetry-core": "poetry.core.masonry.api",

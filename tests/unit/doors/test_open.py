@@ -49,9 +49,15 @@ def test_setuptools_says_which_packages_a_project_without_a_build_backend_has(tm
         (["demo/__init__.py", "demo/k.cu", "tools/run.py"], {"demo": "demo"}),
         (["src/b/__init__.py", "src/a/__init__.py", "tests/__init__.py"], {"a": "src/a", "b": "src/b"}),
         (["_cubins/__init__.py", "demo/__init__.py", "tests/__init__.py"], {"demo": "demo"}),
+        (["python/b/__init__.py", "python/a/__init__.py", "src/lib.rs"], {"a": "python/a", "b": "python/b"}),
+        (["python/demo/__init__.py", ".venv/x/__init__.py", "tests/x/__init__.py"], {"demo": "python/demo"}),
+        (["python/demo/__init__.py", "code/demo/__init__.py"], {}),
+        (["python/demo/__init__.py", "demo/__init__.py"], {"demo": "demo"}),
+        (["python/demo/__init__.py", "code/acme/gpu/__init__.py"], {}),
+        (["python/acme/demo/__init__.py"], {}),
     ],
 )
-def test_for_another_backend_packages_are_what_stands_in_src_or_in_the_project(
+def test_for_another_backend_packages_are_in_src_in_the_project_or_in_its_only_folder_that_has_any(
     tmp_path: Path, files: list[str], packages: dict[str, str]
 ) -> None:
     write_tree(tmp_path, {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})

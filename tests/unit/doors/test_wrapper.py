@@ -292,7 +292,7 @@ NAMESPACE = 'paste these:\n    package = "acme.gpu"\n    package-dir = "lib/acme
         ("", ("lib/acme/gpu",), NAMESPACE),
         ("acme.gpu", ("lib/acme/gpu",), 'package-dir = "lib/acme/gpu"'),
         ("acme.gpu", ("acme/gpu",), 'package-dir = "acme/gpu"'),
-        ("python", ("code/python",), 'package-dir = "code/python"'),
+        ("python", ("code/python", "lib/other"), 'package-dir = "code/python"'),
         ("", ("code/python", "lib/acme/gpu"), 'package-dir = "…"'),
         ("", ("lib/acme/gpu", "old/acme/gpu"), 'package-dir = "…"'),
     ],
