@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
-from .hints import conditions, gone, headers, host, instances, links, macros, names, switches, texts
+from .hints import conditions, gone, headers, host, instances, linkage, links, macros, names, switches, texts
 from .hints.setting import Setting
 
 _MISSING = "not open source file"  # after "could" or "can"
@@ -15,6 +15,7 @@ _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 _CAUSES = (
     texts.spoiled,
     host.entered,
+    linkage.enclosed,
     headers.missing,
     macros.taken,
     gone.outdated,
