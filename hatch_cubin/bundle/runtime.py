@@ -1099,8 +1099,11 @@ def _index_data(path: str) -> "Any":
         if sys.platform != "win32" and _MAPPED < _plain_size(path) <= _LARGEST:
             import mmap
 
-            with open(path, "rb") as file:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            descriptor = _opened(path)
+            try:
+                return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            finally:
+                os.close(descriptor)
     except (OSError, ValueError):
         pass  # and read below, where the reason is told
     return _file_data(path)
@@ -1138,8 +1141,17 @@ def _read(path: str, size: int) -> bytes:
     """Return a plain file's bytes, one more than *size* where it has grown."""
     if not size:  # such files of /proc may wait for ever
         return b""
-    with open(path, "rb") as file:
-        return file.read(size + 1)
+    descriptor, data = _opened(path), b""  # a file object would take longer than the reading
+    try:
+        while len(data) < size and (part := os.read(descriptor, size + 1 - len(data))):
+            data += part
+    finally:
+        os.close(descriptor)
+    return data
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
 
 
 def _archived(path: str, missing: OSError) -> bytes:

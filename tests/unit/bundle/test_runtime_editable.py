@@ -76,14 +76,16 @@ def test_what_nobody_may_read_while_it_is_replaced_is_read_again(
     cubins, opened = load(tmp_path), list[str]()
     cubins.names()
 
-    def deny_first(path: str, mode: str) -> Any:
+    really = cubins._opened
+
+    def deny_first(path: str) -> Any:
         opened.append(path)
         if len(opened) == 1:
             raise PermissionError(errno.EACCES, "Permission denied")
-        return open(path, mode)
+        return really(path)
 
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(cubins, "open", deny_first, raising=False)
+    monkeypatch.setattr(cubins, "_opened", deny_first)
     assert cubins.read("a", cc=(9, 0)) == b"a1"
 
 
@@ -97,12 +99,12 @@ def test_other_faults_of_the_system_are_told_at_once(
     cubins, opened = load(tmp_path), list[str]()
     cubins.names()
 
-    def fail(path: str, _mode: str) -> None:
+    def fail(path: str) -> None:
         opened.append(path)
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(cubins, "open", fail, raising=False)
+    monkeypatch.setattr(cubins, "_opened", fail)
     with pytest.raises(cubins.CubinError, match=f"cannot be read: {os.strerror(number)}; "):
         cubins.read("a", cc=(9, 0))
     assert len(opened) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -80,6 +79,11 @@ def test_what_is_no_plain_file_is_damage_and_never_opened(package: Path, name: s
     assert said in ask(package, code)
 
 
+def system(**instead: Callable[..., Any]) -> types.SimpleNamespace:
+    """Return `os` with some calls replaced, for one module to use."""
+    return types.SimpleNamespace(**{**vars(os), **instead})
+
+
 def spoiled(cubins: Any, name: str) -> str:
     """Return what the reader of that file says of it."""
     with pytest.raises(cubins.CubinDamagedError) as caught:
@@ -98,7 +102,7 @@ def test_a_link_that_leads_nowhere_says_so(tmp_path: Path, name: str) -> None:
 def test_what_has_another_size_is_not_even_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cubins = load_bundle(tmp_path, FILES)
     cubins.names()
-    monkeypatch.setattr(cubins, "open", None, raising=False)
+    monkeypatch.setattr(cubins, "_opened", None)
     os.truncate(tmp_path / CUBIN, 1 << 32)
     assert f"{CUBIN} is damaged: it has 4294967296 bytes, the manifest says 11;" in spoiled(cubins, CUBIN)
 
@@ -108,7 +112,7 @@ def test_an_index_of_endless_zeros_is_not_even_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     cubins = load_bundle(tmp_path, FILES)
-    monkeypatch.setattr(cubins, "open", None, raising=False)
+    monkeypatch.setattr(cubins, "_opened", None)
     os.truncate(tmp_path / name, 1 << 32)
     assert f"{name} is damaged: it has 4294967296 bytes, more than there can be; " in spoiled(cubins, name)
 
@@ -121,7 +125,7 @@ def test_what_says_that_it_is_empty_is_not_opened(
     cubins = load_bundle(tmp_path, FILES)
     if name == CUBIN:
         cubins.names()
-    monkeypatch.setattr(cubins, "open", None, raising=False)
+    monkeypatch.setattr(cubins, "_opened", None)
     (tmp_path / name).write_bytes(b"")
     assert f"{name} is damaged: " in spoiled(cubins, name)
 
@@ -141,6 +145,46 @@ def test_of_what_grows_meanwhile_no_more_is_read(tmp_path: Path, monkeypatch: py
     (tmp_path / CUBIN).write_bytes(FILES[CUBIN] + bytes(1000))
     assert f"{CUBIN} is damaged: its digest is " in spoiled(cubins, CUBIN)
     assert read == [12]
+
+
+def test_what_comes_in_pieces_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of more than 2 GiB on Linux."""
+    cubins = load_bundle(tmp_path, FILES)
+    monkeypatch.setattr(cubins, "os", system(read=lambda descriptor, size: os.read(descriptor, min(size, 4))))
+    assert cubins.read("k", cc=(9, 0)) == FILES[CUBIN]
+
+
+def test_what_shrinks_meanwhile_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubins = load_bundle(tmp_path, FILES)
+    assert cubins.find("k", cc=(9, 0)).size == 11
+    monkeypatch.setattr(cubins, "_plain_size", lambda _path: 11)
+    (tmp_path / CUBIN).write_bytes(FILES[CUBIN][:-1])
+    assert f"{CUBIN} is damaged: its digest is " in spoiled(cubins, CUBIN)
+
+
+def test_every_descriptor_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubins, still_open = load_bundle(tmp_path, FILES), set[int]()
+    opened = cubins._opened
+
+    def watched(path: str) -> int:
+        descriptor: int = opened(path)
+        still_open.add(descriptor)
+        return descriptor
+
+    def close(descriptor: int) -> None:
+        still_open.remove(descriptor)
+        os.close(descriptor)
+
+    monkeypatch.setattr(cubins, "_opened", watched)
+    monkeypatch.setattr(cubins, "os", system(close=close))
+    cubins._read_keys(cubins._HERE)
+    for mapped in (1 << 20, 0):
+        monkeypatch.setattr(cubins, "_MAPPED", mapped)
+        cubins.use(tmp_path).close()
+    cubins.read("k", cc=(9, 0))
+    (tmp_path / CUBIN).write_bytes(b"damaged now")
+    spoiled(cubins, CUBIN)
+    assert not still_open
 
 
 def test_a_path_that_cannot_be_is_told(tmp_path: Path) -> None:
@@ -179,7 +223,7 @@ def test_a_fault_of_the_system_is_told_as_what_it_is(
     monkeypatch.setattr(cubins, "_MAPPED", 0 if mapped else 1 << 20)
     if name == CUBIN:
         cubins.names()
-    monkeypatch.setattr(cubins, "open", failing(number), raising=False)
+    monkeypatch.setattr(cubins, "_opened", failing(number))
     with pytest.raises(cubins.CubinError) as caught:
         eval(READERS[name], {"cubins": cubins})  # noqa: S307
     said = f"{tmp_path / name} cannot be read: {os.strerror(number)}; {FAULTS[number]}"
@@ -196,8 +240,7 @@ def test_a_fault_of_the_system_is_told_as_what_it_is(
 def test_a_disk_that_fails_while_it_is_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cubins = load_bundle(tmp_path, FILES)
     cubins.names()
-    file = contextlib.nullcontext(types.SimpleNamespace(read=failing(errno.EIO)))
-    monkeypatch.setattr(cubins, "open", lambda *_arguments: file, raising=False)
+    monkeypatch.setattr(cubins, "os", system(read=failing(errno.EIO)))
     with pytest.raises(cubins.CubinError, match=r"k\.sm_90\.cubin cannot be read: Input/output error; look"):
         cubins.read("k", cc=(9, 0))
 
