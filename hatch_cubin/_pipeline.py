@@ -19,7 +19,8 @@ from .bundle import layout, sbom
 from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
-from .compiling.results import Results, obtain, require
+from .compiling.obtain import obtain
+from .compiling.results import Results, require
 from .errors import HatchCubinError, Location, Problem
 from .keys import lock, locked
 from .keys.jobs import (

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _arch
 from ._arch import Arch, Target
@@ -79,8 +79,7 @@ class Module:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """A module for one arch: what is compiled, cached and counted."""
 
     module: Module
@@ -96,16 +95,14 @@ class Unit:
         return f".{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Every unit, in the order of its module's name, and notes for the user."""
 
     units: tuple[Unit, ...]
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """What planning needs to know of the compiler: what it can target."""
 
     label: str

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +34,7 @@ _PATIENCE_S = 10.0  # with another build that writes the same folder, and should
 _ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(NamedTuple):
     """A unit with its result and its keys."""
 
     unit: Unit

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .._digest import file_digest, pieces_digest
 from . import runtime
@@ -16,8 +15,7 @@ NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A unit's result, as the manifest describes it."""
 
     arch: str
@@ -34,8 +32,7 @@ class Entry:
         return self.kind == "ptx"
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A module's line of the manifest."""
 
     name: str
@@ -52,8 +49,7 @@ class Module:
         return self.name[: -1 - sum(len(key) + len(value) + 2 for key, value in self.variant.items())]
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """What a bundle says of itself."""
 
     format: int

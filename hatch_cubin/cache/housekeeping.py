@@ -10,9 +10,8 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from .. import _home
 from .._locks import Lock, try_lock, wait_for_lock
@@ -26,8 +25,7 @@ _RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
 RECORD_HEAD = 66  # bytes, by which it is known
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(NamedTuple):
     """What is in a cache folder."""
 
     entries: int  # that have their record
@@ -36,8 +34,7 @@ class Stats:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(NamedTuple):
     """What was removed from a cache folder."""
 
     entries: int  # with their records
@@ -45,8 +42,7 @@ class Removed:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     """An entry with its record, or one of the two that lacks the other."""
 
     files: Mapping[str, int]  # sizes by path

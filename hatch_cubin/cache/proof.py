@@ -11,14 +11,11 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import _home
 from .._digest import file_digest
-from ..cubin.elf import read_resources
-from ..cubin.names import are_spelled
 
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
 MOST = 1 << 26  # bytes of a record, a hundred times what the largest has
@@ -29,8 +26,7 @@ NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLON
 _STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What is known of an entry."""
 
     key: str
@@ -38,11 +34,11 @@ class Record:
     size: int
     kernels: Mapping[str, str]
     warnings: Sequence[str]
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = {}
     format: int = _FORMAT
 
     def encode(self) -> bytes:
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self._asdict(), sort_keys=True, separators=(",", ":"))
         return f"{file_digest(text.encode())}\n{text}\n".encode()
 
     def is_of(self, data: bytes) -> bool:
@@ -56,6 +52,8 @@ class Record:
         """
         named = {*self.kernels.values()}
         end = b"\0" if symbols else b""  # around each name of a cubin
+        from ..cubin.names import are_spelled  # nothing of it is needed where all is recalled
+
         there = named.issuperset(symbols) and all(end + symbol.encode() + end in data for symbol in named)
         return there and (asked is None or are_spelled(self.kernels, symbols or named, asked))
 
@@ -153,6 +151,8 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 
 def resources_of(data: bytes) -> dict[str, dict[str, int]]:
     """Return what each kernel of a cubin needs of a GPU; nothing where that cannot be read, as of PTX."""
+    from ..cubin.elf import read_resources  # nor of this
+
     try:
         return read_resources(data)
     except ValueError:

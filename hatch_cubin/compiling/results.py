@@ -1,36 +1,21 @@
-"""Get the result of every unit: look it up in the cache, compile what is missing, word what fails."""
+"""What came of every unit, and the error that names all that failed."""
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .._order import by_number
 from .._plan import Module, Unit
-from ..cache.entries import Cache, Compiled
+from ..cache.entries import Compiled
 from ..errors import CompileError, Location, MissError, Problem, SourceError
-from ..keys.jobs import Job, changed_header, files_of, header_stamps
 from ..sources.project import Project
 from ..toolkit.toolkit import Toolkit
-from . import cores, diagnostics, executor, preludes
-from .assembly import located
-from .diagnostics import Diagnostic
-from .outcome import code_of, outcome_of
-from .paths import CompilePaths
-from .tasks import folders_for, make_scratch, make_tasks, served_together
-from .turns import Turns
 
 if TYPE_CHECKING:
-    from .hints.setting import Setting
+    from .diagnostics import Diagnostic
     from .hints.targets import Archs
-
-_EDITED = "was changed while a source that includes it was compiled"
-_PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
-_MOST_TRIED = 16
 
 
 @dataclass(slots=True)
@@ -44,31 +29,7 @@ class Results:
     tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
 
 
-def obtain(
-    project: Project,
-    jobs: Sequence[Job],
-    cache: Cache,
-    toolkit: Toolkit,
-    found: Mapping[Unit, Compiled] = MappingProxyType({}),
-) -> Results:
-    """Return what came of every unit: its result, *found* before or now or compiled, or why none."""
-    results = Results()
-    for job in jobs:
-        if (hit := found.get(job.unit) or job.found_in(cache)) is not None:
-            results.done[job.unit] = hit
-    misses = [job for job in jobs if job.unit not in results.done]
-    _repeat_warnings(project, results.done.values())
-    if cache.damaged:
-        project.warn(f"damaged cache entries, built again: {cache.damaged}")
-    if misses and project.asks("HATCH_CUBIN_REQUIRE_HITS"):
-        results.missing = [job.unit for job in misses]
-    elif misses:
-        _Bake(project, jobs, cache, toolkit, results).run()
-        results.failed.sort(key=lambda item: (by_number(item[0].module.name), item[0].arch))
-    return results
-
-
-def _repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
+def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
     """Repeat the warnings that hits gave when they were compiled, if the build is verbose."""
     if project.verbose:
         for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
@@ -94,203 +55,19 @@ def _unwanted(module: Module, archs: str) -> Problem:
     return Problem(what, Location(path), f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
 
 
-class _Bake:
-    """Compiles the units that the cache lacks."""
-
-    def __init__(
-        self, project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results
-    ) -> None:
-        self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
-        misses = (job for job in jobs if job.unit not in results.done)
-        # Units that can share their headers stand together.
-        self._misses = served_together(
-            sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
-        )
-        # Paths are named for all jobs, so that no name depends on what is cached already.
-        self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
-        self._workers = min(project.config.jobs or cores.count(), len(self._misses))
-        self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
-        patience_s = min(project.config.timeout_s, _PATIENCE_S)
-        keys = [[job.keys.key for job in group] for group in self._misses]
-        groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
-        self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
-        self._trust = preludes.Trust()
-        shared = {
-            task.prelude.id: group[0]
-            for task, group in zip(self._tasks, self._misses, strict=True)
-            if task.prelude
-        }
-        self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
-        self._said: set[str] = set()
-        self._remarked: dict[Module, tuple[str, ...]] = {}
-
-    def run(self) -> None:
-        """Compile, until every unit has a result or has failed."""
-        from .storing import Storing  # with what a build of nothing but hits needs not import
-
-        units = len(self._results.done) + sum(map(len, self._misses))
-        with contextlib.ExitStack() as stack:
-            self._storing = Storing(self._turns.done)
-            stack.callback(self._storing.close)
-            setup = self._setup(stack)
-            self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
-            for answer in stack.enter_context(
-                contextlib.closing(executor.run(self._upcoming, setup, self._accepts))
-            ):
-                for job in self._misses[answer.id]:
-                    self._progress.finished(job.unit.name)
-                self._take(self._misses[answer.id], answer)
-            if self._results.failed:
-                self._results.tried = self._try_others(setup)
-
-    def _try_others(self, setup: executor.Setup) -> list[Unit]:
-        """Return which archs beside those asked for sources compile for that need what some GPUs have."""
-        wanted = _archs(self._results, self._toolkit).candidates()[:_MOST_TRIED]
-        like = {job.unit.module: job for group in self._misses for job in group}
-        trials = [[replace(like[unit.module], unit=unit)] for unit in wanted]
-        tasks = [
-            replace(task, prelude=None)
-            for task in make_tasks(self._project, trials, self._paths, self._toolkit, self._workers)
-        ]
-        left = iter(tasks)
-        return [
-            wanted[answer.id]
-            for answer in executor.run(lambda _held, _others: next(left, None), setup)
-            if isinstance(outcome_of(wanted[answer.id], answer, []), Compiled)
-        ]
-
-    def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
-        first = [group[0] for group in self._misses]  # the others of a group have the same headers
-        folders = folders_for(first, self._paths, self._toolkit, stack)
-        scratch = make_scratch(stack) if any(task.prelude for task in self._tasks) else ""
-        limit_s = self._project.config.timeout_s
-        return executor.Setup(self._toolkit.libraries, folders, self._workers, limit_s, scratch=scratch)
-
-    def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
-        """Return the next task for a worker that has precompiled *held*; None while there is none."""
-
-        def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
-            return preludes.choose(left, held, [*others, *elsewhere])
-
-        self._storing.settle(len(self._misses))
-        # Another build waits for what is not stored yet, and this one perhaps for that one.
-        while (number := self._turns.take(choose)) is None:
-            if not self._storing.settle(0):
-                return None
-        group, task = self._misses[number], self._tasks[number]
-        for job in group:
-            self._progress.started(job.unit.name)
-        if task.prelude is not None:
-            count = self._turns.left_like(number) + 1
-            pays = preludes.pays(task.prelude.id, count, held, others)
-            if not pays or not self._trust.allows(group[0].unit):
-                return replace(task, prelude=None)
-        return task
-
-    def _accepts(self, answer: executor.Result) -> bool:
-        """Say whether the results are those that the plain compile gives."""
-        group, prelude = self._misses[answer.id], self._tasks[answer.id].prelude
-        if not answer.ok or prelude is None:
-            return True
-        # The headers were precompiled some time ago. One may have been edited then, and be as before by now.
-        edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[prelude.id]
-        accepted = [
-            self._trust.accepts(job.unit, code_of(job.unit, answer), shared=answer.shared, edited=edited)
-            for job in group
-        ]
-        return all(accepted)
-
-    def _take_stored(self, number: int) -> bool:
-        """Take what another build has stored by now, and say whether there is anything."""
-        group = self._misses[number]
-        hits = [hit for job in group if (hit := job.found_in(self._cache)) is not None]
-        if len(hits) < len(group):
-            return False
-        for job, hit in zip(group, hits, strict=True):
-            self._progress.found()
-            self._results.done[job.unit] = hit
-        _repeat_warnings(self._project, hits)
-        return True
-
-    def _take(self, group: Sequence[Job], answer: executor.Result) -> None:
-        path = group[0].unit.module.source.path
-        log = answer.log if answer.ok else located(answer.log, answer.ptx.decode("utf-8", "replace"), path)
-        found = diagnostics.parse_log(log, path, self._paths.readable)
-        edited = changed_header(self._project, group[0])
-        kept: list[tuple[Job, Compiled]] = []
-        for job in group:
-            outcome = outcome_of(job.unit, answer, found)
-            if edited is not None:
-                # The result may be of another header than its key: once stored, it would be stale for ever.
-                outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
-            if isinstance(outcome, Compiled):
-                warnings = (*self._remarks(job), *self._warnings(job, found))
-                kept.append((job, replace(outcome, warnings=warnings)))
-            else:
-                self._results.failed.append((job.unit, self._advised(job, outcome)))
-        if kept:
-            self._keep(kept, answer)
-        else:
-            self._turns.done(answer.id)
-
-    def _remarks(self, job: Job) -> tuple[str, ...]:
-        from .remarks import remarks  # nothing of it is needed where all is cached
-
-        module = job.unit.module
-        if module not in self._remarked:  # the same for every arch
-            self._remarked[module] = remarks(self._project, job)
-        return self._remarked[module]
-
-    def _advised(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-        from .advice import advise  # nothing of it is needed where all goes well
-
-        return advise(found, self._setting(job))
-
-    def _setting(self, job: Job) -> Setting:
-        from .hints.setting import Setting  # nor of this
-
-        version, own = self._toolkit.version, tuple(files_of([job]))
-        return Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
-
-    def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
-        """Return the warnings about the project's own files; others are not the user's to mend."""
-        own = (each for each in found if each.is_own and each.kind == "warning")
-        problems = (Problem(each.text, each.where, self._about(job, each), each.context) for each in own)
-        return tuple(dict.fromkeys(map(str, problems)))
-
-    def _about(self, job: Job, warning: Diagnostic) -> str | None:
-        if warning.number is None:
-            return warning.hint
-        return f"to silence it:{self._setting(job).silencing(warning.number)}"
-
-    def _keep(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
-        for warning in (warning for _job, compiled in kept for warning in compiled.warnings):
-            if warning not in self._said:  # the same for every arch and variant
-                self._said.add(warning)
-                self._project.warn(warning)
-
-        def store() -> None:
-            for job, compiled in kept:
-                self._cache.put(job.keys.key, compiled, job.inputs)
-
-        # Stored at once, so that an interrupted build goes on from here.
-        self._storing.start(answer.id, store)
-        for job, compiled in kept:
-            self._results.done[job.unit] = compiled
-            self._results.seconds[job.unit] = answer.seconds
-
-
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
     """Return what failed: each diagnostic once, with a hint about the archs that worked."""
-    from .hints.together import together  # nothing of it is needed where all goes well
+    from .diagnostics import merge  # nothing of it is needed where all goes well
+    from .hints.together import together
 
-    archs = _archs(results, toolkit)
+    archs = archs_of(results, toolkit)
     pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
-    problems = [problem for problem, _units in diagnostics.merge(pairs, toolkit.compiler_of)]
+    problems = [problem for problem, _units in merge(pairs, toolkit.compiler_of)]
     return together(problems)
 
 
-def _archs(results: Results, toolkit: Toolkit) -> Archs:
+def archs_of(results: Results, toolkit: Toolkit) -> Archs:
+    """Return what can be said of the archs of units that failed."""
     from .hints.targets import Archs  # nothing of it is needed where all goes well
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

@@ -48,7 +48,7 @@ def make_tasks(
     first: dict[tuple[str, Arch], int] = {}
     for number, end in preludes.shared_includes(jobs, project.root, workers).items():
         unit, search = jobs[number].unit, tuple(map(paths.of_root, jobs[number].search))
-        shared = replace(unit, module=preludes.without_variant(unit.module))
+        shared = unit._replace(module=preludes.without_variant(unit.module))
         prelude = Prelude(
             first.setdefault((unit.module.source.path, unit.arch), number),
             unit.module.source.text[:end].encode(),
@@ -79,7 +79,7 @@ def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
     if not own:
         return job.unit
     named = tuple(paths.of_source(name) if name in own else name for name in module.pre_includes)
-    return replace(job.unit, module=replace(module, options={**module.options, "pre_include": named}))
+    return job.unit._replace(module=replace(module, options={**module.options, "pre_include": named}))
 
 
 def folders_for(

@@ -24,7 +24,7 @@ from ..sources.project import Project
 from ..sources.scan import ask_for_anything, meanings
 from ..sources.search import OWN, Root, content_digest
 from ..sources.source import Source
-from ..toolkit.toolkit import Keys, Toolkit, key_inputs, native_archs, unit_inputs, unit_keys
+from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
 from .closures import Start
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
 from .parts import drop_parts
@@ -112,7 +112,12 @@ def every_closure(
 
 def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
     """Return the targets that *specs* stand for, with this toolkit and on this machine."""
-    return _arch.expand(specs, toolkit.supported, native_archs() if "native" in specs else ())
+    native: tuple[int, ...] = ()
+    if "native" in specs:
+        from ..toolkit.devices import native_archs
+
+        native = native_archs()
+    return _arch.expand(specs, toolkit.supported, native)
 
 
 def reachable_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:

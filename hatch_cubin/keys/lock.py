@@ -10,9 +10,8 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._digest import file_digest
 from ..errors import ConfigError, Location, Problem
@@ -25,8 +24,7 @@ _ABOUT = "written by 'hatch-cubin lock': commit it, do not edit it"
 _DEPTH = 4  # where a value stands in one line, whatever it is: the keys of a unit do
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class Lock(NamedTuple):
     """What a build with the lock has to know, and what has to be as it was for that to be true."""
 
     generator: str  # the version of hatch-cubin: another one may find out other things
@@ -87,7 +85,7 @@ def _broken(what: str, line: int | None) -> ConfigError:
 
 
 def _body(lock: Lock) -> str:
-    values = {field.name.replace("_", "-"): getattr(lock, field.name) for field in fields(lock)}
+    values = {name.replace("_", "-"): value for name, value in lock._asdict().items()}
     return "".join(_lines({"format": _FORMAT, **values}, 0))[2:] + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .. import __version__, _plan
@@ -239,7 +239,7 @@ def results(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
 def differences(lock: Lock, now: Lock) -> list[str]:
     """Return the parts in which two locks differ."""
     return [
-        f"{field.name.replace('_', ' ')} would be written otherwise"
-        for field in fields(lock)
-        if getattr(lock, field.name) != getattr(now, field.name)
+        f"{name.replace('_', ' ')} would be written otherwise"
+        for name, before, after in zip(Lock._fields, lock, now, strict=True)
+        if before != after
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +21,7 @@ _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A folder of the search path: where it is, its name in keys, and the tree it belongs to."""
 
     path: Path

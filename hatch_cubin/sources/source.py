@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from .._arch import parse_arch
 from .._digest import file_digest
@@ -49,8 +50,7 @@ class Source:
         return read_ptx_header(self)
 
 
-@dataclass(frozen=True, slots=True)
-class PtxHeader:
+class PtxHeader(NamedTuple):
     """A PTX text's own `.version` and `.target`, and the line of the latter."""
 
     version: tuple[int, int]

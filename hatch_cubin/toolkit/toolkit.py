@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import importlib.metadata
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +17,6 @@ from .._plan import Module, Toolchain, Unit
 from ..errors import ConfigError, Problem, ToolchainError
 from ..sources.includes import Closure
 from ..sources.source import Source
-from . import worker
 from .libraries import absent_from_home, candidates, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
@@ -47,8 +44,7 @@ _INSTALL_HINT = 'this line brings the compiler as a build dependency: toolkit = 
 _SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(NamedTuple):
     """The key that a unit is stored under, and the one that cuda.core's Program.compile would ask for."""
 
     key: bytes
@@ -186,11 +182,13 @@ class Toolkit:
         that is the *outer* environment, with another NVRTC or none. What is loaded already wins, so
         the one that stands beside this build's packages is loaded first.
         """
+        from ctypes import CDLL
+
         try:
             for candidate in candidates(name, self.major, self._wanted):
                 if candidate.is_file():
                     for library in with_builtins(candidate):
-                        ctypes.CDLL(library)
+                        CDLL(library)
                     return str(candidate)
             if self._wanted == "system":
                 raise OSError(absent_from_home(self.major))
@@ -239,6 +237,8 @@ class Toolkit:
 
 def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str:
     """Compile a trifle and return the exact version of the compiler, which stands in the result."""
+    from . import worker
+
     task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": [], "ptx": True}
     result = worker.compile_task(task | {"options": [arch.encode()]})
     match = _BUILD.search(result["ptx"] or result["output"])
@@ -353,7 +353,7 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
     toolkit.load()
     arch = assembled_for(unit, toolkit)
     if not unit.module.source.is_ptx:
-        options = _program_options(replace(unit, arch=arch)).as_bytes("nvrtc", "cubin")
+        options = _program_options(unit._replace(arch=arch)).as_bytes("nvrtc", "cubin")
         paths = (f"--include-path={folder}".encode() for folder in search)
         return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
     from cuda.core import LinkerOptions
@@ -367,30 +367,3 @@ def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
     if not unit.module.source.is_ptx:
         return unit.arch.real
     return unit.arch.real._replace(number=max(unit.arch.number, toolkit.supported[0]))
-
-
-def native_archs() -> tuple[int, ...]:
-    """Return the capabilities of this machine's GPUs; ToolchainError where there is none."""
-    hint = "name the archs to build for, or build where the GPU is"
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        count = ctypes.c_int()
-        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
-            raise OSError("the driver finds no device")
-        return tuple(dict.fromkeys(_capability(driver, ordinal) for ordinal in range(count.value)))
-    except OSError as exc:
-        raise ToolchainError(
-            Problem(f"archs = ['native'] needs a GPU, and there is none here: {exc}", hint=hint)
-        ) from exc
-
-
-def _capability(driver: ctypes.CDLL, ordinal: int) -> int:
-    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    calls = (
-        driver.cuDeviceGet(ctypes.byref(device), ordinal)
-        or driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
-        or driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
-    )
-    if calls:
-        raise OSError(f"the driver cannot describe device {ordinal}")
-    return major.value * 10 + minor.value

@@ -88,6 +88,7 @@ MODULES: dict[str, dict[str, str]] = {
         "entries": "housekeeping proof",
     },
     "toolkit": {
+        "devices": "",
         "libraries": "",
         "worker": "",
         "requirements": "libraries",
@@ -144,8 +145,10 @@ MODULES: dict[str, dict[str, str]] = {
         "tasks": "executor paths preludes",
         "outcome": "diagnostics executor",
         "remarks": "hints/conditions",
-        "results": "advice assembly cores diagnostics executor hints/setting hints/targets hints/together "
-        "outcome paths preludes remarks storing tasks turns",
+        "results": "diagnostics hints/targets hints/together",
+        "bake": "advice assembly cores diagnostics executor hints/setting outcome paths preludes remarks "
+        "results storing tasks turns",
+        "obtain": "bake results",
     },
     "_report": {"_report": ""},
     "_locking": {"_locking": ""},

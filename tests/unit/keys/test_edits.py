@@ -173,7 +173,7 @@ def copy_toolkit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for root in roots:
             if not (folder / root.logical).exists():  # a folder that lies in another is there already
                 shutil.copytree(root.path, folder / root.logical)
-        return [dataclasses.replace(root, path=folder / root.logical) for root in roots]
+        return [root._replace(path=folder / root.logical) for root in roots]
 
     monkeypatch.setattr(jobs_module, "toolkit_roots", copied)
 

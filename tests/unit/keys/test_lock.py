@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,8 +102,8 @@ def test_a_lock_that_is_damaged_is_told(text: str, problem: str) -> None:
 
 
 def test_two_branches_that_both_change_it_never_merge_in_silence() -> None:
-    ours = encode(replace(LOCK, files={"demo/ä.cu": "ab"})).splitlines()
-    theirs = encode(replace(LOCK, generator="1.1")).splitlines()
+    ours = encode(LOCK._replace(files={"demo/ä.cu": "ab"})).splitlines()
+    theirs = encode(LOCK._replace(generator="1.1")).splitlines()
     base = encode(LOCK).splitlines()
     both = [o != b != t and o != t for b, o, t in zip(base, ours, theirs, strict=True)]
     assert both.index(True) == 2  # the line of its digest, and a merge tool asks

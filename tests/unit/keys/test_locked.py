@@ -234,7 +234,7 @@ def test_the_same_project_has_the_same_lock_in_any_folder(project: Project, text
 
 def test_other_versions_are_told(project: Project, text: str) -> None:
     found = lock.decode(text)
-    before = replace(found, generator="0.0.1", data_model="llp64")
+    before = found._replace(generator="0.0.1", data_model="llp64")
     assert locked.plan(before, project, read_sources(project)).changes == (
         f"the version of hatch-cubin was 0.0.1, and is {found.generator}",
         "the data model was llp64, and is lp64",
@@ -264,7 +264,7 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     assert _pipeline.build(empty) == bundle
     assert _heard(empty).found is not None
     found = lock.decode(text)
-    older = replace(found, builds={**found.builds, "nvrtc": "13.0.1"})
+    older = found._replace(builds={**found.builds, "nvrtc": "13.0.1"})
     (project.root / lock.NAME).write_text(lock.encode(older))
     shutil.rmtree(tmp_path / "empty")
     with pytest.raises(LockError, match=rf"NVRTC was 13\.0\.1, and is {found.builds['nvrtc']}"):

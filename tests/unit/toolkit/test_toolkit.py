@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from hatch_cubin.errors import ToolchainError
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.libraries import candidates, system_major
-from hatch_cubin.toolkit.toolkit import Toolkit, native_archs
+from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import write_tree
 
 HINT = 'this line brings the compiler as a build dependency: toolkit = "13"'
@@ -286,68 +285,6 @@ def test_bundled_headers_that_cannot_be_written_are_no_absent_ones(
     monkeypatch.setattr(nvrtc, "nvrtcGetBundledHeadersInfo", lambda: (0, none))
     (tmp_path / "file").write_text("")
     assert toolkit.install_headers(tmp_path / "file") is False
-
-
-class Driver:
-    """A driver with two kinds of GPU, or one that fails at some call."""
-
-    def __init__(self, capabilities: list[tuple[int, int]], fails: str = "") -> None:
-        self._capabilities = capabilities
-        self._fails = fails
-
-    def _answer(self, call: str, pointer: Any, value: int) -> int:
-        pointer._obj.value = value
-        return int(call == self._fails)
-
-    def cuInit(self, _flags: int) -> int:  # noqa: N802 - the driver's own name
-        return int(self._fails == "init")
-
-    def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
-        return self._answer("count", count, len(self._capabilities))
-
-    def cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802
-        return self._answer("get", device, ordinal)
-
-    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:  # noqa: N802
-        return self._answer("attribute", value, self._capabilities[device.value][attribute - 75])
-
-
-@pytest.mark.parametrize("platform", ["linux", "win32"])
-def test_native_is_every_kind_of_gpu_once(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
-    libraries = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}
-    drivers = {libraries[platform]: Driver([(9, 0), (12, 1), (9, 0)])}
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(ctypes, "CDLL", drivers.__getitem__)
-    assert native_archs() == (90, 121)
-
-
-@pytest.mark.parametrize(
-    ("driver", "reason"),
-    [
-        (Driver([(9, 0)], "init"), "the driver finds no device"),
-        (Driver([(9, 0)], "count"), "the driver finds no device"),
-        (Driver([]), "the driver finds no device"),
-        (Driver([(9, 0)], "get"), "the driver cannot describe device 0"),
-        (Driver([(9, 0)], "attribute"), "the driver cannot describe device 0"),
-        (None, "no such library"),
-    ],
-    ids=["init", "count", "no device", "get", "attribute", "no driver"],
-)
-def test_native_without_a_gpu_says_so(
-    monkeypatch: pytest.MonkeyPatch, driver: Driver | None, reason: str
-) -> None:
-    def load(_name: str) -> Driver:
-        if driver is None:
-            raise OSError("no such library")
-        return driver
-
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    with pytest.raises(ToolchainError) as caught:
-        native_archs()
-    assert str(caught.value) == (
-        f"archs = ['native'] needs a GPU, and there is none here: {reason}\n"
-        "  hint: name the archs to build for, or build where the GPU is"
-    )
 
 
 def test_the_data_model_is_the_platforms() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def test_a_check_says_what_has_changed(root: Path, capsys: pytest.CaptureFixture
 def test_a_check_names_another_compiler(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Said(capsys, root, "lock")
     written = lock.decode((root / NAME).read_text("utf-8"))
-    other = replace(written, builds={**written.builds, "nvrtc": "13.0.1"})
+    other = written._replace(builds={**written.builds, "nvrtc": "13.0.1"})
     (root / NAME).write_text(lock.encode(other), "utf-8")
     stale = Said(capsys, root, "lock", "--check")
     assert (stale.code, stale.err[:2]) == (

@@ -1,0 +1,40 @@
+"""Get the result of every unit: look it up in the cache, and have compiled what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from .._order import by_number
+from .._plan import Unit
+from ..cache.entries import Cache, Compiled
+from ..keys.jobs import Job
+from ..sources.project import Project
+from ..toolkit.toolkit import Toolkit
+from .results import Results, repeat_warnings
+
+
+def obtain(
+    project: Project,
+    jobs: Sequence[Job],
+    cache: Cache,
+    toolkit: Toolkit,
+    found: Mapping[Unit, Compiled] = MappingProxyType({}),
+) -> Results:
+    """Return what came of every unit: its result, *found* before or now or compiled, or why none."""
+    results = Results()
+    for job in jobs:
+        if (hit := found.get(job.unit) or job.found_in(cache)) is not None:
+            results.done[job.unit] = hit
+    misses = [job for job in jobs if job.unit not in results.done]
+    repeat_warnings(project, results.done.values())
+    if cache.damaged:
+        project.warn(f"damaged cache entries, built again: {cache.damaged}")
+    if misses and project.asks("HATCH_CUBIN_REQUIRE_HITS"):
+        results.missing = [job.unit for job in misses]
+    elif misses:
+        from .bake import Bake  # nothing of it is needed where all is cached
+
+        Bake(project, jobs, cache, toolkit, results).run()
+        results.failed.sort(key=lambda item: (by_number(item[0].module.name), item[0].arch))
+    return results

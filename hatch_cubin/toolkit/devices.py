@@ -1,0 +1,35 @@
+"""Ask the driver of this machine for its GPUs, as `archs = ["native"]` does."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from ..errors import Problem, ToolchainError
+
+
+def native_archs() -> tuple[int, ...]:
+    """Return the capabilities of this machine's GPUs; ToolchainError where there is none."""
+    hint = "name the archs to build for, or build where the GPU is"
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        count = ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+            raise OSError("the driver finds no device")
+        return tuple(dict.fromkeys(_capability(driver, ordinal) for ordinal in range(count.value)))
+    except OSError as exc:
+        raise ToolchainError(
+            Problem(f"archs = ['native'] needs a GPU, and there is none here: {exc}", hint=hint)
+        ) from exc
+
+
+def _capability(driver: ctypes.CDLL, ordinal: int) -> int:
+    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    calls = (
+        driver.cuDeviceGet(ctypes.byref(device), ordinal)
+        or driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+        or driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+    )
+    if calls:
+        raise OSError(f"the driver cannot describe device {ordinal}")
+    return major.value * 10 + minor.value
