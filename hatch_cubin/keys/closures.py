@@ -210,7 +210,10 @@ class Closures:
             return {}
         names = [[path[self._inner :] for path in places] for places in self._tried]
         known = {_name(root): _line(folder) for root, folder in folders}
-        return {**self._lines, **known, _TRIED: compact(names)}
+        tried = (
+            {_TRIED: compact(names)} if names else {}
+        )  # a line that nobody asks for is written anew each time
+        return {**self._lines, **known, **tried}
 
 
 def compact(value: object) -> str:

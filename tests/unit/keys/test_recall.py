@@ -155,6 +155,17 @@ def test_only_what_a_build_asked_for_is_kept(project: Project, own: Path) -> Non
 
 
 @pytest.mark.nvrtc
+@pytest.mark.parametrize("names", [["near.cuh", "saxpy.cu"], ["half.cu"]], ids=["own headers", "others'"])
+def test_a_build_that_finds_out_nothing_writes_nothing(tmp_path: Path, own: Path, names: list[str]) -> None:
+    project = make_project(tmp_path / "project", {name: FILES[name] for name in names}, 'archs = ["sm_90"]')
+    _pipeline.build(project)
+    (kept,) = recollections(own)
+    before = kept.stat().st_ino, kept.read_bytes()
+    _pipeline.build(project)
+    assert (kept.stat().st_ino, kept.read_bytes()) == before
+
+
+@pytest.mark.nvrtc
 def test_an_entry_that_is_known_has_to_be_there_and_right(project: Project) -> None:
     cache = project.cache_folder
     first = _pipeline.build(project)
