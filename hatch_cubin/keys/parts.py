@@ -25,7 +25,7 @@ def drop_parts(
     sources = {module.source.path: module for module in modules}
     includers: dict[str, str] = {}
     for module in modules:
-        for path in named(module) & sources.keys() - {module.source.path}:
+        for path in (named(module) & sources.keys()) - {module.source.path}:  # few, of all sources
             includers.setdefault(path, module.source.path)
     parts = {path: by for path, by in includers.items() if _is_part(sources[path], root, named)}
     left = [module for module in modules if module.source.path not in parts]
