@@ -8,19 +8,19 @@ from . import _arch
 
 # What is left of a name without its brand and what follows it, by the capability of NVIDIA's own table.
 _NAMES = {
-    70: r"v100|titanv|volta",
-    72: r"xavier",
-    75: r"t4g?|t1000|16[56]0|20[678]0|turing",
-    80: r"a100|a30|ampere",
-    86: r"a2|a10g?|a16|a40|a[2456]000|a[45]500|30[5-9]0|ampere",
-    87: r"orin|ampere",
-    89: r"l4|l20|l40s?|40[5-9]0|6000ada|adalovelace|ada",
-    90: r"h20|h100|h200|h800|gh200|hopper",
-    100: r"b100|b200|gb200|blackwell",
-    103: r"b300|gb300|blackwell",
-    110: r"thor|blackwell",
-    120: r"50[5-9]0|pro6000|blackwell",
-    121: r"spark|gb10|blackwell",
+    70: "v100 titanv volta",
+    72: "xavier",
+    75: "t4 t4g t1000 1650 1660 2060 2070 2080 turing",
+    80: "a100 a30 ampere",
+    86: "a2 a10 a10g a16 a40 a2000 a4000 a4500 a5000 a5500 a6000 3050 3060 3070 3080 3090 ampere",
+    87: "orin ampere",
+    89: "l4 l20 l40 l40s 4050 4060 4070 4080 4090 6000ada adalovelace ada",
+    90: "h20 h100 h200 h800 gh200 hopper",
+    100: "b100 b200 gb200 blackwell",
+    103: "b300 gb300 blackwell",
+    110: "thor blackwell",
+    120: "5050 5060 5070 5080 5090 pro6000 blackwell",
+    121: "spark gb10 blackwell",
 }
 _BESIDE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|[ad]gx|[rg]tx|laptop|gpu|sxm\d?|pcie|nvl|\d+gb")
 _AROUND = re.compile(r"^[rg]tx|(?:ti|super)+$")
@@ -31,7 +31,7 @@ def capabilities(text: str) -> tuple[int, ...]:
     """Return the capabilities of the GPU or of the family that a text may name."""
     words = [word for word in re.split(r"[\s_-]+", text.lower()) if not _BESIDE.fullmatch(word)]
     name = _AROUND.sub("", "".join(words))
-    return tuple(number for number, names in _NAMES.items() if re.fullmatch(names, name))
+    return tuple(number for number, names in _NAMES.items() if name in names.split())
 
 
 def archs_meant(text: str) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 
-from ..._order import by_number
 from ..verb import (
     Answer,
     archs_argument,
@@ -37,6 +36,7 @@ def run(args: argparse.Namespace) -> Answer:
     project = open_project(args)
     check_build(project)
     from ... import _pipeline
+    from ..._order import by_number
 
     plan = _pipeline.choose_plan(project, require_compiler)
     with _pipeline.open_cache(project) as cache:
