@@ -18,6 +18,7 @@ from .figures import KEY, Figures
 
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "gpu")
+_SHIPS = _TESTS / "unit" / "bundle"
 
 
 # The same examples each time: a law that fails must fail for whoever looks.
@@ -42,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.addinivalue_line("markers", f"{name}: needs this capability")
     for folder in _FOLDERS:
         config.addinivalue_line("markers", f"{folder}: lives in tests/{folder}")
+    config.addinivalue_line("markers", "ships: is about what travels in wheels, to any Python")
 
 
 @functools.cache
@@ -54,6 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in _FOLDERS:
             item.add_marker(folder)
+        if _SHIPS in item.path.parents:
+            item.add_marker("ships")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
