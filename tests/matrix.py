@@ -26,6 +26,9 @@ class PyenvCollector(EnvironmentCollectorInterface):
             shares = [ON_THE_OLDEST, *[BETWEEN] * (len(there) - 2), ON_THE_NEWEST]
             for env, share in zip(there, shares, strict=True):
                 env.setdefault("env-vars", {})["PYTEST_ADDOPTS"] = f'-m "{share}"'
+            for env in there[1:-1]:  # their lines are the others' too, and to count takes as long as to run
+                uncounted = env["scripts"]["run"].removeprefix("coverage run -m ")
+                env["scripts"] = {**env["scripts"], "run": uncounted}
 
 
 def _find(env: dict[str, Any]) -> bool:
