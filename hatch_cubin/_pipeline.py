@@ -39,6 +39,8 @@ from .sources.source import Source
 from .toolkit import requirements
 from .toolkit.toolkit import DATA_MODEL, Toolkit
 
+_NEARER = "put a copy into the project, or name its folder in 'source-roots'"
+
 
 class Plan(NamedTuple):
     """What is to be built, and with what."""
@@ -216,7 +218,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
     if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)
-        notes = layout.describe_editable(project.root, project.bundle_folder, sources, rebuild, root)
+        notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
     files = build(project)
     files.pop(sbom.NAME, None)
     layout.write(files | notes, project.root / project.bundle_folder)
@@ -257,14 +259,19 @@ def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 
 
-def sdist_files(project: Project) -> list[str]:
-    """Return every file that an sdist needs, the lock too; warn of those that lie elsewhere: it has none."""
+def sdist_files(project: Project) -> dict[str, Path]:
+    """Return every file that an sdist needs, the lock too, by its place there, with where it is now.
+
+    Those that lie elsewhere are warned of: an sdist has none of them.
+    """
     found = _reachable(project)
     for path in filter(lies_outside, found):
         what = "lies outside the project, so sdists lack it, and the kernels that include it fail there"
-        project.warn(str(Problem(what, Location(path), "put a copy into the project")))
+        project.warn(str(Problem(what, Location(path), _NEARER)))
     own = [lock.NAME] if os.path.isfile(project.root / lock.NAME) else []
-    return [*own, *(path for path in found if not lies_outside(path))]
+    inside = (path for path in found if not lies_outside(path))
+    tree = project.tree
+    return {tree.in_sdist(path): tree.at(path) for path in (*own, *inside)}
 
 
 def _reachable(project: Project, *, by_name: bool = False) -> list[str]:

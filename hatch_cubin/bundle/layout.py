@@ -21,6 +21,7 @@ from .._plan import Module, Unit
 from ..cache.entries import Compiled, Content
 from ..errors import BundleError, Location, Problem
 from ..sources.source import read_ptx_version
+from ..sources.tree import Tree
 from ..toolkit.toolkit import Keys
 from . import editable, runtime
 from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
@@ -170,17 +171,17 @@ def _keys(built: Iterable[Built]) -> dict[str, Any]:
 
 
 def describe_editable(
-    root: Path, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
+    tree: Tree, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
 ) -> dict[str, bytes]:
     """Return the files that an editable install has beside its bundle, to notice that *sources* were edited.
 
-    They find the project at *root* from the bundle's *folder*, or at the path *found_at* if there is one.
+    They find the project from the bundle's *folder*, or at the path *found_at* if there is one.
     """
     files = {}
     for name in sources:
-        status = os.stat(root / name)
-        digest = file_digest((root / name).read_bytes())
-        files[Path(name).as_posix()] = [status.st_size, status.st_mtime_ns, digest]
+        status = os.stat(tree.at(name))
+        digest = file_digest(tree.at(name).read_bytes())
+        files[Path(tree.from_root(name)).as_posix()] = [status.st_size, status.st_mtime_ns, digest]
     built = {
         "files": files,
         "needs": rebuild.needs,

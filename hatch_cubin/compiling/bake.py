@@ -45,7 +45,7 @@ class Bake:
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
         # Paths are named for all jobs, so that no name depends on what is cached already.
-        self._paths = CompilePaths(project.root, (root for job in jobs for root in job.search))
+        self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(project.config.jobs or cores.count(), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
@@ -184,7 +184,7 @@ class Bake:
         from .hints.setting import Setting  # nor of this
 
         version, own = self._toolkit.version, tuple(files_of([job]))
-        return Setting(self._project.root, self._project.config, job.unit.module, job.search, own, version)
+        return Setting(self._project.tree, self._project.config, job.unit.module, job.search, own, version)
 
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
         """Return the warnings about the project's own files; others are not the user's to mend."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from .._plan import Unit
 from ..errors import Location, Problem
-from ..sources.search import PROJECT
+from ..sources.search import OWN
 from ..sources.source import Source
 
 _NVRTC = re.compile(
@@ -68,7 +68,8 @@ Told = tuple[Diagnostic, "list[Diagnostic]"]  # what stands for some errors, and
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
     """Return the diagnostics of *log*; *folders* has the user's name for each folder of the compile."""
     for folder, logical in folders.items():
-        log = log.replace(f"{folder}/", "" if logical == PROJECT else f"<{logical}>/")
+        own = f"{logical}/".startswith(OWN)
+        log = log.replace(f"{folder}/", f"{logical}/"[len(OWN) :] if own else f"<{logical}>/")
     found: list[Diagnostic] = []
     for line in log.splitlines():
         if (new := _diagnostic(line, source)) is not None:

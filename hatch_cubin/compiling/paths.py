@@ -18,17 +18,19 @@ from pathlib import Path
 
 from .._digest import digest
 from ..sources.includes import Closure
-from ..sources.search import PROJECT, Root
+from ..sources.search import OWN, PROJECT, Root
+from ..sources.tree import Tree
 
 _PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
+_DEEP = 16
 _FIRST, _COUNT = 100, 800  # below the usual limit of 1024 open files
 
 
 class CompilePaths:
     """How the project's folder and each header tree are called in a compile."""
 
-    def __init__(self, project: Path, search: Iterable[Root]) -> None:
-        self._project = project
+    def __init__(self, tree: Tree, search: Iterable[Root]) -> None:
+        self._tree, self._project = tree, (project := tree.root)
         self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
@@ -50,6 +52,21 @@ class CompilePaths:
         """The folder that each descriptor has to stand for in the compiler's process."""
         return {number: str(path) for path, number in self._numbers.items()} if self._by_number else {}
 
+    @property
+    def are_scattered(self) -> bool:
+        """Whether some of the project lies elsewhere than the compile's names say."""
+        return self._by_number and bool(self._tree.roots)
+
+    def joined(self, into: Path) -> Mapping[int, str]:
+        """Link all of the project *into* a folder, its source roots too; return descriptors with that one."""
+        folder = into.joinpath(*["in"] * _DEEP)  # a `..` leads nowhere from it
+        folder.mkdir(parents=True)
+        for place in self._project.iterdir():
+            (folder / place.name).symlink_to(place)
+        for each in self._tree.roots:
+            (folder / each.name).symlink_to(each.folder)
+        return {**self.descriptors, _PROJECT_DESCRIPTOR: str(folder)}
+
     def copies(self, into: Path, closures: Iterable[Closure], folders: Iterable[str]) -> Mapping[int, str]:
         """Copy the headers of *closures*, give all copies one time, and return descriptors for them.
 
@@ -68,7 +85,8 @@ class CompilePaths:
                     shutil.copytree(path, places[path], dirs_exist_ok=True)
             for folder, relative in map(self._home_of, closure.files):
                 if folder is not None:
-                    _copy(folder / relative, places[folder] / relative)
+                    source = self._tree.at(relative) if folder == self._project else folder / relative
+                    _copy(source, places[folder] / relative)
         for parent, _folders, files in os.walk(into):
             for file in files:
                 os.utime(os.path.join(parent, file), (0, 0))
@@ -91,17 +109,18 @@ class CompilePaths:
     @cached_property
     def readable(self) -> Mapping[str, str]:
         """What the user calls each folder that a diagnostic may name."""
-        return {self._name(path): logical for path, logical in self._logical.items()}
+        above = {} if self._by_number else {str(each.folder): OWN + each.name for each in self._tree.roots}
+        return {self._name(path): logical for path, logical in self._logical.items()} | above
 
     def of_source(self, path: str) -> str:
         """Return the compile's name of a file of the project."""
-        return f"{self._name(self._project)}/{path}"
+        return f"{self._name(self._project)}/{path}" if self._by_number else str(self._tree.at(path))
 
     def of_root(self, root: Root) -> str:
         """Return the compile's name of a folder of the search path."""
         if root.tree:
             return self._name(root.path)
-        return self.of_source(root.path.relative_to(self._project).as_posix())
+        return self.of_source(root.logical.removeprefix(OWN))
 
     def _name(self, path: Path) -> str:
         return f"/proc/self/fd/{self._numbers[path]}" if self._by_number else str(path)

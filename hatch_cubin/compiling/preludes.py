@@ -16,7 +16,8 @@ from typing import TypeAlias
 from .._plan import Module, Unit
 from ..cubin.elf import read_order
 from ..keys.jobs import Job
-from ..sources.search import OWN, PROJECT
+from ..sources.search import OWN
+from ..sources.tree import Tree
 
 _PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
 _MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and as much of disk
@@ -71,7 +72,7 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
     return any(name[:at] in words and name[at:] in words for at in range(1, len(name)))
 
 
-def shared_includes(jobs: Sequence[Job], project: Path, workers: int) -> dict[int, int]:
+def shared_includes(jobs: Sequence[Job], tree: Tree, workers: int) -> dict[int, int]:
     """Return the numbers of the jobs that share their includes, each with the end of these in its source.
 
     A precompiled header serves one arch. With few jobs for each worker, all are done sooner without any.
@@ -89,7 +90,7 @@ def shared_includes(jobs: Sequence[Job], project: Path, workers: int) -> dict[in
         path = jobs[numbers[0]].unit.module.source.path
         if len(numbers) >= _PAYS_FROM and all(_is_plain(jobs[each]) for each in numbers):
             if path not in ends:  # the same for every arch
-                ends[path] = _end(jobs[numbers[0]], project)
+                ends[path] = _end(jobs[numbers[0]], tree)
             found |= dict.fromkeys(numbers, ends[path])
     return {number: end for number, end in found.items() if end}
 
@@ -221,14 +222,14 @@ def _is_plain(job: Job) -> bool:
     return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
 
 
-def _end(job: Job, project: Path) -> int:
+def _end(job: Job, tree: Tree) -> int:
     """Return where a source's includes end; 0 unless its headers are large and know no macro of a variant."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):
         return 0
     try:
-        headers = [_header(job, project, logical) for logical in job.closure.files]
+        headers = [_header(job, tree, logical) for logical in job.closure.files]
     except OSError:
         return 0
     # The value of another macro may name one of these macros, and a header may use that other one.
@@ -237,15 +238,15 @@ def _end(job: Job, project: Path) -> int:
     return end if size >= _WORTH_BYTES and not know_any([*headers, *values], macros) else 0
 
 
-def _header(job: Job, project: Path, logical: str) -> tuple[bytes, bool]:
+def _header(job: Job, tree: Tree, logical: str) -> tuple[bytes, bool]:
     """Return a header's text, and whether it is the project's."""
-    return _path(job, project, logical).read_bytes(), logical.startswith(OWN)
+    return _path(job, tree, logical).read_bytes(), logical.startswith(OWN)
 
 
-def _path(job: Job, project: Path, logical: str) -> Path:
+def _path(job: Job, tree: Tree, logical: str) -> Path:
     """Return the file that a logical name of a closure means."""
     roots = ((root.logical, root.path) for root in job.search)
-    for name, folder in (*roots, (PROJECT, project)):
+    for name, folder in roots:
         if logical.startswith(f"{name}/") and (path := folder / logical[len(name) + 1 :]).is_file():
             return path
-    return Path(logical)
+    return tree.at(logical[len(OWN) :]) if logical.startswith(OWN) else Path(logical)

@@ -36,7 +36,7 @@ def _texts(project: Project, job: Job) -> dict[str, str]:
     for path in named_files(project, [job]):
         if path != source.path:
             with contextlib.suppress(SourceError):  # gone by now
-                texts[path] = disk.read(project.root / path, project.root).decode("utf-8", "replace")
+                texts[path] = disk.read(project.tree.at(path), project.tree).decode("utf-8", "replace")
     return texts
 
 

@@ -46,7 +46,7 @@ def make_tasks(
     if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
         return tasks
     first: dict[tuple[str, Arch], int] = {}
-    for number, end in preludes.shared_includes(jobs, project.root, workers).items():
+    for number, end in preludes.shared_includes(jobs, project.tree, workers).items():
         unit, search = jobs[number].unit, tuple(map(paths.of_root, jobs[number].search))
         shared = unit._replace(module=preludes.without_variant(unit.module))
         prelude = Prelude(
@@ -89,7 +89,7 @@ def folders_for(
     if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
-        return paths.descriptors
+        return paths.joined(Path(make_scratch(stack))) if paths.are_scattered else paths.descriptors
     folders = {job.unit.module.source.folder for job in jobs}
     folders |= {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
     return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs), folders)

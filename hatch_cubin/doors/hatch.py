@@ -80,9 +80,8 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
     def _sdist(self, project: Project, build_data: dict[str, Any]) -> None:
         self._keep_out(project.bundle_folder, *cache_entries(project))
-        build_data["force_include"] |= {
-            str(project.root / path): path for path in _pipeline.sdist_files(project)
-        }
+        files = _pipeline.sdist_files(project)
+        build_data["force_include"] |= {str(path): place for place, path in files.items()}
 
     def _staging(self) -> Path:
         """Return a folder for the bundle outside the tree, so that nothing can leak into it."""

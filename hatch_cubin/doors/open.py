@@ -147,9 +147,9 @@ def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | N
     """Return the package whose folder the table names; None where it names none."""
     if (folder := values.get("package_dir")) is None:
         return None
-    from ..sources.source import is_inside
+    from ..sources.tree import Tree
 
-    if not (root / folder).is_dir() or not is_inside(root, root / folder):
+    if not (root / folder).is_dir() or not Tree(root).holds(folder):
         what = f"package-dir: {folder!r} is not a folder of the project"
         raise ConfigError(Problem(what, values["place"].of("package-dir")))
     return {values.get("package") or folder.rpartition("/")[2]: folder}

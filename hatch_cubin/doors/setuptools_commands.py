@@ -190,9 +190,19 @@ class _Sdist(sdist):
         They are added here and not before: what is in SOURCES.txt counts as package data.
         """
         with reported(_print, _NOTHING):
-            self.filelist.extend(_pipeline.sdist_files(_project(self.distribution)))
+            project = _project(self.distribution)
+            files = _pipeline.sdist_files(project)
+        self._above = {place: path for place, path in files.items() if path != project.root / place}
+        self.filelist.extend(place for place in files if place not in self._above)
         self.filelist.remove_duplicates()
         super().make_distribution()
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Put what lies above the project into it, for an sdist has no place elsewhere."""
+        super().make_release_tree(base_dir, files)
+        for place, path in self._above.items():
+            self.mkpath(os.path.join(base_dir, os.path.dirname(place)))
+            self.copy_file(str(path), os.path.join(base_dir, place))
 
 
 class _Wheel(Command):

@@ -88,8 +88,7 @@ class _Hooks:
             project = _open()
             name: str = self._inner.build_sdist(str(folder), config_settings)
             # The table belongs to the kernels: of it, too, some backends take what was committed last.
-            needed = [*_pipeline.sdist_files(project), "pyproject.toml"]
-            files = {path: project.root / path for path in needed}
+            files = {**_pipeline.sdist_files(project), "pyproject.toml": project.root / "pyproject.toml"}
             source_archive.write(folder / name, Path(sdist_directory), files, cache_entries(project))
             return name
 

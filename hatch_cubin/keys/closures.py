@@ -9,11 +9,11 @@ for one in vain.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from .._digest import digest, file_digest
@@ -23,6 +23,7 @@ from ..sources.includes import Closure, Resolver
 from ..sources.outside import Files, Folder, Places, Tried
 from ..sources.scan import Scan, Scans
 from ..sources.search import FOLDERS, Outside, Root
+from ..sources.tree import Tree
 
 _UNREAD = "unread"  # instead of a digest: the file was looked at under another name than it was read by
 _TICK_NS = 2 * 10**9  # a file that is written twice in it may have one time
@@ -59,7 +60,6 @@ class Closures:
         self._meanings: dict[str, str] = {}
         self._tried: list[Tried] = []  # paths of the project that headers outside were looked for at
         self._numbers: dict[Tried, int] = {}  # of those
-        self._inner = 0  # how long the project's folder is, in those
         self._untouched: bool | None = None  # whether there is still nothing at those that are known
         self._ways: dict[Resolver, _Way] = {}
         self._new = False
@@ -90,7 +90,7 @@ class Closures:
         if resolver not in self._ways:
             roots = [root for root in resolver.search if root.tree]
             folders = [self.outside[root] for root in roots]  # which looks at all that is known of each
-            holds = self._nothing_appeared(resolver.project.path) and self._known.keys() >= set(roots)
+            holds = self._nothing_appeared(resolver.tree) and self._known.keys() >= set(roots)
             name = compact([(root.logical, root.tree) for root in resolver.search])
             self._ways[resolver] = _Way(name, folders, holds)
         return self._ways[resolver]
@@ -101,7 +101,7 @@ class Closures:
             return
         before, seen = json.loads(line)
         try:
-            states = folder.now(seen, root.path)
+            states = folder.now(seen, Tree(root.path))
         except SourceError:  # the walk will tell
             return
         if _summed(states) == before:
@@ -111,14 +111,13 @@ class Closures:
                 if content not in {"", _UNREAD}:
                     folder.add(relative, content)
 
-    def _nothing_appeared(self, project: Path) -> bool:
+    def _nothing_appeared(self, tree: Tree) -> bool:
         """Say whether the project still has no file where headers outside were looked for in vain."""
         if self._untouched is None:
-            self._inner = len(os.path.join(project, ""))
-            names = json.loads(self._take(_TRIED) or "[]")
-            tried = [tuple(os.path.join(project, name) for name in each) for each in names]
+            tried = [*map(tuple, json.loads(self._take(_TRIED) or "[]"))]
             try:
-                self._untouched = not any(disk.is_file(path, project) for each in tried for path in each)
+                paths = map(tree.at, itertools.chain.from_iterable(tried))
+                self._untouched = not any(disk.is_file(path, tree) for path in paths)
             except SourceError:
                 self._untouched = False
             if self._untouched:
@@ -137,11 +136,10 @@ class Closures:
 
     def _kept(self, key: str, closure: Closure, own: Closure, resolver: Resolver) -> Closure | None:
         """Remember a closure if all is known that it rests on; return it as it will be recalled."""
-        inner = os.path.join(resolver.project.path, "")
         tried = closure.absent - own.absent
         if closure.widened or any(tree.startswith(FOLDERS) for tree in closure.trees):
             return None
-        if not all(path.startswith(inner) for places in tried for path in places):
+        if any(os.path.isabs(path) for places in tried for path in places):
             return None
         reached: dict[Root, list[str]] = {}
         for spot in closure.reached:
@@ -208,11 +206,9 @@ class Closures:
         states = (state for _root, folder in folders for state in folder.states.values() if state)
         if max((int(state.split()[1]) for state in states), default=0) > self._began - _TICK_NS:
             return {}
-        names = [[path[self._inner :] for path in places] for places in self._tried]
         known = {_name(root): _line(folder) for root, folder in folders}
-        tried = (
-            {_TRIED: compact(names)} if names else {}
-        )  # a line that nobody asks for is written anew each time
+        # A line that nobody asks for is written anew each time.
+        tried = {_TRIED: compact(self._tried)} if self._tried else {}
         return {**self._lines, **known, **tried}
 
 

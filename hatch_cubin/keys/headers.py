@@ -12,6 +12,7 @@ from .. import __version__, _home, _temporary
 from .._digest import digest
 from ..errors import ConfigError, Problem, ToolchainError
 from ..sources.search import OWN, Root
+from ..sources.tree import Tree
 from ..table.config import Config
 from ..toolkit.libraries import system_home
 from ..toolkit.toolkit import Toolkit
@@ -22,10 +23,10 @@ _NVIDIA = "NVIDIA's wheels"
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
 
 
-def project_roots(root: Path, folders: Iterable[str]) -> Iterator[Root]:
+def project_roots(tree: Tree, folders: Iterable[str]) -> Iterator[Root]:
     """Yield the project's own include folders."""
     for folder in folders:
-        yield Root(root / folder, f"{OWN}{PurePosixPath(folder)}")
+        yield Root(tree.at(folder), f"{OWN}{PurePosixPath(folder)}")
 
 
 def package_roots(config: Config) -> Iterator[Root]:

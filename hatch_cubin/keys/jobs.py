@@ -74,7 +74,7 @@ def make_jobs(
         raise SourceError(*problems)
     if refused is not None:
         refused += problems
-    modules, notes = drop_parts(readable, project.root, finder.named)
+    modules, notes = drop_parts(readable, project.tree, finder.named)
     plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
         project.say(note)
@@ -148,15 +148,11 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
         files.add(module.source.path)
         files.update(_own_files(closure, closure.widened))
         perhaps.update(_own_files(closure))
-    root = os.path.realpath(project.root)
-
-    def real(path: str) -> str:
-        return os.path.relpath(os.path.realpath(project.root / path), root)
-
+    real = project.tree.real
     # A `..` is left in a path only where it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}
     if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
-        needed |= {path for path in perhaps - files if not real(path).startswith("..")}
+        needed |= {path for path in perhaps - files if not lies_outside(real(path))}
     return sorted(needed)
 
 
@@ -197,18 +193,18 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
 
 def changed_header(project: Project, job: Job) -> str | None:
     """Return a header of the project that has changed since the unit's key was made; None if none has."""
-    own = job.closure.own
+    own, tree = job.closure.own, project.tree
     for path in _own_files(job.closure):
-        if content_digest(project.root / path) != own[OWN + path]:
+        if content_digest(tree.at(path)) != own[OWN + path]:
             return path
     places = (place for places in sorted(job.closure.absent) for place in places)
-    found = next((place for place in places if disk.is_file(place, project.root)), None)
-    return None if found is None else os.path.relpath(found, project.root)
+    found = next((path for path in map(tree.at, places) if disk.is_file(path, tree)), None)
+    return None if found is None else tree.named(found)
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
     """Return texts that change when one of the project's headers is written, even with the same bytes."""
-    return [disk.stamp(project.root / path) for path in _own_files(job.closure)]
+    return [disk.stamp(project.tree.at(path)) for path in _own_files(job.closure)]
 
 
 def _own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
@@ -264,7 +260,7 @@ class _HeaderFinder:
     def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         if module.source.is_ptx:
             return Closure(), ()
-        search = tuple(project_roots(self.project.root, module.include_dirs))
+        search = tuple(project_roots(self.project.tree, module.include_dirs))
         closure = own = self._resolve(module, search)
         # The project's own folders come first in any case. So the rest of the search path is looked for only
         # where something is missing.
@@ -292,7 +288,7 @@ class _HeaderFinder:
                 return self._shared[key]
         if search not in self._resolvers:
             outside = self.recall.closures.outside
-            self._resolvers[search] = Resolver(self.project.root, search, self.recall.scans, outside)
+            self._resolvers[search] = Resolver(self.project.tree, search, self.recall.scans, outside)
         resolver = self._resolvers[search]
         walk = partial(resolver.resolve, source.path, source.text, module.macros, names)
         if own is None:

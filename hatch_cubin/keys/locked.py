@@ -58,7 +58,7 @@ def describe(
         headers=headers,
         files=files,
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
-        absent=vain.absent(project.root, vain.tried(project.root, pairs)),
+        absent=vain.absent(project.tree, vain.tried(pairs)),
         parts={module.name: _inputs(module) for module, _closure in pairs if module.source.path not in built},
         unsure=sorted(
             {module.source.path for module, closure, search in everything if is_unsure(closure, search)}
@@ -159,10 +159,10 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
     files = {**lock.of_parts, **lock.files}
     yield from (f"{path} is new" for path in sorted(known.keys() - files.keys()))
     for path, content in files.items():
-        now = known.get(path) or content_digest(project.root / path)
+        now = known.get(path) or content_digest(project.tree.at(path))
         if now != content:
-            yield f"{path} is {'changed' if os.path.exists(project.root / path) else 'gone'}"
-    for path in vain.appeared(project.root, lock.absent):
+            yield f"{path} is {'changed' if os.path.exists(project.tree.at(path)) else 'gone'}"
+    for path in vain.appeared(project.tree, lock.absent):
         yield f"{path} is new, and an include may mean it"
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from .._plan import Module
 from ..sources import disk
 from ..sources.source import without_comments
+from ..sources.tree import Tree
 
 # Whatever can make a kernel, by itself, in parts, or by a macro of somebody's: in doubt a source is one.
 _PERHAPS = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
 
 
 def drop_parts(
-    modules: Sequence[Module], root: Path, named: Callable[[Module], set[str]]
+    modules: Sequence[Module], tree: Tree, named: Callable[[Module], set[str]]
 ) -> tuple[list[Module], list[str]]:
     """Return the modules without those that are parts of others, and a note for each that is left out.
 
@@ -27,7 +26,7 @@ def drop_parts(
     for module in modules:
         for path in (named(module) & sources.keys()) - {module.source.path}:  # few, of all sources
             includers.setdefault(path, module.source.path)
-    parts = {path: by for path, by in includers.items() if _is_part(sources[path], root, named)}
+    parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named)}
     left = [module for module in modules if module.source.path not in parts]
     if not left:  # they include each other, and one of them has to tell what is wrong
         return list(modules), []
@@ -35,10 +34,10 @@ def drop_parts(
     return left, notes
 
 
-def _is_part(module: Module, root: Path, named: Callable[[Module], set[str]]) -> bool:
+def _is_part(module: Module, tree: Tree, named: Callable[[Module], set[str]]) -> bool:
     if module.instantiate or module.variant:
         return False
-    headers = (disk.read(os.path.join(root, path), root).decode("utf-8", "replace") for path in named(module))
+    headers = (disk.read(tree.at(path), tree).decode("utf-8", "replace") for path in named(module))
     macros = (text for macro in module.macros for text in macro)
     return not any(map(may_have_kernel, (module.source.text, *headers, *macros)))
 

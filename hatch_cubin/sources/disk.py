@@ -8,33 +8,34 @@ import stat
 from pathlib import Path
 
 from ..errors import Location, Problem, SourceError
+from .tree import Tree
 
 NOT_REGULAR = "is not a regular file"
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
-def is_file(path: str | Path, root: Path) -> bool:
-    """Say whether there is a file at *path*; SourceError, with the path below *root*, where nothing tells.
+def is_file(path: str | Path, tree: Tree) -> bool:
+    """Say whether there is a file at *path*; SourceError, with its name in the *tree*, where nothing tells.
 
     To a compiler a folder is no file either. It would read a pipe or a device to an end that may never come.
     """
-    status = _status(path, root)
+    status = _status(path, tree)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
-def state(path: str | Path, root: Path) -> str:
+def state(path: str | Path, tree: Tree) -> str:
     """Return the stamp of the file at *path*, nothing where there is none; SourceError as above.
 
     Its inode is in it, for some installers give the files of every version one and the same time.
     """
-    status = _status(path, root)
+    status = _status(path, tree)
     if status is None or not stat.S_ISREG(status.st_mode):
         return ""
     return f"{stamp_of(status)} {status.st_ino}"
 
 
-def _status(path: str | Path, root: Path) -> os.stat_result | None:
+def _status(path: str | Path, tree: Tree) -> os.stat_result | None:
     try:
         status = os.stat(path)
     except ValueError:  # no path at all
@@ -42,19 +43,19 @@ def _status(path: str | Path, root: Path) -> os.stat_result | None:
     except OSError as exc:
         if exc.errno in _ABSENT:
             return None
-        raise unreadable(exc, path, root) from exc
+        raise unreadable(exc, path, tree) from exc
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        raise SourceError(Problem(NOT_REGULAR, Location(os.path.relpath(path, root))))
+        raise SourceError(Problem(NOT_REGULAR, Location(tree.named(path))))
     return status
 
 
-def read(path: str | Path, root: Path) -> bytes:
-    """Return a file's bytes; SourceError, with the path below *root*, where it cannot be read."""
+def read(path: str | Path, tree: Tree) -> bytes:
+    """Return a file's bytes; SourceError, with its name in the *tree*, where it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()
     except OSError as exc:
-        raise unreadable(exc, path, root) from exc
+        raise unreadable(exc, path, tree) from exc
 
 
 def stamp(path: str | Path) -> str:
@@ -70,6 +71,16 @@ def stamp_of(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
-def unreadable(exc: OSError, path: str | Path, root: Path) -> SourceError:
+def unreadable(exc: OSError, path: str | Path, tree: Tree) -> SourceError:
     """Return the error for a file that cannot be read."""
-    return SourceError(Problem(f"cannot be read: {exc.strerror}", Location(os.path.relpath(path, root))))
+    return SourceError(Problem(f"cannot be read: {exc.strerror}", Location(tree.named(path))))
+
+
+def leads_out(tree: Tree, path: str) -> SourceError:
+    """Return the error for a file of the project that is a link to a place outside of where its name says."""
+    home = tree.home(path)
+    if home is not None:
+        what, hint = f"is a link to a place outside of the source root {home.name!r}", None
+    else:
+        what, hint = "is a link to a place outside the project", "'source-roots' can name folders above it"
+    return SourceError(Problem(what, Location(path), hint))

@@ -32,7 +32,6 @@ from .scan import (
     parse_operand,
 )
 from .search import OWN, Root, Search, Spot
-from .source import is_inside
 
 
 @dataclass(slots=True)
@@ -129,7 +128,7 @@ class Resolver(Search):
         first = [Include(_at_root(name), "angle") for name in others]
         if ask_for_anything(macros):
             first.append(ANYTHING)
-        walk.visit(self.spot(self.project, path), Scan((*first, *asked.includes), asked.defines))
+        walk.visit(self.spot(*self.own(path)), Scan((*first, *asked.includes), asked.defines))
         walk.settle()
         return replace(
             walk.closure,
@@ -143,8 +142,7 @@ class Resolver(Search):
     def _is_at_root(self, name: str) -> bool:
         """Say whether a pre-included file is named by its path in the project, and not on the search path."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
-        path = self.project.path / name
-        return not elsewhere and disk.is_file(path, self.project.path) and is_inside(self.project.path, path)
+        return not elsewhere and disk.is_file(self.tree.at(name), self.tree) and self.tree.holds(name)
 
 
 def _at_root(name: str) -> str:
@@ -248,10 +246,9 @@ class _Walk:
         if include is None or not spot.relative:
             return error
         path, text = self._source
-        if spot.relative != path:
-            text = disk.read(spot.root.path / spot.relative, spot.root.path).decode("utf-8", "replace")
-        named = os.path.relpath(spot.root.path / spot.relative, self._resolver.project.path)
-        place = Location(named.replace(os.sep, "/"), line_of(include, text))
+        if spot.logical != OWN + path:
+            text = disk.read(spot.path, self._resolver.tree).decode("utf-8", "replace")
+        place = Location(self._resolver.tree.named(spot.path), line_of(include, text))
         return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
 
     def _leading(self, spot: Spot, scanned: Scan) -> Include | None:
@@ -289,11 +286,11 @@ class _Walk:
         self.closure.missing.add(include.name)  # it may mean one of the toolkit's headers
         self.closure.trees |= {each.tree for each in self._resolver.search if each.tree}
         far = "../" in include.name or any(FAR in values for values in self._defines.values())
-        folder = self._resolver.project.path if far else (root.path / relative).parent
-        if folder in self._taken:
+        folders = self._resolver.tree.folders if far else ((root.path / relative).parent,)
+        if self._taken.issuperset(folders):
             return
-        self._taken.add(folder)
-        for found_root, found in self._resolver.everything(folder):
+        self._taken.update(folders)
+        for found_root, found in self._resolver.everything(*folders):
             spot = self._resolver.spot(found_root, found)
             for new, scanned in self._new(spot, self._resolver.read_any, by_name=False):
                 self.visit(new, scanned)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from . import disk
+from .tree import Tree
 
 T = TypeVar("T")
 
@@ -32,15 +33,15 @@ class Folder:
         self._numbers: dict[str, int] = {}  # of the headers that were read, by path
         self._headers: list[tuple[str, str]] = []  # their logical names and digests, by number
 
-    def is_file(self, relative: str, project: Path) -> bool:
+    def is_file(self, relative: str, tree: Tree) -> bool:
         """Say whether there is a file at a path of this folder."""
         if (state := self.states.get(relative)) is None:
-            state = self.states[relative] = disk.state(self._start + relative, project)
+            state = self.states[relative] = disk.state(self._start + relative, tree)
         return state != ""
 
-    def now(self, paths: Iterable[str], project: Path) -> list[str]:
+    def now(self, paths: Iterable[str], tree: Tree) -> list[str]:
         """Return what is at some paths of this folder now."""
-        return [disk.state(self._start + relative, project) for relative in paths]
+        return [disk.state(self._start + relative, tree) for relative in paths]
 
     def content(self, relative: str) -> str | None:
         """Return the digest of a header that was read."""

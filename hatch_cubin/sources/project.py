@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from .. import _home
@@ -13,7 +14,8 @@ from .._console import Progress
 from .._environment import is_on
 from ..errors import ConfigError, Problem, SourceError
 from ..table.config import DEFAULT_SOURCES, Config
-from .source import BUNDLE, Source, find_sources, is_inside, read_source, walk
+from .source import BUNDLE, Source, find_sources, read_source, walk
+from .tree import Tree, find
 
 
 def _silent(_message: str) -> None:
@@ -24,7 +26,7 @@ def _unseen(total: int, cached: int) -> AbstractContextManager[Progress]:
     return nullcontext(Progress(total, cached))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Project:
     """What the pipeline works on, and the functions with which it speaks to the user."""
 
@@ -36,6 +38,11 @@ class Project:
     warn: Callable[[str], object] = _silent
     units: Callable[[int, int], AbstractContextManager[Progress]] = _unseen  # of all units, and those cached
     verbose: bool = False
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Where its files are; ConfigError where that cannot be said."""
+        return find(self.root, self.config.source_roots, self.config.place)
 
     @property
     def package(self) -> str:
@@ -97,13 +104,13 @@ def cache_entries(project: Project) -> list[str]:
 def read_sources(project: Project) -> list[Source]:
     """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
     config = project.config
-    paths, unmatched = find_sources(project.root, project.packages, config.sources, config.exclude)
+    paths, unmatched = find_sources(project.tree, project.packages, config.sources, config.exclude)
     problems = [
         Problem(
             f"sources: {pattern!r} matches no file",
             config.place.of("sources", index),
             f'it is a folder: "{pattern}/**/*.cu" is what is in it'
-            if (project.root / pattern).is_dir()
+            if project.tree.at(pattern).is_dir()
             else None,
         )
         for index, pattern in enumerate(config.sources)
@@ -117,7 +124,7 @@ def read_sources(project: Project) -> list[Source]:
     sources = []
     for path in paths:
         try:
-            sources.append(read_source(project.root, path))
+            sources.append(read_source(project.tree, path))
         except SourceError as exc:
             problems += exc.problems
     if problems:
@@ -128,7 +135,7 @@ def read_sources(project: Project) -> list[Source]:
 def _elsewhere(project: Project) -> str:
     """Return a glob for sources outside the packages; an ellipsis where there are none."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
-    for path in map(PurePosixPath, walk(project.root, ".")):
+    for path in map(PurePosixPath, walk(project.tree, ".")):
         if path.suffix in {".cu", ".ptx"} and not str(path).startswith(packages):
             return str(path.parent / "**" / f"*{path.suffix}")
     return "…"
@@ -136,7 +143,7 @@ def _elsewhere(project: Project) -> str:
 
 def _include_folder_problems(project: Project) -> list[Problem]:
     """Return a problem for each include folder that is absent, which no compiler would say, or leads out."""
-    config = project.config
+    config, tree = project.config, project.tree
     keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
     keys += [
         (("source", number, "include-dirs"), rule.include_dirs) for number, rule in enumerate(config.source)
@@ -144,10 +151,12 @@ def _include_folder_problems(project: Project) -> list[Problem]:
     problems = []
     for key, folders in keys:
         for index, folder in enumerate(folders):
-            path, where = project.root / folder, config.place.of(*key, index)
-            if not os.path.isdir(path):
+            home, where = tree.home(folder), config.place.of(*key, index)
+            if home is not None and home.is_partial and not os.path.lexists(tree.at(folder)):
+                continue  # no kernel needs anything of it
+            if not os.path.isdir(tree.at(folder)):
                 problems.append(Problem(f"include-dirs: {folder!r} is not a folder of the project", where))
-            elif not is_inside(project.root, path):
+            elif not tree.holds(folder):
                 what = f"include-dirs: {folder!r} is a link to a place outside the project"
                 problems.append(Problem(what, where, "put a copy of its headers into the project"))
     return problems

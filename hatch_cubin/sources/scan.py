@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from .._digest import digest, file_digest
 from . import disk
+from .tree import Tree
 
 _TRIGRAPH_BACKSLASH = "??/\n"
 TOKEN = re.compile(
@@ -177,10 +177,10 @@ class Scans:
         self._files: dict[str, tuple[str, Scan]] = {}
         self._texts: dict[str, Scan] = {}
 
-    def of_file(self, path: str, project: Path) -> tuple[str, Scan]:
+    def of_file(self, path: str, tree: Tree) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
         if path not in self._files:
-            data = disk.read(path, project)
+            data = disk.read(path, tree)
             content = file_digest(data)
             text = functools.partial(_decode, data)
             self._files[path] = (content, self._scan(content, text))

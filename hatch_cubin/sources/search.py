@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import posixpath
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from .._digest import digest, stream_digest
-from ..errors import SourceError
+from ..errors import Location, Problem, SourceError
 from . import disk
 from .outside import Folder
 from .scan import Include, Scan, Scans
+from .tree import Tree
 
 PROJECT = "project"  # the logical name of the project's folder
 OWN = f"{PROJECT}/"  # what the logical names of the project's own files begin with
 FOLDERS = "folders "  # what the name of all folders of the project begins with
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
+_HERE = re.compile(r"^(?:\./+)+")
 _SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
 
 
@@ -27,6 +32,12 @@ class Root(NamedTuple):
     path: Path
     logical: str
     tree: str = ""  # a toolkit's or wheel's name and build; empty for the project's own
+
+    def within(self, relative: str) -> str:
+        """Return what a file of this folder, one of the project's own, is called in the project."""
+        if not self.logical:  # an absolute path's
+            return os.path.join(self.path, relative)
+        return _HERE.sub("", posixpath.join(self.logical[len(OWN) :], relative))
 
 
 class Found(NamedTuple):
@@ -47,6 +58,10 @@ class Spot:
         self.logical = f"{root.logical}/{relative}"
         self.read: tuple[str, Scan] | None = None  # its digest and its scan
         self.step: Step | None = None
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.root.path, self.relative)
 
 
 class Step(NamedTuple):
@@ -77,17 +92,25 @@ class Search:
 
     def __init__(
         self,
-        project: Path,
+        tree: Tree,
         search: Iterable[Root],
         scans: Scans | None = None,
         outside: Outside | None = None,
     ) -> None:
-        self.project = Root(project, PROJECT)
+        self.tree = tree
+        self.project = Root(tree.root, PROJECT)
         self.search = tuple(search)
         self.scans = scans or Scans()
         self.outside = outside or Outside()
         self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
         self._spots: dict[tuple[Root, str], Spot] = {}
+
+    def own(self, path: str) -> tuple[Root, str]:
+        """Return the folder that a path of the project begins in, and the rest of the path."""
+        home = self.tree.home(path)
+        if home is None:
+            return self.project, path
+        return Root(home.folder, OWN + home.name), path[len(home.name) + 1 :]
 
     def spot(self, root: Root, relative: str) -> Spot:
         """Return what stands for a file."""
@@ -135,7 +158,7 @@ class Search:
         """Look for an include in NVRTC's order: *beside* the includer if quoted, then along the path."""
         places: list[tuple[Root, str]] = []
         absent: list[str] = []
-        for place, written in self._candidates(include.name, root, beside):
+        for place, written in itertools.starmap(self._placed, self._candidates(include.name, root, beside)):
             if self._is_file(place, written):
                 # A name that goes into a folder and back leads somewhere only while that folder is there.
                 as_it_is = not place.tree and _comes_back(include.name)
@@ -144,13 +167,13 @@ class Search:
                 if not include.every:
                     break
             elif not place.tree:
-                absent.append(os.path.join(place.path, written))
+                absent.append(place.within(written))
         return Found(tuple(places), tuple(absent))
 
     def _is_file(self, root: Root, relative: str) -> bool:
         if root.tree:
-            return self.outside[root].is_file(relative, self.project.path)
-        return disk.is_file(os.path.join(root.path, relative), self.project.path)
+            return self.outside[root].is_file(relative, self.tree)
+        return disk.is_file(os.path.join(root.path, relative), self.tree)
 
     def _candidates(self, name: str, root: Root, beside: str | None) -> Iterator[tuple[Root, str]]:
         if anchor := os.path.isabs(name) and Path(name).anchor:
@@ -161,6 +184,38 @@ class Search:
         for each in self.search:
             yield each, name
 
+    def _placed(self, root: Root, written: str) -> tuple[Root, str]:
+        """Return where the project has what is looked for in one of its folders, if it has source roots.
+
+        To the compiler they lie in the project, but a `..` leads from where they really are. What it reaches
+        has to be what it reaches in an sdist, where they lie beside each other.
+        """
+        if not self.tree.roots or root.tree or not root.logical:
+            return root, written
+        tree, name = self.tree, root.within(written)
+        here, home = tree.at(name), tree.home(name)
+        path = tree.from_sdist(posixpath.normpath(tree.in_sdist(name)))
+        if home is None:
+            if path.startswith("../") and disk.is_file(here, tree):
+                raise self._crossing(here)
+            return root, written
+        if ".." in written:
+            there = tree.at(path)
+            is_here, is_there = disk.is_file(here, tree), disk.is_file(there, tree)
+            if (is_here or is_there) and not (is_here and is_there and os.path.samefile(here, there)):
+                raise self._crossing(here if is_here else there)
+        if tree.home(path) != home:
+            return self.own(path)
+        return (root, written) if tree.home(root.within("")) == home else self.own(name)
+
+    def _crossing(self, path: Path) -> SourceError:
+        named = self.tree.named(os.path.realpath(path))
+        what = "is reached by '..' across the border of a source root, and in an sdist that leads elsewhere"
+        hint = "let a folder of 'include-dirs' find it, which may be one of a source root"
+        if self.tree.home(named) is None:
+            hint = "name its folder in 'source-roots', and let a folder of 'include-dirs' find it"
+        return SourceError(Problem(what, Location(named), hint))
+
     def read(self, spot: Spot) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
         if spot.read is None:
@@ -170,19 +225,21 @@ class Search:
     def _read(self, root: Root, relative: str) -> tuple[str, Scan]:
         path = os.path.join(root.path, relative)
         if not root.tree:
-            return self.scans.of_file(path, self.project.path)
+            if root.logical and self.tree.home(own := root.within(relative)) and not self.tree.holds(own):
+                raise disk.leads_out(self.tree, own)
+            return self.scans.of_file(path, self.tree)
         folder = self.outside[root]
         if (content := folder.content(relative)) and (known := self.scans.of_digest(content)):
             return content, known
-        folder.is_file(relative, self.project.path)  # before it is read: what is written since is another
-        read = self.scans.of_file(path, self.project.path)
+        folder.is_file(relative, self.tree)  # before it is read: what is written since is another
+        read = self.scans.of_file(path, self.tree)
         if content is None:
             folder.add(relative, read[0])
         return read
 
     def read_any(self, spot: Spot) -> tuple[str, Scan]:
         """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
-        path = os.path.join(spot.root.path, spot.relative)
+        path = spot.path
         try:
             if os.stat(path).st_size <= _SCANNED_BYTES:
                 return self.read(spot)
@@ -195,11 +252,11 @@ class Search:
         for parent, files in self._walked(*folders):
             for path in map(Path(parent).joinpath, files):
                 if path.is_file():
-                    yield self.project, os.path.relpath(path, self.project.path).replace(os.sep, "/")
+                    yield self.own(self.tree.named(path))
 
     def folders(self, *folders: Path) -> str:
         """Return a name for all folders there: `s/../a.h` leads somewhere only while there is an `s`."""
-        there = (os.path.relpath(parent, self.project.path) for parent, _files in self._walked(*folders))
+        there = (self.tree.named(parent) for parent, _files in self._walked(*folders))
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
     def _walked(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
@@ -207,7 +264,7 @@ class Search:
 
         def failed(exc: OSError) -> None:
             if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler read those
-                raise disk.unreadable(exc, Path(exc.filename), self.project.path) from exc
+                raise disk.unreadable(exc, exc.filename, self.tree) from exc
 
         own = [root.path for root in self.search if not root.tree]
         seen: set[str] = set()

@@ -9,13 +9,14 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from .._arch import parse_arch
 from .._digest import file_digest
 from ..errors import Location, Problem, SourceError
 from . import disk
+from .tree import Tree
 
 BUNDLE = "_cubins"
 _SKIPPED_FOLDERS = frozenset({BUNDLE, "__pycache__", "node_modules"})
@@ -73,7 +74,7 @@ def decode(data: bytes) -> str:
 
 
 def find_sources(
-    root: Path, packages: Mapping[str, str], patterns: Iterable[str], exclude: Iterable[str]
+    tree: Tree, packages: Mapping[str, str], patterns: Iterable[str], exclude: Iterable[str]
 ) -> tuple[list[str], list[str]]:
     """Return the project-relative paths that *patterns* match, and the patterns that match none.
 
@@ -82,7 +83,7 @@ def find_sources(
     """
     excluded = [glob_regex(pattern) for pattern in exclude]
     folders = [str(PurePosixPath(folder)) for folder in packages.values()]
-    inside = list(dict.fromkeys(path for folder in folders for path in walk(root, folder, strict=True)))
+    inside = list(dict.fromkeys(path for folder in folders for path in walk(tree, folder, strict=True)))
 
     def matches(path: str, rules: Iterable[re.Pattern[str]]) -> bool:
         names = [path, *(path[len(each) + 1 :] for each in folders if path.startswith(each + "/"))]
@@ -92,34 +93,34 @@ def find_sources(
     unmatched = []
     for pattern in patterns:
         rule = glob_regex(pattern)
-        matched = {path for path in (*inside, *_outside(root, pattern)) if matches(path, [rule])}
+        matched = {path for path in (*inside, *_outside(tree, pattern)) if matches(path, [rule])}
         found |= matched
         if not matched:
             unmatched.append(pattern)
     return sorted(path for path in found if not matches(path, excluded)), unmatched
 
 
-def _outside(root: Path, pattern: str) -> Iterator[str]:
+def _outside(tree: Tree, pattern: str) -> Iterator[str]:
     """Yield the files that a pattern may match in or outside packages; none if it begins with a wildcard."""
     first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
-    return walk(root, first[0], strict=True) if first and first[0] else iter(())
+    return walk(tree, first[0], strict=True) if first and first[0] else iter(())
 
 
-def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
-    """Yield the files under a project-relative folder, or the file itself; no link to a folder is followed.
+def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
+    """Yield the files under a folder of the project, or the file itself; no link to a folder is followed.
 
     A folder that cannot be read is left out. If *strict*, it is a SourceError: kernels would be missing in
     silence.
     """
-    start = root / folder
+    start = tree.at(folder)
 
     def failed(exc: OSError) -> None:
         if strict:
-            raise disk.unreadable(exc, Path(exc.filename), root) from exc
+            raise disk.unreadable(exc, exc.filename, tree) from exc
 
-    if BUNDLE in PurePosixPath(folder).parts or not is_inside(root, start):
+    if BUNDLE in PurePosixPath(folder).parts or not tree.holds(folder):
         return
-    if disk.is_file(start, root):
+    if disk.is_file(start, tree):
         yield folder
     above = "" if (inner := str(PurePosixPath(folder))) == "." else f"{inner}/"
     start_ends = len(os.path.join(start, ""))
@@ -129,11 +130,8 @@ def walk(root: Path, folder: str, *, strict: bool = False) -> Iterator[str]:
         )
         for name in sorted(files):
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
-
-
-def is_inside(root: Path, path: Path) -> bool:
-    """Say whether a path leads to a place inside the project, links followed."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+    for each in tree.roots if not above else ():
+        yield from walk(tree, each.name, strict=strict)
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
@@ -164,19 +162,20 @@ def _class_regex(body: str) -> str:
     return f"(?!/)[{members}]" if members else "(?!)"
 
 
-def read_source(root: Path, path: str) -> Source:
+def read_source(tree: Tree, path: str) -> Source:
     """Read one source; SourceError where it is not text that a compiler takes."""
     here = Location(path)
     if not path.isprintable() or '"' in path or "\\" in path:
         raise SourceError(
             Problem(f"{path!r} has characters that a compiler cannot be given", hint="rename the file")
         )
-    full = os.path.join(root, path)
+    full = tree.at(path)
     try:
         status = os.lstat(full)  # no folder is a link out of the project: `walk` follows none
         if stat.S_ISLNK(status.st_mode):
-            if not Path(full).resolve(strict=True).is_relative_to(root.resolve()):
-                raise SourceError(Problem("is a link to a place outside the project", here))
+            full.resolve(strict=True)
+            if not tree.holds(path):
+                raise disk.leads_out(tree, path)
             status = os.stat(full)
         if not stat.S_ISREG(status.st_mode):
             raise SourceError(Problem(disk.NOT_REGULAR, here))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,6 +133,27 @@ def path(value: object) -> str:
     if "\\" in text:
         raise ValueError(f"{text!r} must be written with '/'")
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
+
+
+def folder_above(value: object) -> str:
+    """Check the way to a folder that lies above the project."""
+    text = place(value)
+    if "\\" in text:
+        raise ValueError(f"{text!r} must be written with '/'")
+    parts = [part for part in text.split("/") if part not in {"", "."}]
+    inner = [*itertools.dropwhile("..".__eq__, parts)]
+    if inner in ([], parts) or text.startswith("/") or ".." in inner:
+        raise ValueError(f"must be the way to a folder above the project, such as '../csrc', not {text!r}")
+    return "/".join(parts)
+
+
+def root_name(text: str, others: Iterable[str]) -> str:
+    """Check the name that such a folder has in the project."""
+    if not re.fullmatch(r"[^\W_](?:[\w.-]*[\w-])?", text):
+        raise ValueError("must have the plain name of one folder, such as 'csrc'")
+    if text.casefold() in map(str.casefold, others):
+        raise ValueError("differs from another one in case alone, which some file systems cannot tell")
+    return text
 
 
 def package(value: object) -> str:

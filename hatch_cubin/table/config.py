@@ -51,6 +51,7 @@ class Config:
     exclude: tuple[str, ...] = ()
     package: str | None = None
     include_dirs: tuple[str, ...] = ()
+    source_roots: tuple[tuple[str, str], ...] = ()  # names in the project, and the ways to folders above it
     header_packages: tuple[str, ...] = ()
     define: Macros = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)

@@ -128,6 +128,28 @@ def _toolkit(value: object) -> str | None:
         return None
 
 
+def _source_roots(value: object) -> dict[str, str] | None:
+    """Return the folders that are listed without names, each under its own."""
+    ways = [value] if isinstance(value, str) else value
+    if not isinstance(ways, list) or not ways:
+        return None
+    roots: dict[str, str] = {}
+    for way in map(checks.folder_above, ways):
+        roots[checks.root_name(way.rpartition("/")[2], roots)] = way
+    return roots
+
+
+def above(path: str) -> str | None:
+    """Return how a path that leads out of the project can be told, if a folder above has it."""
+    match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
+    if match is None:
+        return None
+    there, name, rest = match.groups()
+    return (
+        f'\'source-roots\' names folders above: with {name} = "{there}" there, this is "{name}{rest or ""}"'
+    )
+
+
 _READERS: dict[str, Callable[[object], Any]] = {
     "backend": _backend,
     "cache-size": _size,
@@ -135,6 +157,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "jobs": _jobs,
     "options": _options,
     "package": _package,
+    "source-roots": _source_roots,
     "toolkit": _toolkit,
     "variants": _variants,
 }

@@ -84,6 +84,12 @@ def _meant(key: str, value: object) -> str | None:
     return meant.line(key, value)
 
 
+def _above(path: str) -> str | None:
+    from . import meant  # as above
+
+    return meant.above(path)
+
+
 def _short_line(text: str) -> str:
     """Return *text* as one line that a terminal can show, whatever a value or a quoted key holds."""
     return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
@@ -93,8 +99,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= 400 else f"{text[:200]} … {text[-150:]}"
 
 
-def _each(check: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
-    """Check an array of strings one by one, so that each bad one gets its own line."""
+def _each(
+    check: Callable[[str], Any], about: Callable[[str], str | None] = lambda _item: None
+) -> Callable[..., tuple[Any, ...]]:
+    """Check an array of strings one by one, so that each bad one gets its own line, and a hint *about* it."""
 
     def checked(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[Any, ...]:
         results = []
@@ -102,7 +110,7 @@ def _each(check: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
             try:
                 results.append(check(item))
             except ValueError as exc:
-                reader.add(f"{path[-1]}: {exc}", (*path, index))
+                reader.add(f"{path[-1]}: {exc}", (*path, index), about(item))
         return tuple(results)
 
     return checked
@@ -177,6 +185,18 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
     return tuple(variants)
 
 
+def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise ValueError(f'must be a table of folders such as {{ csrc = "../csrc" }}, not {value!r}')
+    roots: dict[str, str] = {}
+    for name, folder in value.items():
+        try:
+            roots[checks.root_name(name, roots)] = checks.folder_above(folder)
+        except ValueError as exc:
+            reader.add(f"source-roots.{name} {exc}", (*path, name))
+    return tuple(roots.items())
+
+
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.source_tables}")
@@ -204,10 +224,11 @@ def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> s
 _CHECKS: dict[str, Callable[..., Any]] = {
     "archs": _archs,
     "toolkit": _only(checks.toolkit),
-    "sources": _each(checks.path),
+    "sources": _each(checks.path, _above),
     "exclude": _each(checks.path),
     "package": _only(checks.package),
-    "include-dirs": _each(checks.path),
+    "include-dirs": _each(checks.path, _above),
+    "source-roots": _source_roots,
     "header-packages": _each(checks.distribution),
     "define": _define,
     "options": _option_table,
@@ -222,7 +243,7 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": _only(checks.path),
     "name": _only(checks.name),
     "archs": _archs,
-    "include-dirs": _each(checks.path),
+    "include-dirs": _each(checks.path, _above),
     "define": _define,
     "options": _option_table,
     "instantiate": _each(checks.kernel),

@@ -43,7 +43,7 @@ def notes_again(project: Project, data: bytes, sources: list[str]) -> bytes:
         return b""
     build = _BUILDS[_runs(notes)]
     found_at = project.root.as_posix() if build is _LINKED else None
-    files = describe_editable(project.root, project.bundle_folder, sources, build, found_at)
+    files = describe_editable(project.tree, project.bundle_folder, sources, build, found_at)
     again = json.loads(files[NOTES])
     for name, stamp in again["files"].items():
         stamp[1] = notes["files"].get(name, stamp)[1]

@@ -24,6 +24,7 @@ from hatch_cubin.keys.recall import Recall
 from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.scan import meanings
 from hatch_cubin.sources.search import Root
+from hatch_cubin.sources.tree import Tree
 
 from .include_trees import FACTS, write
 
@@ -136,7 +137,7 @@ def _resolver(root: Path, asked: Asked, recall: Recall | None = None, *, outside
     if outside:
         roots += [Root(root / name, name, tree) for name, tree in asked.outside]
     shared = (recall.scans, recall.closures.outside) if recall else ()
-    return Resolver(root / "project", roots, *shared)
+    return Resolver(Tree(root / "project"), roots, *shared)
 
 
 def facts(closure: Closure) -> tuple[object, ...]:

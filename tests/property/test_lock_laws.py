@@ -16,6 +16,7 @@ from hatch_cubin.keys.locked import is_unsure
 from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.search import OWN, Root, content_digest
 from hatch_cubin.sources.source import Source
+from hatch_cubin.sources.tree import Tree
 from tests.figures import Figures
 from tests.fuzz import include_trees
 
@@ -31,7 +32,7 @@ def _search(root: Path, others: str) -> list[Root]:
 
 
 def _closure(root: Path, source: str, search: list[Root]) -> Closure:
-    return Resolver(root, search).resolve("demo/k.cu", source, (), ())
+    return Resolver(Tree(root), search).resolve("demo/k.cu", source, (), ())
 
 
 def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str]) -> Iterator[str]:
@@ -39,7 +40,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
     source, search = include_trees.make_tree(root, chance, PLAIN), _search(root, others)
     before = _closure(root, source, search)
     module = Module("k", Source("demo/k.cu", source), (), (), {}, ("i1", "i2"), (), ())
-    absent = vain.absent(root, vain.tried(root, [(module, before)]))
+    absent = vain.absent(Tree(root), vain.tried([(module, before)]))
     files = {logical[len(OWN) :]: each for logical, each in before.files.items() if logical.startswith(OWN)}
     unsure = is_unsure(before, search)
     counts.update(trees=1, unsure=unsure)
@@ -47,7 +48,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
         if unsure or (change.place.startswith("i2/") and not others.startswith(OWN)):
             continue
         same = all(content_digest(root / path) == each for path, each in files.items())
-        same = same and not list(vain.appeared(root, absent))
+        same = same and not list(vain.appeared(Tree(root), absent))
         counts.update(changes=1, told=not same)
         try:
             if same and _closure(root, source, search).digest() != before.digest():

@@ -795,10 +795,10 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     assert (sorted(name for name in built if name.endswith(".cubin")), said) == (["k.sm_90.cubin"], [])
     assert sources == _pipeline.needed_files(project) == ["demo/k.cu", "demo/own.cuh"]
     assert said == []
-    assert _pipeline.sdist_files(project) == ["demo/k.cu", "demo/own.cuh"]
+    assert [*_pipeline.sdist_files(project)] == ["demo/k.cu", "demo/own.cuh"]
     assert said == [
         f"../shared/{name}: lies outside the project, so sdists lack it, and the kernels that include it "
-        "fail there\n  hint: put a copy into the project"
+        "fail there\n  hint: put a copy into the project, or name its folder in 'source-roots'"
         for name in ("a.cuh", "b.cuh")
     ]
 

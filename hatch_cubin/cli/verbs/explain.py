@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import itertools
-import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,13 +21,12 @@ from ...errors import ConfigError, Problem
 from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..._arch import Arch
     from ..._pipeline import Plan
     from ...explaining.choice import Asked
     from ...explaining.lookup import Found
     from ...keys.jobs import Job
+    from ...sources.tree import Tree
 
 _SHOWN = 8  # of a list; -v shows the rest
 
@@ -58,7 +56,7 @@ def run(args: argparse.Namespace) -> Answer:
 
     plan = _pipeline.make_plan(project)
     every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
-    jobs = _chosen(every, args.source, project.root)
+    jobs = _chosen(every, args.source, project.tree)
     source, toolchain = jobs[0].unit.module.source, plan.toolkit.toolchain()
     specs = choice.asked(
         project.config,
@@ -102,11 +100,9 @@ def run(args: argparse.Namespace) -> Answer:
     return Answer(facts, lines)
 
 
-def _chosen(jobs: Sequence[Job], asked: str, root: Path) -> list[Job]:
+def _chosen(jobs: Sequence[Job], asked: str, tree: Tree) -> list[Job]:
     """Return the units of the source or the module that is asked for."""
-    if os.path.isabs(asked):
-        asked = os.path.relpath(asked, root)
-    asked = posixpath.normpath(asked.replace(os.sep, "/"))
+    asked = tree.named(tree.root / asked)
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
@@ -115,17 +111,17 @@ def _chosen(jobs: Sequence[Job], asked: str, root: Path) -> list[Job]:
     if asked in by_name:
         return by_name[asked]
     what = f"{asked!r} is no source and no module of this project"
-    raise ConfigError(Problem(what, hint=_guess(asked, by_name, jobs, root)))
+    raise ConfigError(Problem(what, hint=_guess(asked, by_name, jobs, tree)))
 
 
-def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], root: Path) -> str:
+def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: Tree) -> str:
     """Return a hint at what may be meant by a name that names no source and no module."""
     from ...sources.search import OWN
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
     if readers:
         return f"a header of {_listed([*readers], verbose=False)}"
-    if (root / asked).is_file():
+    if tree.at(asked).is_file():
         return "it is there, but 'sources' does not match it, or 'exclude' does"
     same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]
     close = same or difflib.get_close_matches(asked, known, n=3)

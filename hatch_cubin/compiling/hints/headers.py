@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from ...errors import Location, SourceError
 from ...sources.includes import Resolver
 from ...sources.scan import Include
 from ...sources.search import OWN, Root
 from ...sources.source import walk
+from ...sources.tree import Tree
 from ..diagnostics import Diagnostic, Told
 from . import conditions, cub, host
 from .setting import Setting
@@ -63,17 +64,17 @@ def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 def _leading_nowhere(setting: Setting) -> Iterator[Step]:
     """Yield each include of the project's files that is read for sure, and that finds nothing."""
-    resolver = Resolver(setting.root, setting.search)
+    resolver = Resolver(setting.tree, setting.search)
     given = {name for name, value in setting.module.macros if value != "0"}
     pending = [setting.path]
     for path in pending:
         for line, number in conditions.surely_read(setting.text_of(path), given):
             if match := _INCLUDE.match(line):
                 include = Include(match[2], "quote" if match[1] == '"' else "angle")
-                places = resolver.find(include, resolver.project, path).places
+                places = resolver.find(include, *resolver.own(path)).places
                 if not places:
                     yield Step(Location(path, number), include.name)
-                paths = [os.path.relpath(root.path / found, setting.root) for root, found in places]
+                paths = [setting.tree.named(root.path / found) for root, found in places]
                 pending += [own for own in paths if own in setting.headers and own not in pending]
 
 
@@ -100,29 +101,27 @@ def folder_of(name: str, includer: str, setting: Setting) -> str | None:
     Of those that are as near, one whose header asks for nothing of the host's, and then one in the includer's
     part of the project.
     """
-    return _folder_of(setting.root, name, includer, setting.search)
+    return _folder_of(setting.tree, name, includer, setting.search)
 
 
 @functools.lru_cache(maxsize=256)  # reads much of a project, and is asked for each unit that fails
-def _folder_of(project: Path, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
-    folders = [
-        path.removesuffix(name).rstrip("/") or "." for path in _called(name, project) if path != includer
-    ]
+def _folder_of(tree: Tree, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
+    folders = [path.removesuffix(name).rstrip("/") or "." for path in _called(name, tree) if path != includer]
     near = os.path.dirname(includer)
     steps = {folder: _steps(near, folder) for folder in folders}
     nearest = sorted(folder for folder in folders if steps[folder] == min(steps.values()))
     if len(nearest) <= 1:
         return next(iter(nearest), None)
-    astray = {folder: _leads_astray(name, folder, project, search) for folder in nearest}
+    astray = {folder: _leads_astray(name, folder, tree, search) for folder in nearest}
     return min(nearest, key=lambda folder: (astray[folder], -_in_common(near, folder)))
 
 
-def _called(name: str, project: Path) -> list[str]:
+def _called(name: str, tree: Tree) -> list[str]:
     """Return the files of a project that an include of *name* may mean, but those of installed packages."""
-    paths = [*walk(project, ".")]
+    paths = [*walk(tree, ".")]
     installed = tuple(path.removesuffix(_VENV) for path in paths if path.endswith(f"/{_VENV}"))
     found = (path for path in paths if path == name or path.endswith(f"/{name}"))
-    return [path for path in found if not path.startswith(installed) and os.path.isfile(project / path)]
+    return [path for path in found if not path.startswith(installed) and os.path.isfile(tree.at(path))]
 
 
 def _steps(one: str, other: str) -> int:
@@ -139,11 +138,11 @@ def _in_common(one: str, other: str) -> int:
     return common
 
 
-def _leads_astray(name: str, folder: str, project: Path, search: tuple[Root, ...]) -> bool:
+def _leads_astray(name: str, folder: str, tree: Tree, search: tuple[Root, ...]) -> bool:
     """Say whether the header that a folder has includes what only hosts have, or what cannot be read."""
-    root = Root(project / folder, f"{OWN}{folder}")
+    root = Root(tree.at(folder), f"{OWN}{folder}")
     try:
-        closure = Resolver(project, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
+        closure = Resolver(tree, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
     except SourceError:
         return True
     return any(host.about_header(each) for each in closure.missing)

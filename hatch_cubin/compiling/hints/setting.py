@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from ..._plan import Module
@@ -12,6 +11,7 @@ from ...errors import Location, SourceError
 from ...sources import disk
 from ...sources.search import Root
 from ...sources.source import glob_regex
+from ...sources.tree import Tree
 from ...table import lines
 from ...table.config import Config, Macros, SourceRule
 from .way import Step, ways_from
@@ -21,7 +21,7 @@ from .way import Step, ways_from
 class Setting:
     """A compile that failed: of which source, in which project, with which CUDA."""
 
-    root: Path
+    tree: Tree
     config: Config
     module: Module
     search: tuple[Root, ...]  # where its headers were looked for
@@ -36,7 +36,7 @@ class Setting:
     @property
     def ways(self) -> Mapping[str, tuple[Step, ...]]:
         """How the source comes to read each header."""
-        return ways_from(self.module.source, self.root, self.search)
+        return ways_from(self.module.source, self.tree, self.search)
 
     def text_of(self, path: str) -> str:
         """Return the text of a file of the project that the compile read; empty where it is gone."""
@@ -45,7 +45,7 @@ class Setting:
         if path not in self.headers:
             return ""
         try:
-            return disk.read(self.root / path, self.root).decode("utf-8", "replace")
+            return disk.read(self.tree.at(path), self.tree).decode("utf-8", "replace")
         except SourceError:
             return ""
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import Location, SourceError
@@ -15,6 +13,7 @@ from ...sources.includes import Resolver
 from ...sources.scan import Scans, line_of
 from ...sources.search import Root
 from ...sources.source import Source
+from ...sources.tree import Tree
 
 _File = tuple[Root, str]
 
@@ -32,33 +31,33 @@ class Step(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)  # of hundreds of headers, and asked for each arch that fails
-def ways_from(source: Source, project: Path, search: tuple[Root, ...]) -> Mapping[str, tuple[Step, ...]]:
+def ways_from(source: Source, tree: Tree, search: tuple[Root, ...]) -> Mapping[str, tuple[Step, ...]]:
     """Return the shortest way to each header, by what diagnostics call it."""
-    resolver, scans = Resolver(project, search), Scans()
-    start = (resolver.project, source.path)
+    resolver, scans = Resolver(tree, search), Scans()
+    start = resolver.own(source.path)
     ways: dict[str, tuple[Step, ...]] = {source.path: ()}
     pending = deque([start])
     while pending:
         file = pending.popleft()
-        name, text = _named(file, project), source.text if file == start else _text(file, project)
+        name, text = _named(file, tree), source.text if file == start else _text(file, tree)
         for include in scans.of_text(text).includes:
             found_at = resolver.find(include, *file).places if include.form in {"quote", "angle"} else ()
             for found in found_at:
-                if (header := _named(found, project)) not in ways:
+                if (header := _named(found, tree)) not in ways:
                     ways[header] = (*ways[name], Step(Location(name, line_of(include, text)), include.name))
                     pending.append(found)
     return ways
 
 
-def _named(file: _File, project: Path) -> str:
+def _named(file: _File, tree: Tree) -> str:
     root, relative = file
     if root.tree:
         return f"<{root.logical}>/{relative}"
-    return os.path.relpath(root.path / relative, project).replace(os.sep, "/")
+    return tree.named(root.path / relative)
 
 
-def _text(file: _File, project: Path) -> str:
+def _text(file: _File, tree: Tree) -> str:
     try:
-        return disk.read(file[0].path / file[1], project).decode("utf-8", "replace")
+        return disk.read(file[0].path / file[1], tree).decode("utf-8", "replace")
     except SourceError:  # gone by now: nothing leads on from there
         return ""

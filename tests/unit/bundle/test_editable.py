@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.bundle import editable, layout
+from hatch_cubin.sources.tree import Tree
 from tests.helpers import bundle, load_bundle, made, write_tree
 
 BUILD = ("-c", "open('built', 'w').close()")
@@ -35,7 +36,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def notes(root: Path, rebuild: tuple[str, ...] = BUILD) -> None:
     folder, sources = "src/pkg/_cubins", ["src/k.cu", "src/k.h"]
     again = layout.Rebuild(rebuild, needs=("hatchling", "hatch_cubin"))
-    layout.write(layout.describe_editable(root, folder, sources, again), root / folder)
+    layout.write(layout.describe_editable(Tree(root), folder, sources, again), root / folder)
 
 
 def look() -> list[str]:

@@ -130,6 +130,23 @@ def test_the_commit_is_named_where_that_is_asked_for(repository: Path) -> None:
     assert _provenance(repository)["hatch-cubin:dirty"] == "true"
 
 
+def test_a_commit_knows_the_source_roots(tmp_path: Path) -> None:
+    options = f'{TRACED}sources = ["csrc/*.cu"]\nsource-roots = {{ csrc = "../csrc" }}\n'
+    project = make_project(write_tree(tmp_path, {"csrc/k.cu": SAXPY}) / "pkg", {}, options)
+    run("git", "init", "-q", cwd=tmp_path)
+    run("git", "add", "-A", cwd=tmp_path)
+    run(*GIT, "commit", "-qm", "one", cwd=tmp_path)
+
+    def found() -> Any:
+        bill = json.loads(_pipeline.build(project)[sbom.NAME])
+        files = [part["name"] for part in bill["components"] if part["type"] == "file"]
+        return files, bill["metadata"]["component"]["properties"][1]["value"]
+
+    assert found() == (["csrc/k.cu"], "false")
+    (tmp_path / "csrc/k.cu").write_text(f"{SAXPY}\n")
+    assert found() == (["csrc/k.cu"], "true")
+
+
 @pytest.mark.parametrize("at_once", [1, 500])
 def test_a_source_that_git_ignores_is_of_no_commit(
     repository: Path, monkeypatch: pytest.MonkeyPatch, at_once: int

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.compiling import paths as paths_module
+from hatch_cubin.compiling.diagnostics import parse_log
 from hatch_cubin.compiling.paths import CompilePaths
 from hatch_cubin.sources.includes import Closure
 from hatch_cubin.sources.search import Root
+from hatch_cubin.sources.tree import SourceRoot, Tree
 from tests.helpers import write_tree
 
 OWN = "project/include"
@@ -18,7 +20,9 @@ OWN = "project/include"
 
 def paths(project: Path, *trees: str) -> CompilePaths:
     own = Root(project / "include", OWN)
-    return CompilePaths(project, [own, *(Root(project.parent / name, name, "wheel==1") for name in trees)])
+    return CompilePaths(
+        Tree(project), [own, *(Root(project.parent / name, name, "wheel==1") for name in trees)]
+    )
 
 
 @pytest.mark.linux
@@ -63,10 +67,10 @@ def test_where_descriptors_have_no_names_the_folders_have_their_own(
 
 def test_a_folder_searched_under_two_names_keeps_its_first(tmp_path: Path) -> None:
     both = [Root(tmp_path / "cub", name, "wheel==1") for name in ("b", "a")]
-    project = CompilePaths(tmp_path / "p", both)
+    project = CompilePaths(Tree(tmp_path / "p"), both)
     assert list(project.readable.values()) == ["project", "a"]
     assert project.of_root(both[0]) == project.of_root(both[1])
-    assert paths_module.CompilePaths(tmp_path / "p", reversed(both)).readable == project.readable
+    assert paths_module.CompilePaths(Tree(tmp_path / "p"), reversed(both)).readable == project.readable
 
 
 @pytest.mark.linux
@@ -82,7 +86,7 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
     ]
     logical = ["project/pkg/a.h", "project/include/b.h", "wheel/c.h", "wheel/deep/d.h", "/usr/include/x.h"]
     closure = Closure(files=dict.fromkeys(logical, ""), trees={"tree==1"})
-    project = CompilePaths(own, roots)
+    project = CompilePaths(Tree(own), roots)
     into = tmp_path / "copies"
     found = {each: Path(folder) for each, folder in project.copies(into, [closure, closure], []).items()}
     assert found.keys() == project.descriptors.keys()
@@ -101,9 +105,52 @@ def test_copies_of_what_lies_outside_the_project_stay_in_one_folder(tmp_path: Pa
     logical = ["../../far/two.h", "../../one.h", "../four.h", "pkg/three.h"]
     closure = Closure(files={f"project/{name}": "" for name in logical})
     into = tmp_path / "scratch/into"
-    descriptors = CompilePaths(tmp_path / "a/p", []).copies(into, [closure], ["src/deep", "include"])
+    descriptors = CompilePaths(Tree(tmp_path / "a/p"), []).copies(into, [closure], ["src/deep", "include"])
     copy = Path(descriptors[77])
     assert [(copy / name).read_text() for name in logical] == ["2", "1", "4", "3"]
     assert (copy / "src/deep/../../../four.h").read_text() == "4"
     assert [*tmp_path.glob("scratch/*")] == [into]
     assert sorted(path.name for path in copy.iterdir()) == ["include", "pkg", "src"]
+
+
+@pytest.fixture
+def mono(tmp_path: Path) -> Tree:
+    """A project with a folder above it."""
+    write_tree(tmp_path, {"p/pkg/k.cu": "of the project", "csrc/near.h": "of the root"})
+    return Tree(tmp_path / "p", (SourceRoot("csrc", tmp_path / "csrc", "../csrc"),))
+
+
+@pytest.mark.linux
+def test_a_source_root_lies_in_the_project_for_a_compile(mono: Tree, tmp_path: Path) -> None:
+    scattered = CompilePaths(mono, [])
+    assert scattered.of_source("csrc/k.cu") == "/proc/self/fd/77/csrc/k.cu"
+    assert scattered.of_root(Root(tmp_path / "csrc/include", "project/csrc/include")) == (
+        "/proc/self/fd/77/csrc/include"
+    )
+    assert (scattered.are_scattered, CompilePaths(Tree(mono.root), []).are_scattered) == (True, False)
+    ((number, folder),) = scattered.joined(tmp_path / "links").items()
+    assert number == 77
+    assert {path.name for path in Path(folder).iterdir()} == {"pkg", "csrc"}
+    assert Path(folder, "csrc/near.h").read_text() == "of the root"
+    above = Path(folder, *[".."] * 15)
+    assert above.resolve().is_relative_to(tmp_path / "links")
+
+
+def test_copies_have_a_source_root_in_the_project(mono: Tree, tmp_path: Path) -> None:
+    closure = Closure({"project/csrc/near.h": ""})
+    places = CompilePaths(mono, []).copies(tmp_path / "copies", [closure], ["csrc"])
+    assert [Path(place, "csrc/near.h").read_text() for place in places.values()] == ["of the root"]
+
+
+def test_where_descriptors_have_no_names_a_source_root_has_its_own(
+    mono: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    scattered = CompilePaths(mono, [])
+    above = mono.roots[0].folder
+    assert scattered.of_source("csrc/k.cu") == str(above / "k.cu")
+    assert scattered.readable == {str(mono.root): "project", str(above): "project/csrc"}
+    log = f"{above}/near.h(3): error: x\n{mono.root}/pkg/k.cu(4): error: y\n"
+    found = parse_log(log, "csrc/k.cu", scattered.readable)
+    assert [str(each.where) for each in found] == ["csrc/near.h:3", "pkg/k.cu:4"]
+    assert not scattered.are_scattered

@@ -15,6 +15,7 @@ from hatch_cubin.keys.recall import Recall
 from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.scan import Scans
 from hatch_cubin.sources.search import Root
+from hatch_cubin.sources.tree import Tree
 from tests.fuzz.edits import Asked, facts, fresh, recalled
 from tests.fuzz.include_trees import FACTS, write
 
@@ -246,6 +247,9 @@ def test_a_header_of_which_only_the_digest_is_known_is_read(root: Path) -> None:
     recall = Recall(root / "recall.txt")
     recalled(root, ASKED, recall)
     roots = [Root(root / name, name, tree) for name, tree in ASKED.outside]
-    resolver = Resolver(root / "project", roots, Scans(), recall.closures.outside)
+    resolver = Resolver(Tree(root / "project"), roots, Scans(), recall.closures.outside)
     found = [resolver.resolve("demo/k.cu", "#include <far.h>\n", (), ()) for _ in range(2)]
-    assert found == [Resolver(root / "project", roots).resolve("demo/k.cu", "#include <far.h>\n", (), ())] * 2
+    assert (
+        found
+        == [Resolver(Tree(root / "project"), roots).resolve("demo/k.cu", "#include <far.h>\n", (), ())] * 2
+    )

@@ -15,6 +15,7 @@ from hatch_cubin import __version__, _home
 from hatch_cubin.errors import ConfigError, ToolchainError
 from hatch_cubin.keys import headers
 from hatch_cubin.sources.search import Root
+from hatch_cubin.sources.tree import Tree
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import install_wheel, read_config, write_tree
 
@@ -35,7 +36,7 @@ def install(site: Path, name: str, *files: str) -> None:
 
 
 def test_the_projects_own_folders_are_called_by_their_paths(tmp_path: Path) -> None:
-    assert list(headers.project_roots(tmp_path, ["include", "a/b/"])) == [
+    assert list(headers.project_roots(Tree(tmp_path), ["include", "a/b/"])) == [
         Root(tmp_path / "include", "project/include"),
         Root(tmp_path / "a/b", "project/a/b"),
     ]

@@ -14,6 +14,7 @@ from hatch_cubin.sources import disk, search
 from hatch_cubin.sources.includes import Closure, Resolver
 from hatch_cubin.sources.scan import PASTED, Include, Scan, scan
 from hatch_cubin.sources.search import Root
+from hatch_cubin.sources.tree import Tree
 from hatch_cubin.toolkit import worker
 from tests.helpers import sha256, write_tree
 
@@ -138,7 +139,7 @@ def closure(
 ) -> Closure:
     """Resolve a source of the project with folders of the project, or other roots, to search."""
     roots = [Root(root / each, f"project/{each}") if isinstance(each, str) else each for each in search]
-    return Resolver(root, roots).resolve(path, text, macros, pre)
+    return Resolver(Tree(root), roots).resolve(path, text, macros, pre)
 
 
 def names(found: Closure) -> list[str]:
@@ -529,7 +530,7 @@ def test_a_longer_search_path_is_another_one_for_has_include(tmp_path: Path) -> 
 
 def test_a_computed_include_of_the_project_reaches_the_trees_outside_it(tmp_path: Path) -> None:
     write_tree(tmp_path, {"wheel/y.h": ""})
-    found = Resolver(tmp_path / "p", [Root(tmp_path / "wheel", "wheel", "wheel==1")]).resolve(
+    found = Resolver(Tree(tmp_path / "p"), [Root(tmp_path / "wheel", "wheel", "wheel==1")]).resolve(
         "k.cu", "#include S(y.h)", (), ()
     )
     assert found.trees == {"wheel==1"}
@@ -614,10 +615,10 @@ def test_where_nobody_knows_what_is_asked_for_a_new_folder_may_matter(tmp_path: 
 
 def test_what_is_not_there_is_known_for_each_closure_by_itself(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"i2/a.h": "", "pkg/k.cu": ""})
-    resolver = Resolver(root, [Root(root / "i1", "project/i1"), Root(root / "i2", "project/i2")])
+    resolver = Resolver(Tree(root), [Root(root / "i1", "project/i1"), Root(root / "i2", "project/i2")])
     first, other = (resolver.resolve("pkg/k.cu", f"#include <{name}>", (), ()) for name in ("a.h", "b.h"))
-    assert first.absent == {(f"{root}/i1/a.h",)}
-    assert other.absent == {(f"{root}/i1/b.h", f"{root}/i2/b.h")}
+    assert first.absent == {("i1/a.h",)}
+    assert other.absent == {("i1/b.h", "i2/b.h")}
 
 
 def test_a_pre_included_header_may_be_named_by_its_path_in_the_project(tmp_path: Path) -> None:

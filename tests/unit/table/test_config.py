@@ -54,6 +54,7 @@ def test_every_key_is_read() -> None:
         exclude = ["**/wip_*"]
         package = "demo.gpu"
         include-dirs = ["include"]
+        source-roots = {{ csrc = "../csrc", "t.2" = ".././../third//party/" }}
         header-packages = ["nvidia-cutlass", "a_b>=4,<5", "c == 1.*"]
         define = {{ N = 4, ON = true, OFF = false, X = 1.5, S = "float", "SQ(x)" = "x*x", E = "" }}
         options = {{ std = "c++20", max-register-count = 64, ptxas_options = ["-O1"] }}
@@ -80,6 +81,7 @@ def test_every_key_is_read() -> None:
         exclude=("**/wip_*",),
         package="demo.gpu",
         include_dirs=("include",),
+        source_roots=(("csrc", "../csrc"), ("t.2", "../../third/party")),
         header_packages=("nvidia-cutlass", "a_b>=4,<5", "c == 1.*"),
         define=(("N", "4"), ("ON", "1"), ("X", "1.5"), ("S", "float"), ("SQ(x)", "x*x"), ("E", "")),
         options={"std": "c++20", "max_register_count": 64, "ptxas_options": ("-O1",)},

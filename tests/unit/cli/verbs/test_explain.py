@@ -52,7 +52,7 @@ Explain = Callable[..., list[str]]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return write_tree(tmp_path, {"pyproject.toml": pyproject(OPTIONS), **FILES})
+    return write_tree(tmp_path / "project", {"pyproject.toml": pyproject(OPTIONS), **FILES})
 
 
 @pytest.fixture
@@ -362,6 +362,14 @@ def test_what_ptx_needs_is_known_once_it_is_compiled(explain: Explain, root: Pat
 
 def test_a_source_may_be_named_by_its_whole_path(explain: Explain, root: Path) -> None:
     assert explain(str(root / "demo" / "k.cu")) == explain("demo/k.cu")
+
+
+def test_a_source_of_a_root_may_be_named_by_the_way_to_it(explain: Explain, root: Path) -> None:
+    write_tree(root, {"../shared/s.cu": K.replace('#include "a.cuh"', "")})
+    configure(root, ("define", 'sources = ["**/*.cu", "csrc/*.cu"]\nsource-roots.csrc = "../shared"\ndefine'))
+    found = explain("csrc/s.cu")
+    assert found[0] == "miss  s for sm_80, sm_90"
+    assert explain("../shared/s.cu") == explain(str(root / "../shared/s.cu")) == found
 
 
 def test_a_driver_without_a_gpu_is_wrong_usage(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from hatch_cubin.compiling.hints.setting import Setting
 from hatch_cubin.errors import Location
 from hatch_cubin.sources.search import Root
 from hatch_cubin.sources.source import Source
+from hatch_cubin.sources.tree import Tree
 from tests.helpers import read_config, write_tree
 
 TABLES = "[[tool.hatch.build.hooks.cubin.source]]"
@@ -41,7 +42,7 @@ def setting(
     config = read_config(options)
     (module,) = plan_modules(config, [Source(path, text)], defaultdict(tuple))
     write_tree(root, {path: text, **(files or {})})
-    return Setting(root, config, module, search, tuple(files or ()), version)
+    return Setting(Tree(root), config, module, search, tuple(files or ()), version)
 
 
 def table(*lines: str) -> str:

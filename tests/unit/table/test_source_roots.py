@@ -1,0 +1,69 @@
+"""The names and the ways of folders above the project, as the table may have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hatch_cubin.errors import ConfigError
+from tests.helpers import pyproject, read_config
+
+LINE = pyproject("").count("\n") + 1  # the table's first
+WAY = "must be the way to a folder above the project, such as '../csrc', not"
+NAME = "must have the plain name of one folder, such as 'csrc'"
+
+
+def told(options: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read_config(options)
+    lines = str(caught.value).splitlines()
+    return [line.removeprefix(f"pyproject.toml:{LINE}: ") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        *(
+            (f"csrc = '{way}'", f"csrc {WAY} {way!r}")
+            for way in ("csrc", ".", "..", "../..", "/csrc", "~/csrc", "C:/csrc", "../a/../b", "a/../..")
+        ),
+        (r"csrc = '..\csrc'", r"csrc '..\\csrc' must be written with '/'"),
+        ("csrc = ''", "csrc must be a string that is not empty, not ''"),
+        ("csrc = ['../csrc']", "csrc must be a string that is not empty, not ['../csrc']"),
+        *(
+            (f"'{name}' = '../csrc'", f"{name} {NAME}")
+            for name in ("a/b", "..", ".csrc", "_cubins", "csrc.", "c src", "-c", "")
+        ),
+        (
+            "csrc = '../csrc', CSRC = '../other'",
+            "CSRC differs from another one in case alone, which some file systems cannot tell",
+        ),
+    ],
+)
+def test_what_is_no_name_or_no_way_to_a_folder_above_is_refused(written: str, message: str) -> None:
+    assert told(f"source-roots = {{ {written} }}") == [f"source-roots.{message}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("'../csrc'", '{ csrc = "../csrc" }'),
+        ("['../csrc/', '../../third_party']", '{ csrc = "../csrc", third_party = "../../third_party" }'),
+        ("'csrc'", None),
+        ("['../a/x', '../b/x']", None),
+        ("[]", None),
+        ("1", None),
+    ],
+)
+def test_folders_without_names_are_shown_with_their_own(value: str, meant: str | None) -> None:
+    _what, *hint = told(f"source-roots = {value}")
+    assert hint == ([f"  hint: source-roots = {meant}"] if meant else [])
+
+
+@pytest.mark.parametrize("key", ["sources", "include-dirs"])
+def test_a_path_above_the_project_is_shown_in_a_source_root(key: str) -> None:
+    assert told(f'{key} = ["../../csrc/x/*", "../third"]') == [
+        f"{key}: '../../csrc/x/*' must stay inside the project, relative to it",
+        '  hint: \'source-roots\' names folders above: with csrc = "../../csrc" there, this is "csrc/x/*"',
+        f"{key}: '../third' must stay inside the project, relative to it",
+        '  hint: \'source-roots\' names folders above: with third = "../third" there, this is "third"',
+    ]
