@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ConfigError, Problem, SourceError
+from ..table.checks import guess
 from ..table.toml import Place
 
 _KEY = "source-roots"
 _MARK_OF_SDISTS = "PKG-INFO"
+_COPIED_AWAY = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
 _IN_SDISTS = "source-roots"  # no name that a package can have: setuptools would take `csrc` for one
 
 
@@ -25,7 +27,7 @@ class SourceRoot(NamedTuple):
     """A folder of sources: its name in the project, where it is, and the way there from the project."""
 
     name: str
-    folder: Path
+    folder: Path  # without links on the way
     way: str
     is_partial: bool = False  # an sdist has no more of it than kernels need
 
@@ -76,14 +78,13 @@ class Tree:
 
     def real(self, path: str) -> str:
         """Return what the place that a path leads to is called, links followed."""
-        roots = (each._replace(folder=Path(os.path.realpath(each.folder))) for each in self.roots)
-        return Tree(Path(os.path.realpath(self.root)), tuple(roots)).named(os.path.realpath(self.at(path)))
+        return Tree(Path(os.path.realpath(self.root)), self.roots).named(os.path.realpath(self.at(path)))
 
     def holds(self, path: str) -> bool:
         """Say whether a path of the project leads into the folder that its name says, links followed."""
         home = self.home(path)
-        folder = self.root if home is None else home.folder
-        return Path(os.path.realpath(self.at(path))).is_relative_to(os.path.realpath(folder))
+        folder = os.path.realpath(self.root) if home is None else home.folder
+        return Path(os.path.realpath(self.at(path))).is_relative_to(folder)
 
 
 def find(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> Tree:
@@ -123,8 +124,8 @@ def _placed(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
         return SourceRoot(name, folder, way, is_partial=True)
     if not folder.is_dir():
         what = f"there is no folder {way!r} above {project}, and that is no sdist, which would have it inside"
-        hint = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
-        raise SourceError(Problem(what, hint=hint))
+        beside = [path.name for path in folder.parent.glob("*") if path.is_dir()]
+        raise SourceError(Problem(what, hint=guess(folder.name, beside) or _COPIED_AWAY))
     if folder.is_relative_to(project):
         raise SourceError(Problem(f"{way!r} lies in the project, which needs no root for it"))
     if project.is_relative_to(folder):

@@ -64,12 +64,23 @@ def test_a_root_that_is_a_link_is_followed(mono: Path) -> None:
     assert (tree.at("csrc/a.cu"), tree.holds("csrc/a.cu")) == (mono / "csrc/a.cu", True)
 
 
-@pytest.mark.parametrize("above", [{}, {"csrc": "a file"}], ids=["absent", "no folder"])
-def test_a_root_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path, above: dict[str, str]) -> None:
-    root = write_tree(tmp_path, {"pkg/demo/k.cu": "", **above}) / "pkg"
-    what = "there is no folder '../csrc' above ROOT, and that is no sdist, which would have it inside"
-    hint = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
-    assert refused(root) == [f"pyproject.toml:{LINE}: source-roots: {what}", f"  hint: {hint}"]
+COPIED = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
+
+
+@pytest.mark.parametrize(
+    ("way", "hint"),
+    [
+        pytest.param("../shared", COPIED, id="absent"),
+        pytest.param("../../of/shared", COPIED, id="with all that it is in"),
+        pytest.param("../crsc", "did you mean 'csrc'?", id="misspelled"),
+        pytest.param("../csrc/a.cu", COPIED, id="no folder"),
+    ],
+)
+def test_a_root_that_is_not_there_says_where_it_was_looked_for(mono: Path, way: str, hint: str) -> None:
+    what = f"there is no folder {way!r} above ROOT, and that is no sdist, which would have it inside"
+    assert refused(mono / "pkg", f'source-roots = {{ csrc = "{way}" }}') == [
+        *(f"pyproject.toml:{LINE}: source-roots: {what}", f"  hint: {hint}")
+    ]
 
 
 def test_a_root_has_no_name_of_the_projects_own(mono: Path) -> None:
