@@ -46,6 +46,8 @@ class Tree:
 
     def home(self, path: str) -> SourceRoot | None:
         """Return the source root that a path of the project begins with."""
+        if not self.roots:  # as in nearly every project, and asked for each file
+            return None
         name = path.partition("/")[0]
         return next((each for each in self.roots if each.name == name), None)
 
