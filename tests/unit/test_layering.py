@@ -86,6 +86,10 @@ MODULES: dict[str, dict[str, str]] = {
         "housekeeping": "proof",
         "audit": "housekeeping proof",
         "entries": "housekeeping proof",
+        "places": "",
+        "rows": "",
+        "database": "places rows",
+        "programs": "database places",
     },
     "toolkit": {
         "devices": "",
@@ -201,6 +205,7 @@ THIRD_PARTIES: dict[str, str] = {
     "_home": "platformdirs",
     "bundle/runtime": "cuda",
     "cache/entries": "cuda typing_extensions",
+    "cache/programs": "cuda",
     "_locks": "typing_extensions",
     "cli/completion": "shtab",
     "doors/setuptools_commands": "setuptools",
@@ -235,9 +240,9 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 
 
 def _used(module: str) -> set[str]:
-    """Return which modules of the package a module uses."""
+    """Return which modules of the package a module uses; of what the package itself hands out, at import."""
     used = set()
-    for name in _imports(_tree(module)):
+    for name in _imports(_at_import(_tree(module)) if module == "__init__" else _tree(module)):
         level = len(name) - len(name.lstrip("."))
         if level:
             here = module.split("/")[:-level]
@@ -297,7 +302,7 @@ def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
     assert _third_parties(_tree(module)) == set(THIRD_PARTIES.get(module, "").split())
 
 
-@pytest.mark.parametrize("module", HOMES)
+@pytest.mark.parametrize("module", HOMES.keys() - {"cache/programs"})  # whose class has a base of cuda.core's
 def test_cuda_is_imported_inside_functions_only(module: str) -> None:
     assert _third_parties(_at_import(_tree(module))) <= {"hatchling", "platformdirs", "setuptools", "tomli"}
 
