@@ -86,6 +86,7 @@ MODULES: dict[str, dict[str, str]] = {
         "housekeeping": "proof",
         "audit": "housekeeping proof",
         "entries": "housekeeping proof",
+        "merging": "audit entries proof",
         "places": "",
         "rows": "",
         "database": "places rows",
