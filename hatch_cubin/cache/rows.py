@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from .._digest import digest
@@ -17,15 +17,19 @@ _TABLE = """CREATE TABLE entries (
     key BLOB NOT NULL UNIQUE,
     digest BLOB NOT NULL, -- of key and data
     size INTEGER NOT NULL, -- of data
-    used INTEGER NOT NULL, -- the higher, the later
-    data BLOB NOT NULL
+    used INTEGER NOT NULL -- the higher, the later
 )"""
-_LAYOUT = (_TABLE, "CREATE INDEX by_use ON entries (used, size)")
+_LAYOUT = (
+    _TABLE,
+    "CREATE INDEX by_use ON entries (used, size)",
+    "CREATE TABLE contents (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",  # else a use would write it again
+)
+_FIND = "SELECT data, size, digest FROM entries LEFT JOIN contents USING (id) WHERE key = ?"
 # Uses are counted: no clock can confuse their order.
 _USE = "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?"
 _INSERT = """
-    INSERT INTO entries (key, digest, size, data, used)
-    VALUES (?, ?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM entries))
+    INSERT INTO entries (key, digest, size, used)
+    VALUES (?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM entries))
 """
 # A size that is damaged can be anything.
 _TOTAL = "SELECT total(max(coalesce(CAST(size AS INTEGER), 0), 0)) FROM entries"
@@ -84,7 +88,7 @@ def is_used(path: str) -> bool:
 
 def find(connection: sqlite3.Connection, key: bytes) -> tuple[bytes | None, bool]:
     """Return the bytes under *key*, proven; without any, whether a row that proves nothing is there."""
-    rows = connection.execute("SELECT data, size, digest FROM entries WHERE key = ?", (key,)).fetchall()
+    rows = connection.execute(_FIND, (key,)).fetchall()
     for data, size, proof in rows:
         if type(data) is bytes and size == len(data) and proof == _proof(key, data):
             return data, False
@@ -92,16 +96,18 @@ def find(connection: sqlite3.Connection, key: bytes) -> tuple[bytes | None, bool
 
 
 def store(connection: sqlite3.Connection, key: bytes, data: bytes) -> None:
-    connection.execute(_INSERT, (key, _proof(key, data), len(data), data))
+    number = connection.execute(_INSERT, (key, _proof(key, data), len(data))).lastrowid
+    connection.execute("INSERT OR REPLACE INTO contents VALUES (?, ?)", (number, data))
 
 
 def remove(connection: sqlite3.Connection, key: bytes) -> bool:
     """Remove the row of *key*, and say whether there was one."""
-    return connection.execute("DELETE FROM entries WHERE key = ?", (key,)).rowcount > 0
+    return _delete(connection, connection.execute("SELECT id FROM entries WHERE key = ?", (key,)).fetchall())
 
 
 def clear(connection: sqlite3.Connection) -> bool:
     """Remove every row, and say whether there was one."""
+    connection.execute("DELETE FROM contents")
     return connection.execute("DELETE FROM entries").rowcount > 0
 
 
@@ -125,8 +131,13 @@ def evict(connection: sqlite3.Connection, room: int) -> bool:
         doomed.append((number,))
         over -= size
     oldest.close()
-    connection.executemany("DELETE FROM entries WHERE id = ?", doomed)
-    return bool(doomed)
+    return _delete(connection, doomed)
+
+
+def _delete(connection: sqlite3.Connection, numbers: Sequence[tuple[int]]) -> bool:
+    for table in ("contents", "entries"):
+        connection.executemany(f"DELETE FROM {table} WHERE id = ?", numbers)  # noqa: S608 - these two
+    return bool(numbers)
 
 
 def shrink(connection: sqlite3.Connection) -> None:

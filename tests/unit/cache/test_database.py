@@ -274,7 +274,7 @@ def test_what_was_read_is_written_down_later(
     opened: Opener, busy: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_LATE", 1)
-    busy.execute("INSERT INTO entries SELECT 9, x'00', digest, size, used + 1, data FROM entries")
+    busy.execute("INSERT INTO entries SELECT 9, x'00', digest, size, used + 1 FROM entries")
     cache = opened()
     assert cache.read(b"k") == b"code"
     busy.execute("COMMIT")
@@ -289,23 +289,24 @@ def test_what_was_read_is_written_down_later(
 @pytest.mark.parametrize(
     "damage",
     [
-        "data = x'00'",
-        "data = x''",
-        "data = 'text'",
-        "data = 7",
-        "digest = x'00'",
-        "digest = 'text'",
-        "size = 5",
-        "size = 'much'",
-        "key = x'78'",  # of another entry
+        "UPDATE contents SET data = x'00'",
+        "UPDATE contents SET data = x''",
+        "UPDATE contents SET data = 'text'",
+        "UPDATE contents SET data = 7",
+        "UPDATE contents SET id = 7",
+        "UPDATE entries SET digest = x'00'",
+        "UPDATE entries SET digest = 'text'",
+        "UPDATE entries SET size = 5",
+        "UPDATE entries SET size = 'much'",
+        "UPDATE entries SET key = x'78'",  # of another entry
     ],
 )
 def test_a_damaged_entry_is_a_miss_and_removed(opened: Opener, damage: str) -> None:
     cache = opened()
     cache.write(b"k", b"code")
     cache.write(b"good", b"code")
-    opened.sql(f"UPDATE entries SET {damage} WHERE id = 1")  # noqa: S608 - a constant
-    asked = b"x" if damage.startswith("key") else b"k"
+    opened.sql(f"{damage} WHERE id = 1")
+    asked = b"x" if "key" in damage else b"k"
     assert (cache.read(asked), cache.read(asked), cache.read(b"good")) == (None, None, b"code")
     assert opened.said == ["has a damaged entry, which counts as missing"]
     assert left(opened) == ["good"]
@@ -536,7 +537,7 @@ def test_damage_is_a_miss_there_and_stays(opened: Opener, read_only: Callable[[]
     cache = opened()
     cache.write(b"k", b"code")
     cache.close()
-    opened.sql("UPDATE entries SET data = x'00'")
+    opened.sql("UPDATE contents SET data = x'00'")
     read_only()
     assert cache.read(b"k") is None
     cache.close()
