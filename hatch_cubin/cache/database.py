@@ -181,7 +181,10 @@ class Database:
         return rows.connect(self._path, "immutable=1")
 
     def _set_aside(self, why: str) -> None:
-        """Rename the file and its log; not under somebody who uses them and would not notice."""
+        """Rename the file; not under somebody who uses it and would not notice.
+
+        To ask whether anybody does has emptied its log. One that is left counts for no new file.
+        """
         if not self._writable:
             raise OSError(0, why)
         if rows.is_used(self._path):
@@ -189,9 +192,7 @@ class Database:
         number = 1
         while os.path.lexists(aside := f"{self._path}.aside-{number}"):
             number += 1
-        for end in ("-wal", ""):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(self._path + end, aside + end)
+        os.rename(self._path, aside)
         self._say(f"was set aside as {os.path.basename(aside)}: {why}")
 
     def _drop(self) -> None:

@@ -447,6 +447,16 @@ def test_what_is_no_program_cache_is_set_aside_as_it_is(
     assert left(opened) == ["k"]
 
 
+def test_a_log_that_was_left_is_not_taken_for_that_of_the_new_file(opened: Opener, tmp_path: Path) -> None:
+    opened().write(b"old", b"code")
+    left_behind = Opener(tmp_path / "other" / "cache")
+    left_behind.path.parent.mkdir()
+    shutil.copyfile(f"{opened.path}-wal", f"{left_behind.path}-wal")
+    cache = left_behind()
+    assert (cache.read(b"old"), left_behind.said) == (None, [])
+    cache.close()
+
+
 def test_nothing_that_was_set_aside_is_lost(opened: Opener) -> None:
     opened.path.parent.mkdir()
     for text in ("one", "two"):
@@ -635,6 +645,7 @@ def test_a_fork_that_python_was_not_told_of_uses_nothing_of_its_parent(
     cache.write(b"k", b"code")
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 1)
+        patch.setattr(rows, "use", pytest.fail)
         assert cache.read(b"k") is None
         cache.close()
     why = "it is open in the process that this one was forked of, unseen by Python"
