@@ -1,3 +1,18 @@
 """Compile CUDA kernels when a wheel is built, load them with no compiler."""
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from .cache.programs import SQLiteProgramCache
+
+__all__ = ["SQLiteProgramCache"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is seldom asked for when it is."""
+    if name != "SQLiteProgramCache":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .cache.programs import SQLiteProgramCache
+
+    return SQLiteProgramCache

@@ -41,21 +41,28 @@ class Audit(NamedTuple):
     found: list[Finding]
 
 
-def audit(folder: Path) -> Audit:
-    """Read everything in *folder*; what a build was writing just then is nothing wrong."""
-    first = _Look(folder).audit()
+Take = Callable[[Record, bytes, bytes], object]  # a record, as it is written, and the entry that it proves
+
+
+def audit(folder: Path, take: Take = lambda *_proven: None) -> Audit:
+    """Read everything in *folder*, and *take* what is proven.
+
+    What a build was writing just then is nothing wrong.
+    """
+    first = _Look(folder, take).audit()
     if not first.found:
         return first
     with wait_for_lock(folder / "tmp", PATIENCE_S):  # until those who write have written
-        again = _Look(folder).audit()
+        again = _Look(folder, lambda *_proven: None).audit()
     return again._replace(found=[each for each in again.found if each in first.found])
 
 
 class _Look:
     """One look at everything in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, take: Take) -> None:
         self._folder = folder
+        self._take = take
         self._found: list[Finding] = []
         self._sizes: dict[str, int] = {}  # of what is stored, by path
 
@@ -85,22 +92,24 @@ class _Look:
             elif mode and not (stat.S_ISREG(mode) and _OTHER.fullmatch(known)):
                 self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), _files.kind(mode)))
 
-    def _sort(self) -> tuple[set[str], dict[str, Record]]:
+    def _sort(self) -> tuple[set[str], dict[str, tuple[Record, bytes]]]:
         """Tell entries from records, by what they begin with."""
-        entries, records = set[str](), dict[str, Record]()
+        entries, records = set[str](), dict[str, tuple[Record, bytes]]()
         for path in self._sizes:
             data = self._tried(path, _record_bytes)
             if data == b"":
                 entries.add(path)
             elif data is not None and (record := decode(data)) is not None:
-                records[path] = record
+                records[path] = (record, data)
             elif data is not None:
                 self._note("damaged", path, "is a record that is damaged, or of another version")
         return entries, records
 
-    def _pairs(self, entries: set[str], records: dict[str, Record]) -> Iterator[tuple[str, str]]:
+    def _pairs(
+        self, entries: set[str], records: dict[str, tuple[Record, bytes]]
+    ) -> Iterator[tuple[str, str]]:
         """Yield each entry with the record that proves it, and take it out of *entries*."""
-        for path, record in records.items():
+        for path, (record, written) in records.items():
             key = bytes.fromhex(record.key)
             entry = place(self._folder, key)
             if path != place(self._folder, record_key(key)):
@@ -115,6 +124,7 @@ class _Look:
                 elif data is not None and not record.names(resources_of(data), data, _asked(record)):
                     self._note("damaged", path, "names other kernels than its entry has")
                 elif data is not None:
+                    self._take(record, written, data)
                     yield entry, path
 
     def _tried(self, path: str, read: Callable[[str], _R]) -> _R | None:

@@ -168,7 +168,11 @@ class Cache:
             compiled.warnings,
             inputs,
         )
-        values = {key: compiled.data, record_key(key): record.encode()}
+        self.accept(key, record.encode(), compiled.data)
+
+    def accept(self, key: bytes, record: bytes, data: bytes) -> None:
+        """Store an entry with the record that has proven it, to the byte."""
+        values = {key: data, record_key(key): record}
         self._guarded(lambda: self._put(key, values), None)
         self._refused.discard(key)
 

@@ -1,4 +1,4 @@
-"""Show, check, trim or empty the cache, and hash the plan for CI.
+"""Show, check, fill, trim or empty the cache, and hash the plan for CI.
 
 Only 'key' needs a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR names, or the table
 of the project that is here, or else the user's own. Builds may go on meanwhile; what is removed while they
@@ -12,8 +12,9 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ... import _files, _home
 from ..._digest import digest
@@ -32,12 +33,16 @@ from ..verb import (
     table,
 )
 
+if TYPE_CHECKING:
+    from ...cache.merging import Merged
+
 _HINTS = {
     "damaged": "the next build that needs it makes it again",
     "orphaned": "no build can use it: 'cache gc' drops it when it was unused for long",
     "foreign": "no build touches it: remove it",
 }
 _ELSEWHERE = "let HATCH_CUBIN_CACHE_DIR or cache-dir name a folder, or make room for one there"
+_MERGED = "name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -54,6 +59,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             archs_argument(own)
         if name == "gc":
             _gc_arguments(own)
+        if name == "merge":
+            own.add_argument(
+                "folders", metavar="FROM", nargs="+", help="a cache folder, which stays as it is"
+            )
 
 
 def _gc_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +96,7 @@ def _stats(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     with _told(folder):
         there = housekeeping.stats(folder)
-    builds = history.builds(folder)
+    builds = [{**each, "rate": _rate(each)} for each in history.builds(folder)]
     facts = {
         "folder": str(folder),
         "entries": there.entries,
@@ -101,9 +110,52 @@ def _stats(args: argparse.Namespace) -> Answer:
         files = "1 file" if there.unproven == 1 else f"{there.unproven} files"
         lines.append(f"{files} that nothing proves, and a build would replace")
     if builds:
-        rows = [(each["time"], each["hits"], each["misses"], each["project"]) for each in builds]
-        lines += table([("last builds", "hits", "misses", ""), *rows])
+        rows = [
+            (each["time"], each["hits"], each["misses"], f"{each['rate']:.0%}", each["project"])
+            for each in builds
+        ]
+        lines += table([("last builds", "hits", "misses", "rate", ""), *rows], right={3})
     return Answer(facts, lines)
+
+
+def _rate(build: Mapping[str, Any]) -> float:
+    """Return the part of a build's units that were in the cache; of none, all were."""
+    units = build["hits"] + build["misses"]
+    return round(build["hits"] / units, 4) if units else 1.0
+
+
+def _merge(args: argparse.Namespace) -> Answer:
+    from ...cache import merging
+    from ...cache.entries import Cache
+
+    folder, others = _folder(args), [Path(each) for each in args.folders]
+    obstacles = {str(other): merging.obstacle(folder, other) for other in others}
+    if problems := [Problem(what, Location(name), _MERGED) for name, what in obstacles.items() if what]:
+        raise CheckError(*problems)
+    try:
+        with Cache(folder, None, _refuse) as cache:
+            merged = {str(other): merging.merge(cache, other) for other in others}
+    except ImportError as exc:
+        raise CheckError(Problem("entries are written by cuda-core", hint="pip install cuda-core")) from exc
+    facts = {
+        "folder": str(folder),
+        "from": [
+            {"folder": name, **each._asdict(), "found": [found._asdict() for found in each.found]}
+            for name, each in merged.items()
+        ],
+    }
+    return Answer(facts, [str(folder), *(line for item in merged.items() for line in _merged(*item))])
+
+
+def _merged(name: str, merged: Merged) -> Iterator[str]:
+    yield f"{_entries(merged.entries)} from {name}, {size(merged.bytes)}; {merged.there} already there"
+    if merged.found:
+        yield f"{len(merged.found)} of its files left out:"
+    yield from (f"  {found.file}: {found.what}" for found in merged.found)
+
+
+def _refuse(what: str) -> None:
+    raise CheckError(Problem(what))
 
 
 def _fsck(args: argparse.Namespace) -> Answer:
@@ -159,6 +211,7 @@ _ACTIONS = {
     "dir": (_dir, "print where the cache is"),
     "stats": (_stats, "say what is in the cache, and what the last builds found there"),
     "fsck": (_fsck, "read all that is in the cache, and say what is damaged, orphaned or foreign"),
+    "merge": (_merge, "copy what other cache folders have and their records prove"),
     "gc": (_gc, "drop what is not needed any more"),
     "clear": (_clear, "drop everything, and what builds recall, of any project"),
     "key": (_key, "print one hash over the keys of all units of the project"),

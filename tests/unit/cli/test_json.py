@@ -39,6 +39,7 @@ ARGUMENTS = {
     "cache dir": ["cache", "dir"],
     "cache stats": ["cache", "stats"],
     "cache fsck": ["cache", "fsck"],
+    "cache merge": ["cache", "merge", "other"],
     "cache gc": ["cache", "gc", "--max-size", "1GiB"],
     "cache clear": ["cache", "clear"],
     "cache key": ["cache", "key"],
@@ -105,6 +106,8 @@ def test_a_verb_prints_the_fields_that_are_documented(
         write_tree(project, {"demo/any.cu": f"#if 0\n#include UNKNOWN\n#endif\n{COPY_CU}"})
         main.main(["lock"])
         write_tree(project, {"demo/empty.h": "// edited\n"})
+    if verb == "cache merge":
+        write_tree(Path("other"), {"entries/notes.txt": ""})  # something to find
     if verb == "cache fsck":
         write_tree(Path(os.environ["HATCH_CUBIN_CACHE_DIR"]), {"notes.txt": ""})  # something to find
     capsys.readouterr()

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _home
+from hatch_cubin.cache import housekeeping
+from hatch_cubin.cache.entries import Cache, Compiled
+from hatch_cubin.cache.proof import place
 from hatch_cubin.cli.main import main
 from tests import strange
 from tests.helpers import SAXPY, pyproject, write_tree
@@ -137,16 +140,16 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
         "temporaries": 0,
         "bytes": sum(path.stat().st_size for path in files),
         "builds": [
-            {"project": str(project), "hits": 1, "misses": 1},
-            {"project": str(project), "hits": 0, "misses": 1},
+            {"project": str(project), "hits": 1, "misses": 1, "rate": 0.5},
+            {"project": str(project), "hits": 0, "misses": 1, "rate": 0.0},
         ],
     }
     assert say("stats") == [
         str(tmp_path / "cache"),
         f"2 entries, {facts['bytes'] / 1024:.1f} KiB",
-        "last builds           hits  misses",
-        f"{first}     1       1  {project}",
-        f"{second}     0       1  {project}",
+        "last builds           hits  misses  rate",
+        f"{first}     1       1   50%  {project}",
+        f"{second}     0       1    0%  {project}",
     ]
 
 
@@ -265,6 +268,97 @@ def test_what_the_system_refuses_is_told(
     )
 
 
+# What others have
+
+
+def write(folder: Path, **entries: bytes) -> Path:
+    """Write entries under keys that begin with their names."""
+    with Cache(folder, None, pytest.fail) as cache:
+        for name, data in entries.items():
+            cache.put(name.encode() * 32, Compiled(data, {name: name}), {})
+    return folder
+
+
+def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, project: Path, say: Any) -> None:
+    cache = write(tmp_path / "cache", a=b"code of a")
+    one = write(tmp_path / "one", a=b"code of a", b=b"code of b")
+    other = write(tmp_path / "other", b=b"code of b", c=b"code of c")
+    damaged = Path(place(other, b"c" * 32))
+    damaged.write_bytes(b"something else")
+    size = housekeeping.stats(one).bytes // 2  # its two entries are as large as each other
+    assert say("merge", str(one), str(other)) == [
+        str(cache),
+        f"1 entry from {one}, {size} B; 1 already there",
+        f"0 entries from {other}, 0 B; 1 already there",
+        "1 of its files left out:",
+        f"  {damaged.relative_to(other)}: is not what its record says",
+    ]
+    assert say("merge", str(one), str(other), "--json") == {
+        "format": 1,
+        "verb": "cache",
+        "errors": [],
+        "action": "merge",
+        "folder": str(cache),
+        "from": [
+            {"folder": str(one), "entries": 0, "there": 2, "bytes": 0, "found": []},
+            {
+                "folder": str(other),
+                "entries": 0,
+                "there": 1,
+                "bytes": 0,
+                "found": [
+                    {
+                        "kind": "damaged",
+                        "file": str(damaged.relative_to(other)),
+                        "what": "is not what its record says",
+                    }
+                ],
+            },
+        ],
+    }
+    assert say("fsck")[1].startswith("2 entries as they were stored")
+
+
+def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
+    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = write(tmp_path / "cache", a=b"code of a")
+    good = write(tmp_path / "good", b=b"code of b")
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(cache)
+    names = [str(tmp_path / name) for name in ("good", "nowhere", "file", "folder", "link")]
+    hint = "\n  hint: name folders that 'hatch-cubin cache dir' prints elsewhere, or copies of them\n"
+    assert refusal(capsys, 1, "merge", *names) == (
+        f"hatch-cubin: error: {tmp_path}/file: is no cache folder: it is a file{hint}"
+        f"hatch-cubin: error: {tmp_path}/folder: is no cache folder: it has no folder 'entries'{hint}"
+        f"hatch-cubin: error: {tmp_path}/link: is the cache itself, into which others are merged{hint}"
+        f"hatch-cubin: error: {tmp_path}/nowhere: is no cache folder: No such file or directory{hint}"
+        "hatch-cubin: 4 errors\n"
+    )
+    assert housekeeping.stats(cache).entries == 1
+    assert housekeeping.stats(good).entries == 1
+
+
+def test_a_cache_that_takes_nothing_is_an_error(
+    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = write(tmp_path / "one", a=b"code of a")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/entries").touch()
+    said = refusal(capsys, 1, "merge", str(one))
+    assert said.startswith(f"hatch-cubin: error: the cache at {tmp_path / 'cache'} cannot be used fully: ")
+
+
+def test_without_cuda_core_nothing_can_be_copied(
+    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = write(tmp_path / "one", a=b"code of a")
+    monkeypatch.setitem(sys.modules, "cuda.core.utils", None)
+    said = "hatch-cubin: error: entries are written by cuda-core\n  hint: pip install cuda-core\n"
+    assert refusal(capsys, 1, "merge", str(one)) == said
+
+
 # What goes
 
 
@@ -317,7 +411,7 @@ def test_where_no_build_is_known_nothing_goes(
             ["gc", "--unused-for", "3"],
             "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'",
         ),
-        ([], "name an action: dir, stats, fsck, gc, clear, key"),
+        ([], "name an action: dir, stats, fsck, merge, gc, clear, key"),
     ],
 )
 def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:

@@ -1,0 +1,54 @@
+"""Unite cache folders: whatever their records prove is copied, and nothing is believed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import _files
+from .audit import Finding, audit
+from .entries import Cache
+from .proof import Record
+
+
+class Merged(NamedTuple):
+    """What became of the entries of a folder."""
+
+    entries: int  # that were copied
+    there: int  # that were there already
+    bytes: int  # of those copied, with their records
+    found: list[Finding]  # what is wrong in the folder, and was not copied
+
+
+def merge(cache: Cache, folder: Path) -> Merged:
+    """Copy to *cache* what it has not of *folder*, which stays as it is."""
+    sizes: list[int] = []
+    there = 0
+
+    def take(record: Record, written: bytes, data: bytes) -> None:
+        nonlocal there
+        key = bytes.fromhex(record.key)
+        if cache.get(key) is not None:
+            there += 1
+        else:
+            cache.accept(key, written, data)
+            sizes.append(len(written) + len(data))
+
+    found = audit(folder, take).found
+    return Merged(len(sizes), there, sum(sizes), found)
+
+
+def obstacle(cache: Path, folder: Path) -> str | None:
+    """Say why *folder* cannot be merged into *cache*; None where it can."""
+    try:
+        mode = _files.looked_at(folder).st_mode
+    except OSError as exc:
+        return f"is no cache folder: {exc.strerror}"
+    if not os.path.isdir(folder):
+        return f"is no cache folder: it {_files.kind(mode)}"
+    if os.path.realpath(folder) == os.path.realpath(cache):
+        return "is the cache itself, into which others are merged"
+    if not os.path.isdir(folder / "entries"):
+        return "is no cache folder: it has no folder 'entries'"
+    return None

@@ -1,0 +1,284 @@
+"""A program cache in one file, under processes at once, kills, power cuts and damage: never a wrong byte.
+
+With --long the numbers are those of a release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cache import rows
+from hatch_cubin.cache.database import Database
+from tests.capabilities import namespace
+from tests.figures import Figures
+from tests.helpers import run
+
+from . import crowd, programs
+
+pytestmark = pytest.mark.linux
+
+CAP = 200_000  # a fifth of what is stored
+SMALL = 40  # entries, of the files that are damaged
+
+
+@pytest.fixture
+def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves half a coverage file behind."""
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def asides(path: Path) -> list[str]:
+    return [name for name in os.listdir(path.parent) if ".aside-" in name]
+
+
+# --- at once ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", [None, CAP], ids=["without a cap", "with a cap"])
+def test_many_processes_at_once_get_what_was_stored_and_are_never_refused(
+    tmp_path: Path, figures: Figures, cap: int | None
+) -> None:
+    path, turns = tmp_path / "cache", figures.pick(300, 20_000)
+    users = [
+        crowd.start(programs.use, path, seed, turns, cap, tmp_path / f"{seed}.json") for seed in range(16)
+    ]
+    for user in users:
+        user.join()
+        assert user.exitcode == 0
+    told = [json.loads((tmp_path / f"{seed}.json").read_text()) for seed in range(16)]
+    counts = {name: sum(each.get(name, 0) for each in told) for name in ("right", "wrong")}
+    figures.tell(
+        reads=counts["right"], wrong=counts["wrong"], warnings=sum(len(each["said"]) for each in told)
+    )
+    assert counts["right"] > 0
+    assert (counts["wrong"], [each["said"] for each in told]) == (0, [[]] * 16)
+
+
+def start_writer(path: Path, seed: int) -> BaseProcess:
+    heard, spoken = crowd.pipe()
+    process = crowd.start(programs.write_until_killed, path, seed, CAP, spoken)
+    spoken.close()
+    assert heard.recv_bytes() == b"ready"
+    heard.close()
+    return process
+
+
+@pytest.mark.usefixtures("_unmeasured")
+def test_killed_writers_leave_a_whole_file(tmp_path: Path, figures: Figures) -> None:
+    path, kills = tmp_path / "cache", figures.pick(40, 1000)
+    chance = random.Random(0)  # noqa: S311 - a test wants the same moments each time
+    writers = [start_writer(path, 0), start_writer(path, 1)]
+    counts: Counter[str] = Counter()
+    said: list[str] = []
+    for number in range(kills):
+        time.sleep(chance.uniform(0, 0.03))
+        writers[number % 2].kill()
+        writers[number % 2].join()
+        assert writers[number % 2].exitcode == -signal.SIGKILL
+        cache = Database(str(path), None, said.append)
+        counts += programs.look(cache)
+        cache.close()
+        writers[number % 2] = start_writer(path, number + 2)
+    for writer in writers:
+        writer.kill()
+        writer.join()
+    cache = Database(str(path), CAP, said.append)
+    cache.write(b"0", programs.value(b"0"))
+    counts += programs.look(cache)
+    cache.close()
+    figures.tell(kills=kills, right=counts["right"], wrong=counts["wrong"], warnings=len(said))
+    assert counts["right"] > kills
+    assert (counts["wrong"], said, asides(path)) == (0, [], [])
+    assert path.stat().st_size < 2 * CAP
+
+
+# --- power cuts -------------------------------------------------------------------------------------
+
+
+def cut_log(path: Path, chance: random.Random) -> None:
+    """Lose what was written to the log last."""
+    log = path.with_name(f"{path.name}-wal")
+    os.truncate(log, chance.randrange(log.stat().st_size))
+
+
+def zero_log(path: Path, chance: random.Random) -> None:
+    """Keep the log's size, and lose what was written to it last."""
+    log = path.with_name(f"{path.name}-wal")
+    data = log.read_bytes()
+    at = chance.randrange(len(data))
+    log.write_bytes(data[:at] + bytes(len(data) - at))
+
+
+def lose_pages(path: Path, chance: random.Random) -> None:
+    """Lose pages of the file, and the log, as no disk should."""
+    path.with_name(f"{path.name}-wal").unlink()
+    with path.open("r+b") as file:
+        for _ in range(3):
+            file.seek(4096 * chance.randrange(path.stat().st_size // 4096))
+            file.write(bytes(4096))
+
+
+def cut_file(path: Path, chance: random.Random) -> None:
+    os.truncate(path, chance.randrange(path.stat().st_size))
+
+
+def half_written(folder: Path) -> Path:
+    """Return a file that was copied, with its log, while it was in use: half of what it has is in the log."""
+    said: list[str] = []
+    cache = Database(str(folder / "used"), None, said.append)
+    for number in range(SMALL // 2):
+        cache.write(b"%d" % number, programs.value(b"%d" % number))
+    cache.close()
+    for number in range(SMALL // 2, SMALL):
+        cache.write(b"%d" % number, programs.value(b"%d" % number))
+    (folder / "cut").mkdir()
+    for end in ("", "-wal"):
+        shutil.copyfile(folder / f"used{end}", folder / "cut" / f"cache{end}")
+    cache.close()
+    assert said == []
+    return folder / "cut" / "cache"
+
+
+@pytest.mark.parametrize("cut", [cut_log, zero_log, lose_pages, cut_file])
+def test_a_power_cut_costs_entries_and_never_a_byte_of_one(
+    tmp_path: Path, figures: Figures, cut: Callable[[Path, random.Random], None]
+) -> None:
+    chance = random.Random(1)  # noqa: S311 - a test wants the same cuts each time
+    path = half_written(tmp_path)
+    counts: Counter[str] = Counter()
+    for number in range(figures.pick(30, 500)):
+        folder = shutil.copytree(path.parent, tmp_path / "again")
+        cut(folder / "cache", chance)
+        said: list[str] = []
+        cache = Database(str(folder / "cache"), None, said.append)
+        counts += programs.look(cache, SMALL)
+        cache.write(b"%d" % number, programs.value(b"%d" % number))
+        assert cache.read(b"%d" % number) == programs.value(b"%d" % number)
+        cache.close()
+        if cut in {cut_log, zero_log}:
+            assert (said, asides(folder / "cache")) == ([], [])
+        shutil.rmtree(folder)
+    figures.tell(right=counts["right"], wrong=counts["wrong"])
+    assert counts["right"] > 0
+    assert counts["wrong"] == 0
+
+
+# --- damage -----------------------------------------------------------------------------------------
+
+
+def test_no_byte_that_is_damaged_is_served_or_raises(tmp_path: Path, figures: Figures) -> None:
+    """Each byte of the file in turn (with --long; else some), then what a program does with its cache."""
+    path = half_written(tmp_path)
+    said: list[str] = []
+    Database(str(path), None, said.append).close()
+    whole, counts, moved = path.read_bytes(), Counter[str](), 0
+    for at in range(figures.pick(7, 0), len(whole), figures.pick(499, 1)):
+        data = bytearray(whole)
+        data[at] ^= 1 << at % 8
+        path.write_bytes(data)
+        cache = Database(str(path), CAP, said.append)
+        counts += programs.look(cache, SMALL)
+        cache.write(b"new", b"code")
+        assert cache.read(b"new") == b"code"
+        cache.remove(b"7")
+        cache.close()
+        for name in asides(path):
+            moved += 1
+            (path.parent / name).unlink()
+    figures.tell(right=counts["right"], wrong=counts["wrong"], files_set_aside=moved, warnings=len(said))
+    assert counts["right"] > 0
+    assert counts["wrong"] == 0
+    assert {text.partition("/cache ")[2].partition(":")[0] for text in said} <= {
+        "has a damaged entry, which counts as missing",
+        "was set aside as cache.aside-1",
+        "cannot be used fully",
+    }
+
+
+def test_damage_under_those_who_use_it_is_never_served(tmp_path: Path, figures: Figures) -> None:
+    path, turns = tmp_path / "cache", figures.pick(300, 10_000)
+    chance = random.Random(2)  # noqa: S311 - a test wants the same damage each time
+    users = [
+        crowd.start(programs.use, path, seed, turns, CAP, tmp_path / f"{seed}.json") for seed in range(6)
+    ]
+    flips = 0
+    while any(user.is_alive() for user in users):
+        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:  # it may be set aside just now
+            at = chance.randrange(max(1, os.fstat(file.fileno()).st_size))
+            file.seek(at)
+            file.write(b"\xff")
+            flips += 1
+    for user in users:
+        user.join()
+        assert user.exitcode == 0
+    told = [json.loads((tmp_path / f"{seed}.json").read_text()) for seed in range(6)]
+    wrong = sum(each.get("wrong", 0) for each in told)
+    figures.tell(flips=flips, right=sum(each.get("right", 0) for each in told), wrong=wrong)
+    assert wrong == 0
+    said: list[str] = []
+    cache = Database(str(path), CAP, said.append)
+    cache.write(b"k", b"code")
+    assert (cache.read(b"k"), rows.is_used(str(path))) == (b"code", True), said
+    cache.close()
+
+
+# --- disks ------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+from hatch_cubin.cache.database import Database
+said = []
+cache = Database(sys.argv[1], None, said.append)
+print(cache.read(b"k"))
+for number in range(40):
+    cache.write(b"%d" % number, bytes(100_000))
+print(cache.read(b"k"))
+cache.close()
+for text in dict.fromkeys(said):
+    print(text)
+"""
+FULL = 'mount -t tmpfs -o size=1m none "$1"; cp "$1.before/cache" "$1/cache"'
+READ_ONLY = 'mount --bind "$1.before" "$1"; mount -o remount,bind,ro "$1"'
+
+
+@pytest.mark.mounts
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [(FULL, "database or disk is full"), (READ_ONLY, "attempt to write a readonly database")],
+    ids=["full", "read-only"],
+)
+def test_a_disk_that_takes_nothing_is_still_read(tmp_path: Path, script: str, why: str) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    before = Database(f"{folder}.before/cache", None, pytest.fail)
+    before.write(b"k", b"code")
+    before.close()
+    done = run(
+        *namespace(),
+        "sh",
+        "-ec",
+        f'{script}\nexec "$0" -c "$2" "$1/cache"',
+        sys.executable,
+        str(folder),
+        SCRIPT,
+        cwd=tmp_path,
+    )
+    assert done.stdout.splitlines() == [
+        "b'code'",
+        "b'code'",
+        f"the program cache {folder}/cache cannot be used fully: {why}; an entry was not stored",
+    ]
