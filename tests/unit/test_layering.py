@@ -27,12 +27,14 @@ ROOMS: dict[str, str] = {
     "compiling": "ground cubin table sources _plan cache toolkit keys bundle",
     "_report": "ground sources compiling",
     "_locking": "ground table sources _plan cache toolkit keys",
+    "_sharding": "ground sources compiling toolkit keys",
     "_pipeline": "ground sources _plan cache toolkit keys bundle compiling _report _locking",
     "explaining": "ground table sources _plan cache keys bundle",
     "wheels": "ground cubin sources bundle _pipeline",
     "doors": "ground table sources cache toolkit bundle _locking _pipeline",
     "backend": "doors",
-    "cli": "ground table sources cache keys bundle explaining _report _locking _pipeline wheels doors",
+    "cli": "ground table sources cache keys bundle explaining _report _locking _sharding _pipeline "
+    "wheels doors",
     "_commands": "doors",
     "__main__": "cli",
 }
@@ -121,6 +123,7 @@ MODULES: dict[str, dict[str, str]] = {
         "executor": "processes",
         "paths": "",
         "preludes": "",
+        "shards": "",
         "storing": "",
         "turns": "",
         "alike": "",
@@ -153,6 +156,7 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "_report": {"_report": ""},
     "_locking": {"_locking": ""},
+    "_sharding": {"_sharding": ""},
     "_pipeline": {"_pipeline": ""},
     "explaining": {"choice": "", "differences": "", "lookup": "differences"},
     "wheels": {
