@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from .. import _arch, _plan
@@ -148,10 +148,10 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
         files.add(module.source.path)
         files.update(_own_files(closure, closure.widened))
         perhaps.update(_own_files(closure))
-    root = os.path.realpath(project.root)
+    root = cache(lambda: os.path.realpath(project.root))
 
     def real(path: str) -> str:
-        return os.path.relpath(os.path.realpath(project.root / path), root)
+        return os.path.relpath(os.path.realpath(project.root / path), root())
 
     # A `..` is left in a path only where it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}

@@ -61,11 +61,11 @@ def split(bake: Any, count: int, *options: str) -> list[list[Unit]]:
     return [units(bake("--shard", f"{number}/{count}", *options)) for number in range(1, count + 1)]
 
 
-def weights_file(root: Path, name: str = "weights.json", **seconds: float) -> str:
-    """Write a report in which modules took so many seconds for each arch."""
+def weights_file(root: Path, **seconds: float) -> str:
+    """Write a report in which modules took so many seconds."""
     found = [{"module": module, "arch": "sm_90", "seconds": took} for module, took in seconds.items()]
-    (root / name).write_text(json.dumps({"format": 1, "units": found}))
-    return name
+    (root / "weights.json").write_text(json.dumps({"format": 1, "units": found}))
+    return "weights.json"
 
 
 def test_each_unit_is_in_one_shard_and_stays_there_whatever_is_cached(root: Path, bake: Any) -> None:
@@ -208,7 +208,7 @@ def test_a_header_that_is_gone_by_then_weighs_nothing(root: Path, bake: Any) -> 
     """The compile tells what is wrong; here nothing is, for the header is needed no more."""
     from hatch_cubin import _sharding
 
-    headers = _sharding._Headers(type("Gone", (), {"root": root})())  # type: ignore[arg-type]
+    headers = _sharding._Headers(type("Gone", (), {"root": root})())
     closure = type("Closure", (), {"files": {"project/demo/gone.h": ""}})()
     job = type("Job", (), {"search": (), "closure": closure})()
-    assert headers.bytes_of(job) == 0  # type: ignore[arg-type]
+    assert headers.bytes_of(job) == 0
