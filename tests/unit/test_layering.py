@@ -104,6 +104,7 @@ MODULES: dict[str, dict[str, str]] = {
         "closures": "",
         "recall": "closures",
         "jobs": "closures headers parts recall",
+        "edits": "jobs",
         "locked": "jobs lock vain",
     },
     "bundle": {
