@@ -28,13 +28,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import gains
 from commands import CORES, version
 from measuring import Row, table
-from parts import cold, growth, loading, sizes, starts, variants, warm
+from parts import cold, crew, growth, loading, sizes, starts, variants, warm
 
 PARTS: dict[str, Callable[..., Iterator[Row]]] = {
     "cold": cold.rows,
     "variants": variants.rows,
     "warm": warm.rows,
     "growth": growth.rows,
+    "crew": crew.rows,
     "starts": starts.rows,
     "loader": loading.rows,
     "sizes": sizes.rows,

@@ -68,10 +68,13 @@ def bundle_of(root: Path) -> dict[str, bytes]:
         return {name.rpartition("/")[2]: archive.read(name) for name in names}
 
 
-def script(root: Path, name: str, *arguments: object) -> dict[str, Any]:
+def script(
+    root: Path, name: str, *arguments: object, environ: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Run a script of this folder in the project and return the JSON that it prints."""
     command = [sys.executable, str(_FOLDER / name), *map(str, arguments)]
-    done = subprocess.run(command, cwd=root, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    surroundings = environment(environ)
+    done = subprocess.run(command, cwd=root, env=surroundings, stdout=subprocess.PIPE, text=True, check=True)
     facts: dict[str, Any] = json.loads(done.stdout)
     return facts
 

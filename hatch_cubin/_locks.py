@@ -40,7 +40,7 @@ class Lock:
         self.close()
 
 
-def try_lock(folder: Path, *, shared: bool = False) -> Lock | None:
+def try_lock(folder: str | Path, *, shared: bool = False) -> Lock | None:
     """Return the folder's lock at once; None where another process holds it.
 
     Processes that all ask for a *shared* lock can hold it together. Where the folder cannot be locked, the

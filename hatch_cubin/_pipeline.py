@@ -111,15 +111,17 @@ def choose_plan(
     hold: Path | None = None,
     *,
     in_part: bool = False,
+    followed: bool = False,
 ) -> Plan:
     """Return the plan of a build: by the word of the project's lock, or else by that of the toolkit here.
 
     *require* is called before the toolkit is asked, and may raise an error that tells how to install it. What
-    is found in the cache on the way is kept in the folder *hold*.
+    is found in the cache on the way is kept in the folder *hold*. A plan whose headers are *followed* is that
+    of the toolkit here in any case.
     """
     sources = read_sources(project)
     word = _locking.heard(project, sources, hold)
-    if word is not None and word.found is not None:
+    if word is not None and word.found is not None and not followed:
         for note in word.plan.notes:
             project.say(note)
         plan = Plan(word.plan.toolkit, word.plan.jobs, Recall(None))

@@ -197,9 +197,11 @@ class Cache:
             return True
         folder = os.path.dirname(place(self.folder, key))
         if folder not in self._locks:
-            with contextlib.suppress(OSError):
-                os.makedirs(folder, exist_ok=True)
-            lock = try_lock(Path(folder))
+            lock = try_lock(folder)
+            if lock is not None and not lock.real:  # mostly it is there
+                with contextlib.suppress(OSError):
+                    os.makedirs(folder, exist_ok=True)
+                lock = try_lock(folder)
             if lock is None:
                 return False
             self._locks[folder] = lock
@@ -270,7 +272,7 @@ class Cache:
 
             self._store = FileStreamProgramCache(self.folder)
         # All who write share this lock, and nobody waits for it: it says that temporary files are in use.
-        with try_lock(self.folder / "tmp", shared=True) or Lock(None):
+        with try_lock(f"{self.folder}{os.sep}tmp", shared=True) or Lock(None):
             for each, data in values.items():
                 self._store[each] = data
         entry, record = (look(place(self.folder, each)) for each in values)
@@ -281,7 +283,7 @@ class Cache:
         """Remove pipes and such that stand in a folder's place, and folders that stand in a file's."""
         paths = [place(self.folder, each) for each in (key, record_key(key))]
         for part in ("tmp", "entries"):
-            _home.make_way(self.folder / part)
+            _home.make_way(f"{self.folder}{os.sep}{part}")
         for path in paths:
             _home.make_way(os.path.dirname(path))
             if os.path.isdir(path) and not os.path.islink(path):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
 from ..errors import Location, Problem
-from ..keys.jobs import Job, changed_header, files_of, header_stamps
+from ..keys.edits import Edits, header_stamps
+from ..keys.jobs import Job, files_of
 from ..sources.project import Project
 from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, preludes
@@ -53,6 +54,7 @@ class Bake:
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
         self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
         self._trust = preludes.Trust()
+        self._edits = Edits(project)
         shared = {
             task.prelude.id: group[0]
             for task, group in zip(self._tasks, self._misses, strict=True)
@@ -152,7 +154,7 @@ class Bake:
         path = group[0].unit.module.source.path
         log = answer.log if answer.ok else located(answer.log, answer.ptx.decode("utf-8", "replace"), path)
         found = diagnostics.parse_log(log, path, self._paths.readable)
-        edited = changed_header(self._project, group[0])
+        edited = self._edits.of(group[0])
         kept: list[tuple[Job, Compiled]] = []
         for job in group:
             outcome = outcome_of(job.unit, answer, found)

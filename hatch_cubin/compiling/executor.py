@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import queue
-import subprocess
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO, BinaryIO, TypeAlias, cast
+from typing import TypeAlias
 
 from ..errors import Problem, ToolchainError
-from ..toolkit.worker import SCRIPT, receive, send
+from ..toolkit.worker import SCRIPT
+from .processes import Process, Watch
 
 _PATIENCE_S = 5.0  # with a process that has closed its pipe
 
@@ -116,7 +112,7 @@ class _Crew:
         self._busy: dict[_Worker, tuple[Task, float]] = {}
         self._idle: list[_Worker] = []
         self._all: list[_Worker] = []
-        self._events: _Events = queue.SimpleQueue()
+        self._watch: Watch = Watch()
 
     def set_to_work(self) -> bool:
         """Start as many tasks as may run at once; say whether any is running."""
@@ -154,7 +150,7 @@ class _Crew:
         if self._idle:
             return self._idle.pop()
         try:
-            self._all.append(worker := _Worker(self._setup, self._events))
+            self._all.append(worker := _Worker(self._setup, self._watch))
         except OSError as exc:
             if self._busy:
                 return None
@@ -163,21 +159,21 @@ class _Crew:
 
     def wait(self) -> Result | None:
         """Wait for the first task that ends, and return what came of it; None where it has to run again."""
-        first = min(self._busy, key=lambda worker: self._busy[worker][1])
-        try:
-            left = max(0.0, self._busy[first][1] - time.monotonic())
-            worker, result = self._events.get(timeout=min(left, threading.TIMEOUT_MAX))
-        except queue.Empty:
+        first, (_task, until) = next(iter(self._busy.items()))  # all have the same limit
+        heard = self._watch.next(until - time.monotonic())
+        if heard is None:
             return self._overdue(first)
+        worker, message = heard
         if worker not in self._busy:  # it had nothing to do, and was ended or died
             if worker in self._idle:
                 self._idle.remove(worker)
                 worker.close()
             return None
         task, _deadline = self._busy.pop(worker)
-        if result is None:
+        if message is None:
             return self._ended(worker, task)
         self._idle.append(worker)
+        result = Result(**message)
         if not self._accepts(result):
             self._again.append(replace(task, prelude=None))
             return None
@@ -215,18 +211,16 @@ class _Crew:
         """End every process, whatever it is doing."""
         for worker in self._all:
             worker.close()
+        self._watch.close()
 
 
-class _Worker:
-    """One worker process, which reports to the crew's queue: each result, then None when it has ended."""
+class _Worker(Process):
+    """A process that compiles."""
 
-    def __init__(self, setup: Setup, events: _Events) -> None:
-        self.ready = False
+    def __init__(self, setup: Setup, watch: Watch) -> None:
+        super().__init__([sys.executable, "-I", setup.script], watch)
         self.held: int | None = None  # the prelude that it has precompiled, or is precompiling
-        self.complaints: deque[str] = deque(maxlen=20)
-        self._events = events
-        self._requests: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
-        self._requests.put(
+        self.send(
             {
                 "sys_path": [os.path.abspath(entry) for entry in sys.path],
                 "libraries": setup.libraries,
@@ -234,35 +228,12 @@ class _Worker:
                 "scratch": setup.scratch,
             }
         )
-        self._process = subprocess.Popen(  # noqa: S603 - our own script
-            [sys.executable, "-I", setup.script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # an interrupt at the terminal is the front end's to answer
-        )
-        self._threads: list[threading.Thread] = []
-        # A thread for each pipe: to write to a full one would mean to wait until the process has started.
-        for target in (self._write_requests, self._read_results, self._read_errors):
-            thread = threading.Thread(target=target, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as exc:
-                self.close()
-                raise OSError(errno.EAGAIN, str(exc)) from exc
-            self._threads.append(thread)
-
-    @property
-    def ending(self) -> str:
-        """How the process ended."""
-        code = self._process.returncode
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def give(self, task: Task) -> None:
         """Start one task."""
         if (shared := task.prelude) is not None:
             self.held = shared.id
-        self._requests.put(
+        self.send(
             {
                 "id": task.id,
                 "kind": task.kind,
@@ -275,43 +246,3 @@ class _Worker:
                 "prelude": shared and (shared.id, shared.includes, list(shared.options), shared.rest),
             }
         )
-
-    def close(self, patience_s: float = 0.0) -> None:
-        """End the process, whatever it is doing, unless it ends by itself within *patience_s*."""
-        try:
-            self._process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._requests.put(None)
-        for thread in self._threads:
-            thread.join()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            with contextlib.suppress(OSError):
-                _open(stream).close()
-
-    def _write_requests(self) -> None:
-        with contextlib.suppress(OSError):  # the thread that reads results notices a dead worker
-            while (message := self._requests.get()) is not None:
-                send(_open(self._process.stdin), message)
-
-    def _read_results(self) -> None:
-        stream = _open(self._process.stdout)
-        try:
-            self.ready = receive(stream) is not None
-            while (message := receive(stream)) is not None:
-                self._events.put((self, Result(**message)))
-        finally:  # whatever ends this thread must not leave the crew waiting
-            self._events.put((self, None))
-
-    def _read_errors(self) -> None:
-        for line in _open(self._process.stderr):
-            self.complaints.append(line.decode("utf-8", "replace").rstrip())
-
-
-_Events: TypeAlias = "queue.SimpleQueue[tuple[_Worker, Result | None]]"
-
-
-def _open(stream: IO[bytes] | None) -> BinaryIO:
-    assert stream is not None  # every stream of the worker is a pipe
-    return cast("BinaryIO", stream)

@@ -240,10 +240,10 @@ def _end(job: Job, tree: Tree) -> int:
 
 def _header(job: Job, tree: Tree, logical: str) -> tuple[bytes, bool]:
     """Return a header's text, and whether it is the project's."""
-    return _path(job, tree, logical).read_bytes(), logical.startswith(OWN)
+    return header_path(job, tree, logical).read_bytes(), logical.startswith(OWN)
 
 
-def _path(job: Job, tree: Tree, logical: str) -> Path:
+def header_path(job: Job, tree: Tree, logical: str) -> Path:
     """Return the file that a logical name of a closure means."""
     roots = ((root.logical, root.path) for root in job.search)
     for name, folder in roots:

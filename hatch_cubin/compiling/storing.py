@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-_THREADS = 4
-_MOST = 8  # results that are not stored yet, and would be lost with a process that is killed
+_THREADS = 16  # as many as a disk can serve together; each is started when it is needed
+_MOST = 32  # results that are not stored yet, and would be lost with a process that is killed
 
 
 class Storing:

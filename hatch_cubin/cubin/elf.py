@@ -36,8 +36,7 @@ class Cubin:
     target: int | None = None  # 90 for sm_90 and sm_90a; None where the layout is not known
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(NamedTuple):
     name: str
     kind: int
     offset: int

@@ -62,6 +62,7 @@ class Closures:
         self._numbers: dict[Tried, int] = {}  # of those
         self._untouched: bool | None = None  # whether there is still nothing at those that are known
         self._ways: dict[Resolver, _Way] = {}
+        self._summaries: dict[object, dict[str, str]] = {}  # of what is outside, which many closures share
         self._new = False
 
     def resolve(self, start: Start, resolver: Resolver, walk: Callable[[], Closure]) -> Closure:
@@ -149,12 +150,15 @@ class Closures:
         if files != closure.files:  # a header outside leads to another one of the project
             return None
         bits = self._number(tried)
+        numbers = (tuple(self._way(resolver).folders), tuple(each for _folder, each in files.outside))
+        if numbers not in self._summaries:
+            self._summaries[numbers] = closure.outside()
         self._new = True
         self._lines[key] = compact(
             [
                 _of(own.files),
                 closure.digest(),
-                closure.outside(),
+                self._summaries[numbers],
                 sorted(closure.trees),
                 sorted(closure.missing),
                 closure.computed,

@@ -17,12 +17,11 @@ from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
 from ..cache.proof import Known
 from ..errors import Problem, SourceError
-from ..sources import disk
 from ..sources.includes import Closure, Resolver
 from ..sources.outside import names_in
 from ..sources.project import Project
 from ..sources.scan import ask_for_anything, meanings
-from ..sources.search import OWN, Root, content_digest
+from ..sources.search import OWN, Root
 from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
 from .closures import Start
@@ -146,8 +145,8 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
     files, perhaps = set[str](), set[str]()
     for module, closure in closures:
         files.add(module.source.path)
-        files.update(_own_files(closure, closure.widened))
-        perhaps.update(_own_files(closure))
+        files.update(own_files(closure, closure.widened))
+        perhaps.update(own_files(closure))
     real = project.tree.real
     # A `..` is left in a path only where it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}
@@ -158,14 +157,14 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
 
 def files_of(jobs: Iterable[Job]) -> list[str]:
     """Return the files of the project that *jobs* can read: their sources and headers."""
-    return sorted({path for job in jobs for path in (job.unit.module.source.path, *_own_files(job.closure))})
+    return sorted({path for job in jobs for path in (job.unit.module.source.path, *own_files(job.closure))})
 
 
 def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
     closures = {job.unit.module: job.closure for job in jobs}
     sources = {module.source.path: module.source.sha256 for module in closures}
-    headers = {path: closure.own[OWN + path] for closure in closures.values() for path in _own_files(closure)}
+    headers = {path: closure.own[OWN + path] for closure in closures.values() for path in own_files(closure)}
     return headers | sources
 
 
@@ -191,23 +190,8 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
     return found
 
 
-def changed_header(project: Project, job: Job) -> str | None:
-    """Return a header of the project that has changed since the unit's key was made; None if none has."""
-    own, tree = job.closure.own, project.tree
-    for path in _own_files(job.closure):
-        if content_digest(tree.at(path)) != own[OWN + path]:
-            return path
-    places = (place for places in sorted(job.closure.absent) for place in places)
-    found = next((path for path in map(tree.at, places) if disk.is_file(path, tree)), None)
-    return None if found is None else tree.named(found)
-
-
-def header_stamps(project: Project, job: Job) -> list[str]:
-    """Return texts that change when one of the project's headers is written, even with the same bytes."""
-    return [disk.stamp(project.tree.at(path)) for path in _own_files(job.closure)]
-
-
-def _own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
+def own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
+    """Return the paths of the project's files in a closure, without those of some logical names."""
     return [logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in but]
 
 
@@ -254,7 +238,7 @@ class _HeaderFinder:
         """Return the files of the project that some include of a module names."""
         closure, _search = self.find(module)
         if id(closure) not in self._named:  # which variants share
-            self._named[id(closure)] = set(_own_files(closure, closure.widened))
+            self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
 
     def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:

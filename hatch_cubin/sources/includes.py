@@ -181,12 +181,16 @@ class _Walk:
         """Take what one file includes and defines; return the files that are new."""
         self._unsorted.append(scanned.defines)
         step = self._resolver.step(spot, scanned)
-        self.absent.update(step.absent)
-        self.closure.missing.update(step.missing)
-        self._computed.update((include, spot) for include in step.computed)
+        if step.absent or step.missing or step.computed:
+            self.absent.update(step.absent)
+            self.closure.missing.update(step.missing)
+            self._computed.update((include, spot) for include in step.computed)
         by_name = spot.logical not in self.closure.widened
+        found: Iterable[Spot] = step.found
+        if by_name and not self.closure.widened:  # as nearly always, and in millions
+            found = [each for each in found if each not in self.reached]
         read = self._resolver.read
-        return [new for found in step.found for new in self._new(found, read, by_name=by_name)]
+        return [new for each in found for new in self._new(each, read, by_name=by_name)]
 
     def settle(self) -> None:
         """Resolve computed includes until no file brings a new macro, and no macro a new file."""

@@ -40,10 +40,15 @@ class Outcome(NamedTuple):
     ptx: bytes = b""
 
 
-def send(stream: BinaryIO, message: dict[str, Any]) -> None:
-    """Write one message: its length, then its bytes."""
+def framed(message: dict[str, Any]) -> bytes:
+    """Return one message as it is sent: its length, then its bytes."""
     data = marshal.dumps(message)
-    stream.write(len(data).to_bytes(8, "big") + data)
+    return len(data).to_bytes(8, "big") + data
+
+
+def send(stream: BinaryIO, message: dict[str, Any]) -> None:
+    """Write one message."""
+    stream.write(framed(message))
     stream.flush()
 
 
@@ -327,8 +332,9 @@ def main() -> None:
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     _start_thread(lambda: _serve(tasks, results))
     send(results, {"ready": True})
-    while (task := receive(requests)) is not None:
-        tasks.put(task)
+    with contextlib.suppress(ConnectionError):  # of a front end that is gone, and has left results unread
+        while (task := receive(requests)) is not None:
+            tasks.put(task)
     _header.leave()
     os._exit(0)  # the front end is gone or done: a running compile must not hold the process
 

@@ -85,12 +85,14 @@ class GitHub(Service):
         self._artifacts = {}
         for name, job in self.recipe["jobs"].items():
             axes = job.get("strategy", {}).get("matrix", {})
-            for values in itertools.product(*axes.values()):
-                yield self._job(name, job, event, dict(zip(axes, values, strict=True)))
+            jobs = [*itertools.product(*([str(value) for value in values] for values in axes.values()))]
+            for values in jobs:
+                yield self._job(name, job, event, dict(zip(axes, values, strict=True)), len(jobs))
 
-    def _job(self, name: str, job: Any, event: str, matrix: Mapping[str, str]) -> Ran:
+    def _job(self, name: str, job: Any, event: str, matrix: Mapping[str, str], total: int) -> Ran:
         workspace = self._new_workspace()
         known = {"github.workspace": str(workspace), "github.event_name": event}
+        known["strategy.job-total"] = str(total)
         known |= {f"matrix.{axis}": value for axis, value in matrix.items()}
         environ = _expanded({**self.recipe["env"], **job.get("env", {})}, known)
         for step in job["steps"]:
@@ -166,10 +168,9 @@ class GitLab(Service):
         for stage in self.recipe["stages"]:
             for name, job in self.recipe.items():
                 if isinstance(job, dict) and job.get("stage") == stage:
-                    for matrix in job.get("parallel", {}).get("matrix", [{}]):
-                        for values in itertools.product(*matrix.values()):
-                            variables = dict(zip(matrix, values, strict=True))
-                            yield self._job(name, job, {**source, **variables}, [*variables.values()])
+                    for variables in _of_each(job.get("parallel", {"matrix": [{}]})):
+                        shown = [value for key, value in variables.items() if key != "CI_NODE_TOTAL"]
+                        yield self._job(name, job, {**source, **variables}, shown)
 
     def _job(self, name: str, job: Any, environ: Mapping[str, str], matrix: list[str]) -> Ran:
         workspace = self._new_workspace()
@@ -192,6 +193,17 @@ class GitLab(Service):
         paths = [workspace / path for path in job["artifacts"]["paths"]]
         self._artifacts[" ".join([name, *matrix])] = _zipped(workspace, paths)
         return self._ran(" ".join([name, *matrix]), workspace, environ)
+
+
+def _of_each(parallel: Any) -> Iterator[dict[str, str]]:
+    """Yield the variables of each job that one of GitLab's stands for: so many, or one a combination."""
+    if isinstance(parallel, int):
+        for number in range(1, parallel + 1):
+            yield {"CI_NODE_INDEX": str(number), "CI_NODE_TOTAL": str(parallel)}
+        return
+    for matrix in parallel["matrix"]:
+        for values in itertools.product(*matrix.values()):
+            yield dict(zip(matrix, values, strict=True))
 
 
 def _expanded(values: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:

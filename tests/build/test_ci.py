@@ -18,6 +18,10 @@ pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
 
 ARCHS = ("sm_90", "compute_90")
 SERVICES: dict[str, type[Service]] = {"docs/ci/github.yml": GitHub, "docs/ci/gitlab.yml": GitLab}
+SHARDED: dict[str, type[Service]] = {
+    "docs/ci/github-shards.yml": GitHub,
+    "docs/ci/gitlab-shards.yml": GitLab,
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +39,10 @@ def environ(own_wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     }
 
 
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, **more: str) -> Path:
     options = f'toolkit = "13.0"\narchs = {[*ARCHS]}\n'
     files = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY, ".gitignore": "_cubins/\ncubin-cache/\n"}
-    return demo(tmp_path / "project", options, files)
+    return demo(tmp_path / "project", options, {**files, **more})
 
 
 def counts(jobs: list[Ran]) -> dict[str, tuple[int, int]]:
@@ -64,6 +68,21 @@ def test_the_second_run_of_a_recipe_compiles_nothing(
     (wheel,) = second[-1].workspace.glob("dist/*.whl")
     units = ("saxpy.sm_90.cubin", "saxpy.compute_90.ptx")
     assert wheel_files(wheel).keys() == {"demo/__init__.py", BILL, *in_bundle(*units), *METADATA}
+
+
+@pytest.mark.parametrize("recipe", SHARDED)
+def test_shards_compile_each_unit_once_and_make_one_wheel(
+    tmp_path: Path, environ: dict[str, str], recipe: str
+) -> None:
+    """What one compile serves is in one shard."""
+    root = project(tmp_path, **{"demo/axpy.cu": SAXPY.replace("saxpy", "axpy")})
+    service = SHARDED[recipe](recipe, root, tmp_path, environ)
+    first = service.push()
+    assert counts(first) == {"kernels 1": (0, 2), "kernels 2": (0, 2), "wheel": (4, 0)}
+    second = service.pull_request()
+    assert counts(second) == {"kernels 1": (2, 0), "kernels 2": (2, 0), "wheel": (4, 0)}
+    wheels = {path.read_bytes() for job in (first, second) for path in job[-1].workspace.glob("dist/*.whl")}
+    assert len(wheels) == 1
 
 
 def test_the_steps_of_the_guide_are_those_of_a_recipe() -> None:

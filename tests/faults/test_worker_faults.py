@@ -6,9 +6,9 @@ The worker here is a stub: the real one's framing around tasks that say what sha
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -262,14 +262,14 @@ def test_a_library_that_is_gone_is_a_worker_that_cannot_start(tmp_path: Path) ->
         list(run(tasks("a"), setup))
 
 
-@pytest.mark.parametrize("refused", ["process", "thread"])
+@pytest.mark.parametrize("refused", ["process", "file"])
 def test_a_build_does_with_the_workers_that_there_is_room_for(
     tmp_path: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
     def refuse(real: Callable[..., object]) -> Callable[..., object]:
         def start(*args: object, **options: object) -> object:
-            if len(started) == (2 if refused == "process" else 3):
-                raise BlockingIOError(11, "no room") if refused == "process" else RuntimeError("no room")
+            if len(started) == 2:
+                raise BlockingIOError(11, "no room") if refused == "process" else OSError(24, "no room")
             return real(*args, **options)
 
         return start
@@ -277,10 +277,10 @@ def test_a_build_does_with_the_workers_that_there_is_room_for(
     if refused == "process":
         monkeypatch.setattr(subprocess, "Popen", refuse(subprocess.Popen))
     else:
-        monkeypatch.setattr(threading.Thread, "start", refuse(threading.Thread.start))
+        monkeypatch.setattr(socket, "socketpair", refuse(socket.socketpair))
     codes = [f"fine {number}" for number in range(8)]
     assert outcomes(run(tasks(*codes), setup_for(tmp_path, jobs=6))) == dict(enumerate(codes))
-    assert [process.returncode for process in started] == [-9] * (2 if refused == "process" else 3)
+    assert [process.returncode for process in started] == [-9, -9]
 
 
 def test_a_worker_that_cannot_start_beside_others_leaves_its_task_to_them(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, Problem
 from ..verb import (
@@ -26,6 +26,7 @@ from ..verb import (
 
 if TYPE_CHECKING:
     from ..._pipeline import Plan
+    from ..._sharding import Shard
     from ...keys.jobs import Job
 
 
@@ -41,6 +42,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="only sources or modules that it matches",
     )
+    parser.add_argument(
+        "--shard", metavar="N/COUNT", type=_shard, help="only the part of one of so many jobs, as in '2/8'"
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        action="append",
+        help="share by the seconds that HATCH_CUBIN_REPORT=FILE had a build write",
+    )
     parser.add_argument("--require-hits", action="store_true", help="compile nothing: a miss is an error")
     json_argument(parser)
 
@@ -48,15 +58,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Bring the cache up to date."""
     asked = {"HATCH_CUBIN_JOBS": args.jobs, "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None}
+    if args.weights and not args.shard:
+        raise ConfigError(Problem("--weights changes nothing without --shard"))
     project = open_project(args, **{name: value for name, value in asked.items() if value})
     check_build(project)
-    from ... import _pipeline, _report
+    from ... import _pipeline, _report, _sharding
 
-    plan = _pipeline.choose_plan(project, require_compiler, in_part=True)
+    plan = _pipeline.choose_plan(project, require_compiler, in_part=True, followed=bool(args.shard))
+    facts: Mapping[str, Any] = {}
     if args.only:
         plan = _chosen(plan, args.only)
+    if args.shard:
+        jobs, facts = _sharding.share(project, plan.jobs, plan.toolkit, args.shard, args.weights or ())
+        plan = plan._replace(jobs=jobs)
     results = _pipeline.attempt(project, plan)
-    return Answer(_report.facts(results), problems=_pipeline.failures(results, plan))
+    return Answer({**_report.facts(results), **facts}, problems=_pipeline.failures(results, plan))
+
+
+def _shard(text: str) -> Shard:
+    from ..._sharding import Shard
+
+    try:
+        return Shard.parse(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:

@@ -32,7 +32,7 @@ TYPES: Mapping[str, type | None] = {
 # The arguments with which a verb has something of everything to say, about a project with two sources.
 ARGUMENTS = {
     "plan": ["plan"],
-    "bake": ["bake"],
+    "bake": ["bake", "--shard", "1/1"],
     "lock": ["lock", "--check"],
     "bundle": ["bundle", "--into", "demo"],
     "init": ["init"],

@@ -28,6 +28,12 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
         ("--archs=,", "argument --archs: must name at least one arch"),
         ("--jobs=0", "argument --jobs: must be a whole number from 1 to 1024, not 0"),
         ("--jobs=many", "argument --jobs: must be a whole number from 1 to 1024, not 'many'"),
+        ("--shard=9/8", "argument --shard: must be one of so many jobs, as in 2/8, not '9/8'"),
+        ("--shard=0/8", "argument --shard: must be one of so many jobs, as in 2/8, not '0/8'"),
+        ("--shard=2", "argument --shard: must be one of so many jobs, as in 2/8, not '2'"),
+        ("--shard=2/", "argument --shard: must be one of so many jobs, as in 2/8, not '2/'"),
+        ("--shard=²/8", "argument --shard: must be one of so many jobs, as in 2/8, not '²/8'"),
+        ("--shard=1/1000000", "argument --shard: must be one of so many jobs, as in 2/8, not '1/1000000'"),
     ],
 )
 def test_a_wrong_value_names_its_option(

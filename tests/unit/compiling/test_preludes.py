@@ -24,7 +24,8 @@ from hatch_cubin.compiling.preludes import (
     pays,
     shared_includes,
 )
-from hatch_cubin.keys.jobs import Job, header_stamps, make_jobs
+from hatch_cubin.keys.edits import header_stamps
+from hatch_cubin.keys.jobs import Job, make_jobs
 from hatch_cubin.sources.project import read_sources
 from hatch_cubin.sources.tree import Tree
 from hatch_cubin.toolkit import worker as worker_module

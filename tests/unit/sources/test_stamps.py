@@ -73,3 +73,10 @@ def test_texts_share_their_macros_and_each_is_told_where_its_own_lines_make_a_na
 def test_who_calls_a_macro_that_makes_a_name_alone_is_not_told_beside_it() -> None:
     texts = {"k.cu": CAT + "#define NOW C3(__, TIME, __)\n#define LATER NOW\nf(NOW) CAT(LATER, x)"}
     assert list(stamps(texts)) == [Stamp("k.cu", 3, "__TIME__", is_plain=False)]
+
+
+def test_a_line_of_a_megabyte_is_read_in_one_go() -> None:
+    """As tables of data are; to look for its end from each of its characters would take hours."""
+    assert list(stamps({"k.cu": f"{'1,' * 500_000}\n__TIME__"})) == [
+        Stamp("k.cu", 2, "__TIME__", is_plain=True)
+    ]

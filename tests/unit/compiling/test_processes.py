@@ -1,0 +1,157 @@
+"""Processes that are talked to in messages, over the streams that a system lets them have."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.compiling import processes
+from hatch_cubin.compiling.processes import Message, Process, Watch
+from hatch_cubin.toolkit import worker
+
+READY = f"""\
+import os, sys
+sys.path.insert(0, {str(Path(worker.__file__).parent)!r})
+import worker
+requests, results = sys.stdin.buffer, sys.stdout.buffer
+worker.send(results, {{"ready": True}})
+"""
+ECHO = f"""{READY}
+while (message := worker.receive(requests)) is not None:
+    worker.send(results, message)
+"""
+A_MINUTE = 60.0
+
+
+@pytest.fixture(params=["sockets", "pipes"], autouse=True)
+def _streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have both kinds of streams, also that of systems which this one is not."""
+    monkeypatch.setattr(processes, "_STREAMS_MAY_BE_SOCKETS", request.param == "sockets")
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)  # a process that is killed leaves half a coverage file
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    with contextlib.closing(Watch()) as made:
+        yield made
+
+
+def start(watch: Watch, script: str) -> contextlib.closing[Process]:
+    return contextlib.closing(Process([sys.executable, "-I", "-c", script], watch))
+
+
+def heard(watch: Watch, count: int) -> list[Message | None]:
+    """Return the next messages; fail where they do not come."""
+    found = [watch.next(A_MINUTE) for _ in range(count)]
+    return [None if each is None else each[1] for each in found]
+
+
+def test_every_message_comes_back_in_its_turn(watch: Watch) -> None:
+    messages: list[Message] = [{"text": "ä", "data": b"\0\xff" * size} for size in (0, 10, 3_000_000, 1)]
+    with start(watch, ECHO) as process:
+        for message in messages:
+            process.send(message)
+        assert heard(watch, 4) == messages
+        assert process.ready
+
+
+def test_a_process_that_does_not_read_yet_is_not_waited_for(watch: Watch) -> None:
+    with start(watch, f"{READY}\nworker.receive(requests)\n{ECHO}") as process:
+        for number in range(3):
+            process.send({"number": number, "data": bytes(1_000_000)})
+        numbers = [message and message.get("number") for message in heard(watch, 3)]
+    assert numbers == [None, 1, 2]  # the second that it is ready came for one
+
+
+def test_several_are_told_apart(watch: Watch) -> None:
+    with start(watch, ECHO) as one, start(watch, ECHO) as other:
+        one.send({"to": "one"})
+        other.send({"to": "other"})
+        found = [watch.next(A_MINUTE), watch.next(A_MINUTE)]
+        names = {one: "one", other: "other"}
+        assert sorted((names[each[0]], (each[1] or {})["to"]) for each in found if each) == [
+            ("one", "one"),
+            ("other", "other"),
+        ]
+
+
+def test_where_nothing_is_said_in_time_nothing_is_returned(watch: Watch) -> None:
+    with start(watch, ECHO):
+        assert watch.next(0.0) is None
+        assert watch.next(-1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "ready", "ending"),
+    [
+        ("raise SystemExit(7)", False, "exit code 7"),
+        (f"{READY}\nsys.exit(8)", True, "exit code 8"),
+        (f"{READY}\nos.write(1, (1000).to_bytes(8, 'big') + b'half')", True, "exit code 0"),
+        (f"{READY}\nos.kill(os.getpid(), 9)", True, "signal 9"),
+    ],
+    ids=["at once", "ready", "amid a message", "killed"],
+)
+def test_the_end_of_a_process_is_heard_once(watch: Watch, script: str, *, ready: bool, ending: str) -> None:
+    with start(watch, script) as process:
+        assert heard(watch, 1) == [None]
+        process.close(A_MINUTE)
+        assert (process.ready, process.ending) == (ready, ending)
+        assert watch.next(0.0) is None
+        process.send({"too": "late"})
+        assert watch.next(0.0) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"(", marshal.dumps({"a": 1})[:-3], b"?" + marshal.dumps({})],
+    ids=["a half", "cut short", "nothing of marshal's"],
+)
+def test_what_is_no_message_ends_the_talk(watch: Watch, said: bytes) -> None:
+    script = (
+        f"{READY}\nresults.write({len(said).to_bytes(8, 'big') + said!r})\nresults.flush()\nrequests.read()"
+    )
+    with start(watch, script):
+        assert heard(watch, 1) == [None]
+
+
+def test_the_last_lines_of_what_it_complains_of_are_kept(watch: Watch) -> None:
+    lines = [f"line {number}" for number in range(30)]
+    script = f"import os, sys\nos.write(2, {chr(10).join(lines).encode()!r})\nsys.exit(1)"
+    with start(watch, script) as process:
+        assert heard(watch, 1) == [None]
+        process.close(A_MINUTE)
+        assert [*process.complaints] == lines[-20:]
+
+
+def test_complaints_do_not_keep_a_process_from_its_work(watch: Watch) -> None:
+    with start(watch, f"{READY}\nos.write(2, b'complained\\n' * 200_000)\n{ECHO}") as process:
+        process.send({"number": 1})
+        assert heard(watch, 2) == [{"ready": True}, {"number": 1}]
+        assert set(process.complaints) == {"complained"}
+
+
+def test_a_process_is_ended_whatever_it_does(watch: Watch) -> None:
+    with start(watch, f"{READY}\nrequests.read()") as process:
+        process.send({"data": bytes(1_000_000)})
+    assert process.ending == "signal 9"
+
+
+def test_without_room_for_a_thread_there_is_no_process(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if "sockets" in request.node.name:
+        pytest.skip("a process whose streams are sockets needs no thread")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(OSError, match="can't start new thread"):
+        start(watch, ECHO)
