@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.helpers import bundle, made, sha256, write_tree
 
-CODE = Path(__file__).with_name("driver.c")
+HERE = Path(__file__).parent
 OURS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")  # the machine's own would show
 
 
@@ -34,20 +34,21 @@ class Event:
         return sha256(bytes.fromhex(self.detail))
 
 
-def make_driver(folder: Path, code: str | None = None) -> Path:
+def make_driver(folder: Path, code: Path | None = None) -> Path:
     """Make a driver and an NVML, of other code where given, in a folder that `ask` takes."""
     folder.mkdir()
-    source = folder / "driver.c"
-    source.write_text(CODE.read_text() if code is None else code)
+    sources = sorted(HERE.glob("*.c")) if code is None else [code]
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        command = ["gcc", "-shared", "-fPIC", "-O1", "-o", name, source.name, "-ldl", "-pthread"]
-        subprocess.run(command, cwd=folder, check=True)
+        flags = ("-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread")
+        subprocess.run(["gcc", *flags, "-o", folder / name, *sources, "-ldl"], check=True)
     return folder
 
 
 def make_half_a_driver(folder: Path, *calls: str) -> Path:
     """Make a driver and an NVML that have these calls alone."""
-    return make_driver(folder, "".join(f"int {call}(void) {{ return 0; }}\n" for call in calls))
+    code = folder.with_suffix(".c")
+    code.write_text("".join(f"int {call}(void) {{ return 0; }}\n" for call in calls))
+    return make_driver(folder, code)
 
 
 def ask(tmp_path: Path, code: str, libraries: Path | None, **environ: str) -> str:
