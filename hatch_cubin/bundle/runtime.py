@@ -581,7 +581,7 @@ def _gpu(
     """Return the capability and the driver's version that are asked about."""
     present = None
     if cc is None:
-        _, _, cc, present = _device(device)
+        _, cc, present = _device(device)
     return cc, present if driver is _UNSAID else driver
 
 
@@ -690,15 +690,17 @@ def _load(
             which = f"several kernels, name one: {listed}" if listed else "no kernel"
             raise CubinNotFoundError(_say(f"module {found.name!r} has {which}"))
         (kernel_name,) = found.kernels
-    core, _, cc, driver = _device(device)
+    _, cc, driver = _device(device)
     entry = _choose(found, kernel_name, cc, driver)
-    return _code_of(core, found, entry), entry.kernels.get(kernel_name or "", "")
+    return _code_of(found, entry), entry.kernels.get(kernel_name or "", "")
 
 
-def _code_of(core: "Any", found: "_Module", entry: Entry) -> "Any":
+def _code_of(found: "_Module", entry: Entry) -> "Any":
     """Return an entry's code as cuda.core's `ObjectCode`, made once in this process."""
     with _loading():
         if entry.sha256 not in found.loaded:
+            from cuda import core
+
             symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
             make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
             data = _verified(entry)
@@ -720,11 +722,11 @@ def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
 
 def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
     asked = _asked(names or ("*",))
-    plan: "dict[tuple[int, _Module, str], tuple[Any, Entry, list[str]]]" = {}
+    plan: "dict[tuple[int, _Module, str], tuple[Entry, list[str]]]" = {}
     missing: "dict[str, CubinNotFoundError]" = {}
     wrong = _layer().strict
     for device in devices:
-        core, chosen, cc, driver = _device(device)
+        chosen, cc, driver = _device(device)
         for (found, kernel_name), exact in asked.items():
             try:
                 entry = _choose(found, kernel_name, cc, driver)
@@ -733,33 +735,33 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
                 wrong = wrong or exact
                 continue
             file = (int(chosen.device_id), found, entry.sha256)
-            plan.setdefault(file, (core, entry, []))[2].append(kernel_name)
+            plan.setdefault(file, (entry, []))[1].append(kernel_name)
     if missing and (wrong or not plan):
         raise CubinNotFoundError("\n".join(missing))
-    loaded = [_load_now(device, found, *what) for (device, found, _), what in plan.items()]
+    library = _driver_library()
+    loaded = [_load_now(library, device, found, *what) for (device, found, _), what in plan.items()]
     return Preloaded(tuple(loaded), tuple(missing.values()))
 
 
-def _load_now(device: int, found: "_Module", core: "Any", entry: Entry, kernels: "list[str]") -> Loaded:
+def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kernels: "list[str]") -> Loaded:
     from time import perf_counter
 
     began = perf_counter()
-    code = _code_of(core, found, entry)
+    code = _code_of(found, entry)
     handles = [int(_get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
-    if why := _load_functions(device, handles):
+    if why := _load_functions(library, device, handles):
         what = f"the driver cannot load {found.name!r} on CUDA device {device}: {why}"
         raise CubinUnavailableError(_say(what))
     return Loaded(device, entry, tuple(kernels), perf_counter() - began)
 
 
-def _load_functions(device: int, kernels: "list[int]") -> "str | None":
+def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
     """Have the driver load kernels into a device's context, where it would wait for their first launch.
 
     That is the current context if it is the device's, else its primary one. Say what went wrong.
     """
     import ctypes
 
-    driver = _driver_library()
     current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
     driver.cuCtxGetDevice(ctypes.byref(current))  # an error where no context is current
     status, pushed = 0, current.value != device
@@ -786,8 +788,8 @@ def _loading() -> "Any":
     return _lock[0]
 
 
-def _device(device: "Any") -> "tuple[Any, Any, tuple[int, int], int]":
-    """Return cuda.core, a device (the current one for None), its capability and the driver's version."""
+def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
+    """Return a device (the current one for None), its capability and the driver's version."""
     by_number = type(device) is int
     if not by_number and device is not None and not hasattr(device, "compute_capability"):
         raise TypeError(_say(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
@@ -804,7 +806,7 @@ def _device(device: "Any") -> "tuple[Any, Any, tuple[int, int], int]":
     except Exception as exc:
         which = "the current CUDA device" if device is None else f"CUDA device {device}"
         raise CubinUnavailableError(_say(f"{which} cannot be used: {exc}")) from exc
-    return core, chosen, (int(major), int(minor)), driver
+    return chosen, (int(major), int(minor)), driver
 
 
 def _lacking(exc: BaseException) -> str:

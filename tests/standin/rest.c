@@ -101,6 +101,15 @@ int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes) {
   memcpy(to, from, bytes);
   return OK;
 }
+/* Says of any pointer what callers ask about: it is the host's, and the first device's as well. */
+int cuPointerGetAttributes(unsigned count, int *attributes, void **answers, void *pointer) {
+  WORKING
+  for (unsigned i = 0; i < count; i++) {
+    if (attributes[i] == 3 || attributes[i] == 4) *(void **)answers[i] = pointer;
+    else *(int *)answers[i] = attributes[i] == 2; /* 2 asks for the kind of memory, which is the host's */
+  }
+  return OK;
+}
 
 /* --- how bindings find the calls --- */
 
@@ -121,6 +130,9 @@ int cuGetProcAddress_v2(const char *name, void **call, int asked, uint64_t flags
 int cuGetProcAddress(const char *name, void **call, int asked, uint64_t flags) {
   return cuGetProcAddress_v2(name, call, asked, flags, 0);
 }
+
+/* Its tables are documented nowhere. NVRTC goes on without them, CUDA's runtime does not. */
+int cuGetExportTable(const void **table, const void *which) { BEGIN *table = 0; return NOT_FOUND; }
 
 /* --- NVML --- */
 
