@@ -5,7 +5,7 @@
 FOLDER is what `python -m tests.gpu.bring` packed. Python 3.10 or newer, numpy and cuda-core are needed;
 torch, cupy, numba-cuda and triton are compared with where they work. Nothing is asked, no network is used.
 Each step is a process of its own with a limit, so that one that crashes or hangs costs the others nothing. It
-ends with 0 if no step failed. With --dry-run, kernels need compute nothing: beside the tests' stand-in driver.
+ends with 0 if no step failed. With --dry-run, kernels need compute nothing: for the tests' stand-in driver.
 """
 
 from __future__ import annotations
