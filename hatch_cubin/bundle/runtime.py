@@ -218,7 +218,8 @@ def find(
     """
     _check_gpu(cc, driver, device)
     found, kernel_name = _resolve(name, module, _wanted(variant, macros))
-    return _choose(found, kernel_name, *_gpu(cc, driver, device))
+    cc, driver = _gpu(cc, driver, device)
+    return _choose(found, kernel_name, cc, driver)
 
 
 def read(
@@ -311,8 +312,8 @@ def use(
     """Look in another bundle's folder, in this whole process; for tests and debugging.
 
     A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
-    `ObjectCode`, whatever the device. None stands for the package's own bundle. With *strict*, what the
-    driver would have to translate is not found; without it, that stays as it was.
+    `ObjectCode`, whatever the device. None stands for the package's own bundle.
+    With *strict*, what the driver would have to translate is not found. Unsaid, that stays as it was.
     What is returned undoes this one call with `close()`, or at the end of a `with` block.
     """
     below = _layer()
@@ -423,8 +424,8 @@ def _macro_text(value: object) -> str:
 
 def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
     """Return the one module that a name means, and the kernel where the name is a kernel's."""
-    for each in (name, "" if module is None else module):
-        _check_name(each)
+    if not isinstance(name, str) or not (module is None or isinstance(module, str)):
+        _no_name(module if isinstance(name, str) else name)
     manifest = _manifest()
     asked = (name, module, *sorted(wanted.items()))
     if asked not in manifest.resolved:
@@ -452,9 +453,8 @@ def _search(
     return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
 
 
-def _check_name(name: "Any") -> None:
-    if not isinstance(name, str):
-        raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {name!r:.80}"))
+def _no_name(given: object) -> "NoReturn":
+    raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {given!r:.80}"))
 
 
 def _named(manifest: "_Manifest", name: str, kernel_name: str) -> "tuple[list[_Module], list[_Module]]":
@@ -469,7 +469,8 @@ def _asked(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
     manifest = _manifest()
     asked: "dict[tuple[_Module, str], bool]" = {}
     for name in names:
-        _check_name(name)
+        if not isinstance(name, str):
+            _no_name(name)
         kernel_name = normal_name(name)
         of_kernel, of_module = _named(manifest, name, kernel_name)
         exact = [(each, kernel_name) for each in of_kernel]
