@@ -17,8 +17,8 @@ from .capabilities import CAPABILITIES
 from .figures import KEY, Figures
 
 _TESTS = Path(__file__).parent
-_FOLDERS = ("unit", "build", "faults", "property", "gpu")
-_SHIPS = _TESTS / "unit" / "bundle"
+_FOLDERS = ("unit", "build", "faults", "property", "standin", "gpu")
+_SHIPS = {_TESTS / "unit" / "bundle", _TESTS / "standin"}
 
 
 # The same examples each time: a law that fails must fail for whoever looks.
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in _FOLDERS:
             item.add_marker(folder)
-        if _SHIPS in item.path.parents:
+        if not _SHIPS.isdisjoint(item.path.parents):
             item.add_marker("ships")
 
 
@@ -102,6 +102,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
         "TRACEBACK",
         "TIMEOUT",
         "LOCKED",
+        "STRICT",
     ):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

@@ -10,7 +10,9 @@
     cubins.read("saxpy", cc=(9, 0))           its verified bytes, nothing of CUDA imported
     cubins.cache()                            a read-only cache for cuda.core's Program.compile
     cubins.names(), cubins.archs(), cubins.is_available()
+    cubins.preload()                          load all of it now, and say what was loaded
     cubins.use("other/_cubins")               for tests and debugging: look in another bundle
+    cubins.use(strict=True)                   let the driver translate nothing
 
 Nothing is compiled here, ever; only where no cubin fits does the driver translate shipped PTX.
 """
@@ -32,6 +34,8 @@ __all__ = [
     "CubinStaleWarning",
     "CubinUnavailableError",
     "Entry",
+    "Loaded",
+    "Preloaded",
     "archs",
     "cache",
     "find",
@@ -39,7 +43,9 @@ __all__ = [
     "kernel",
     "module",
     "names",
+    "preload",
     "read",
+    "translated",
     "use",
 ]
 
@@ -54,7 +60,7 @@ _CHECKED = 76  # the length of '{"check":"…",'
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
-_ASK: "Any" = object()  # "the driver's version is to be asked for", where None skips the check
+_UNSAID: "Any" = object()  # what a parameter is by default where None says something of its own
 _read_only = type(type.__dict__)  # types.MappingProxyType, without the import of its module
 
 
@@ -124,6 +130,39 @@ class Entry:
         return f"Entry(module={self.module!r}, arch={self.arch!r}, file={self.file!r}, rule={self.rule!r})"
 
 
+class Loaded:
+    """One file as `preload` left it on one device: loaded, with these of its kernels."""
+
+    __slots__ = ("device", "entry", "kernels", "seconds")
+
+    def __init__(self, device: int, entry: Entry, kernels: "tuple[str, ...]", seconds: float) -> None:
+        self.device = device
+        self.entry = entry
+        self.kernels = kernels
+        self.seconds = seconds
+
+    def __repr__(self) -> str:
+        entry, kernels = self.entry, len(self.kernels)
+        what = f"device={self.device}, module={entry.module!r}, kernels={kernels}, path={entry.path!r}"
+        return f"Loaded({what}, rule={entry.rule!r}, size={entry.size}, seconds={self.seconds:.6f})"
+
+
+class Preloaded:
+    """What `preload` did: a `Loaded` for each file on each device, and an error for what no file serves."""
+
+    __slots__ = ("loaded", "missing")
+
+    def __init__(self, loaded: "tuple[Loaded, ...]", missing: "tuple[CubinNotFoundError, ...]") -> None:
+        self.loaded = loaded
+        self.missing = missing
+
+    def __repr__(self) -> str:
+        return f"Preloaded(loaded={self.loaded!r}, missing={self.missing!r})"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.loaded, *self.missing)))
+
+
 # --- what packages call -------------------------------------------------------------------------
 
 
@@ -137,11 +176,7 @@ def kernel(
 ) -> "Any":
     """Return a cuda.core `Kernel` for the current device, or for *device* (an ordinal or a `Device`)."""
     code, symbol = _settled(lambda: _load(name, module, variant, macros, device, of_kernel=True))
-    with _loading():  # the first one makes the driver load the code
-        try:
-            return code.get_kernel(symbol)
-        except Exception as exc:
-            raise CubinUnavailableError(_say(f"the driver cannot load {name!r}: {exc}")) from exc
+    return _get_kernel(code, symbol, name)
 
 
 def module(
@@ -156,11 +191,22 @@ def module(
     return _settled(lambda: _load(name, module, variant, macros, device, of_kernel=False))[0]
 
 
+def preload(*names: str, device: "Any" = None) -> Preloaded:
+    """Load all kernels now, or those named, on the current device or on each of a sequence of them.
+
+    A name is a kernel's or a module's, with all variants, and may have `*` and `?`. Afterwards the driver has
+    nothing left to load of them, as is needed before a CUDA graph is captured.
+    """
+    several = isinstance(device, (list, tuple, range))
+    preloaded: Preloaded = _settled(lambda: _preload(names, device if several else [device]))
+    return preloaded
+
+
 def find(
     name: str,
     *,
     cc: "tuple[int, int] | None" = None,
-    driver: "int | None" = _ASK,
+    driver: "int | None" = _UNSAID,
     module: "str | None" = None,
     variant: "Mapping[str, Any] | None" = None,
     device: "Any" = None,
@@ -170,24 +216,17 @@ def find(
 
     With *cc*, nothing of CUDA is imported and any driver will do unless *driver* is given.
     """
-    if cc is not None:
-        _check_capability(cc)
-        if device is not None:
-            raise TypeError(_say("cc and device both say which GPU: give one of them"))
-    if driver is not _ASK and driver is not None:
-        _check_driver(driver)
+    _check_gpu(cc, driver, device)
     found, kernel_name = _resolve(name, module, _wanted(variant, macros))
-    present = None
-    if cc is None:
-        _, cc, present = _device(device)
-    return _choose(found, kernel_name, cc, present if driver is _ASK else driver)
+    cc, driver = _gpu(cc, driver, device)
+    return _choose(found, kernel_name, cc, driver)
 
 
 def read(
     name: str,
     *,
     cc: "tuple[int, int] | None" = None,
-    driver: "int | None" = _ASK,
+    driver: "int | None" = _UNSAID,
     module: "str | None" = None,
     variant: "Mapping[str, Any] | None" = None,
     device: "Any" = None,
@@ -212,17 +251,47 @@ def archs() -> "tuple[str, ...]":
     )
 
 
-def is_available() -> bool:
+def translated(
+    *, cc: "tuple[int, int] | None" = None, driver: "int | None" = _UNSAID, device: "Any" = None
+) -> "tuple[Entry, ...]":
+    """Return the PTX that the driver would have to translate on a GPU: what `use(strict=True)` refuses."""
+    _check_gpu(cc, driver, device)
+    asked = _asked(("*",))
+    cc, driver = _gpu(cc, driver, device)
+    found: "dict[_Module, Entry]" = {}
+    for each, kernel_name in asked:
+        try:
+            entry = _choose(each, kernel_name, cc, driver, strict=False)
+        except CubinNotFoundError:
+            continue
+        if entry.kind == "ptx":
+            found[each] = entry
+    return tuple(found.values())
+
+
+def is_available(kernel: "str | None" = None, strict: "bool | None" = None) -> bool:
     """Say whether a driver and a device exist; starts no CUDA in this process, and never raises.
 
-    A driver that hangs when it is asked is given five seconds.
+    With the name of a kernel or a module, whether it runs on each GPU of this machine; with *strict*, whether
+    it, or all of the bundle, does so without being translated. A driver that hangs when it is asked is given
+    five seconds.
     """
     try:
         import ctypes  # noqa: F401 - here, as the time is the driver's and not a slow disk's
 
-        return _in_time(lambda: _driver_library() is not None and _count_devices() > 0)
+        if not _in_time(lambda: _driver_library() is not None and _count_devices() > 0):
+            return False
+        gpus: "list[tuple[tuple[int, int], int]]" = []
+        if kernel is not None or strict:
+            asked = _asked(("*" if kernel is None else kernel,))
+            if not _in_time(lambda: _describe_devices(gpus)):
+                return False
+            for gpu in gpus:
+                for each, kernel_name in asked:
+                    _choose(each, kernel_name, *gpu, strict=strict)
     except Exception:
         return False
+    return True
 
 
 def cache(then: "Any" = None) -> "Any":
@@ -237,23 +306,29 @@ def cache(then: "Any" = None) -> "Any":
     return _cache_class(ProgramCacheResource)(then)
 
 
-def use(what: "str | os.PathLike[str] | Mapping[str, Any] | None") -> "_Layer":
+def use(
+    what: "str | os.PathLike[str] | Mapping[str, Any] | None" = _UNSAID, *, strict: "bool | None" = None
+) -> "_Layer":
     """Look in another bundle's folder, in this whole process; for tests and debugging.
 
     A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
     `ObjectCode`, whatever the device. None stands for the package's own bundle.
+    With *strict*, what the driver would have to translate is not found. Unsaid, that stays as it was.
     What is returned undoes this one call with `close()`, or at the end of a `with` block.
     """
     below = _layer()
-    if what is None:
-        layer = _Layer(_HERE, _own[0].manifests, {})
+    strict = below.strict if strict is None else bool(strict)
+    if what is _UNSAID:
+        layer = _Layer(below.folder, below.manifests, below.fresh, strict=strict)
+    elif what is None:
+        layer = _Layer(_HERE, _own[0].manifests, {}, strict=strict)
     elif isinstance(what, (str, os.PathLike)):
-        layer = _Layer(os.path.abspath(what), [], {})
+        layer = _Layer(os.path.abspath(what), [], {}, strict=strict)
         layer.manifest()  # a wrong folder is found out here
     elif hasattr(what, "items"):
         given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
         fresh = {found.name: _fresh(found, data) for found, data in given.items()}
-        layer = _Layer(below.folder, below.manifests, {**below.fresh, **fresh})
+        layer = _Layer(below.folder, below.manifests, {**below.fresh, **fresh}, strict=strict)
     else:
         raise TypeError(
             _say(f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}")
@@ -350,8 +425,7 @@ def _macro_text(value: object) -> str:
 def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
     """Return the one module that a name means, and the kernel where the name is a kernel's."""
     if not isinstance(name, str) or not (module is None or isinstance(module, str)):
-        wrong = module if isinstance(name, str) else name
-        raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {wrong!r:.80}"))
+        _no_name(module if isinstance(name, str) else name)
     manifest = _manifest()
     asked = (name, module, *sorted(wanted.items()))
     if asked not in manifest.resolved:
@@ -363,9 +437,7 @@ def _search(
     manifest: "_Manifest", name: str, module: "str | None", wanted: "dict[str, str]"
 ) -> "tuple[_Module, str | None]":
     kernel_name = normal_name(name)
-    of_kernel = [_having(manifest, each, kernel_name) for each in manifest.kernels(kernel_name)]
-    exact = manifest.module(name)
-    of_module = manifest.variants(name) if exact is None else [exact]
+    of_kernel, of_module = _named(manifest, name, kernel_name)
     candidates = {each.name: each for each in (*of_kernel, *of_module)}
     if not candidates:
         _no_such_name(name, manifest)
@@ -379,6 +451,49 @@ def _search(
     if len(fitting) != 1:
         _not_one(name, module, wanted, fitting or list(candidates.values()), ambiguous=bool(fitting))
     return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
+
+
+def _no_name(given: object) -> "NoReturn":
+    raise TypeError(_say(f"a kernel or a module is asked for by its name, not by {given!r:.80}"))
+
+
+def _named(manifest: "_Manifest", name: str, kernel_name: str) -> "tuple[list[_Module], list[_Module]]":
+    """Return the modules that have a kernel of a name, and those that are called so."""
+    exact = manifest.module(name)
+    of_kernel = [_having(manifest, each, kernel_name) for each in manifest.kernels(kernel_name)]
+    return of_kernel, manifest.variants(name) if exact is None else [exact]
+
+
+def _asked(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
+    """Return all kernels that any of the names means, and whether one means it without `*` and `?`."""
+    manifest = _manifest()
+    asked: "dict[tuple[_Module, str], bool]" = {}
+    for name in names:
+        if not isinstance(name, str):
+            _no_name(name)
+        kernel_name = normal_name(name)
+        of_kernel, of_module = _named(manifest, name, kernel_name)
+        exact = [(each, kernel_name) for each in of_kernel]
+        exact += [(each, one) for each in of_module for one in each.kernels]
+        alike = [] if exact else _like(manifest, name, kernel_name)
+        if not exact and not alike:
+            _no_such_name(name, manifest)
+        asked.update(dict.fromkeys(exact, True))
+        for each in alike:
+            asked.setdefault(each, False)
+    return asked
+
+
+def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Module, str]]":
+    from fnmatch import fnmatchcase
+
+    of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # a variant's own
+    return [
+        (found, each)
+        for found in manifest.everything()
+        for each in found.kernels
+        if fnmatchcase(found.name, of_module) or fnmatchcase(each, of_kernel)
+    ]
 
 
 def _having(manifest: "_Manifest", name: str, kernel_name: str) -> "_Module":
@@ -426,20 +541,49 @@ def _not_one(
 
 
 def _choose(
-    found: "_Module", kernel_name: "str | None", cc: "tuple[int, int]", driver: "int | None"
+    found: "_Module",
+    kernel_name: "str | None",
+    cc: "tuple[int, int]",
+    driver: "int | None",
+    strict: "bool | None" = None,
 ) -> Entry:
     major, minor = cc
-    if found.name in (fresh := _layer().fresh):
-        return fresh[found.name]
-    asked = (kernel_name, major, minor, driver)
-    if asked not in found.chosen:
-        entries = [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
+    layer = _layer()
+    entry = layer.fresh.get(found.name) or found.chosen.get((kernel_name, major, minor, driver))
+    if entry is None:
+        entries = _having_kernel(found, kernel_name)
         chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
         if chosen is None:
             _nothing_fits(found, kernel_name, entries, (major, minor), driver)
         arch, rule = chosen
-        return found.chosen.setdefault(asked, Entry(found, found.fields[arch], rule))
-    return found.chosen[asked]
+        entry = Entry(found, found.fields[arch], rule)
+        entry = found.chosen.setdefault((kernel_name, major, minor, driver), entry)
+    if entry.kind == "ptx" and (layer.strict if strict is None else strict):
+        _would_be_translated(found, kernel_name, entry, (major, minor))
+    return entry
+
+
+def _having_kernel(found: "_Module", kernel_name: "str | None") -> "list[Entry]":
+    return [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
+
+
+def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
+    if cc is not None:
+        _check_capability(cc)
+        if device is not None:
+            raise TypeError(_say("cc and device both say which GPU: give one of them"))
+    if driver is not _UNSAID and driver is not None:
+        _check_driver(driver)
+
+
+def _gpu(
+    cc: "tuple[int, int] | None", driver: "int | None", device: "Any"
+) -> "tuple[tuple[int, int], int | None]":
+    """Return the capability and the driver's version that are asked about."""
+    present = None
+    if cc is None:
+        _, cc, present = _device(device)
+    return cc, present if driver is _UNSAID else driver
 
 
 def _check_capability(cc: "Any") -> None:
@@ -471,16 +615,31 @@ def _nothing_fits(
     if driver is not None:
         device += f" with driver {_version(driver)}"
     what = f"nothing shipped for {kernel_name or found.name!r} runs on {device}: shipped {shipped}"
-    raise CubinNotFoundError(_say(f"{what}; {_what_would_fit(found, entries, cc)}"))
+    raise CubinNotFoundError(_say(f"{what}; {_what_would_fit(found, entries, found.entries, cc)}"))
 
 
-def _what_would_fit(found: "_Module", entries: "Sequence[Entry]", cc: "tuple[int, int]") -> str:
-    """Say what would serve a device that none of these *entries* of a module does."""
+def _would_be_translated(
+    found: "_Module", kernel_name: "str | None", entry: Entry, cc: "tuple[int, int]"
+) -> "NoReturn":
+    what = f"{kernel_name or found.name!r} for compute capability {cc[0]}.{cc[1]}"
+    which = f" ({entry.arch})" if entry.arch else ""
+    cubins = [each for each in found.entries if each.kind == "cubin"]
+    having = [each for each in _having_kernel(found, kernel_name) if each.kind == "cubin"]
+    fix = _what_would_fit(found, having, cubins, cc)
+    raise CubinNotFoundError(
+        _say(f"{what} is PTX{which}, and strict loading lets the driver translate none; {fix}")
+    )
+
+
+def _what_would_fit(
+    found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "tuple[int, int]"
+) -> str:
+    """Say what would serve a device that none of these *entries* does, of all that are *shipped*."""
     number = cc[0] * 10 + cc[1]
     if select(number, None, [(each.arch, 0) for each in entries]):
         return "a newer driver would serve it, or a build with an older toolkit"
     archs = [each.arch for each in entries]
-    without = [each.arch for each in found.entries if each.arch not in archs]
+    without = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in without]):
         return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
     older = ' and toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
@@ -508,6 +667,7 @@ def _verified(entry: Entry) -> bytes:
 
 _lock: "list[Any]" = []
 _used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
+_kept: "set[int]" = set()  # devices whose primary context lives on for what was loaded into it
 _hanging: "list[Any]" = []  # the thread that waits for a driver which does not answer
 
 
@@ -531,18 +691,94 @@ def _load(
             which = f"several kernels, name one: {listed}" if listed else "no kernel"
             raise CubinNotFoundError(_say(f"module {found.name!r} has {which}"))
         (kernel_name,) = found.kernels
-    core, cc, driver = _device(device)
+    _, cc, driver = _device(device)
     entry = _choose(found, kernel_name, cc, driver)
+    return _code_of(found, entry), entry.kernels.get(kernel_name or "", "")
+
+
+def _code_of(found: "_Module", entry: Entry) -> "Any":
+    """Return an entry's code as cuda.core's `ObjectCode`, made once in this process."""
     with _loading():
         if entry.sha256 not in found.loaded:
+            from cuda import core
+
             symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
             make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
             data = _verified(entry)
+            sys.audit("hatch_cubin.load", __name__, entry.module, entry.arch, entry.path, entry.sha256)
             try:
                 found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
             except Exception as exc:
                 raise CubinUnavailableError(_say(f"cuda.core cannot take {entry.file}: {exc}")) from exc
-    return found.loaded[entry.sha256], entry.kernels.get(kernel_name or "", "")
+    return found.loaded[entry.sha256]
+
+
+def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
+    with _loading():  # the first one makes the driver take the code
+        try:
+            return code.get_kernel(symbol)
+        except Exception as exc:
+            raise CubinUnavailableError(_say(f"the driver cannot load {name!r}: {exc}")) from exc
+
+
+def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
+    asked = _asked(names or ("*",))
+    plan: "dict[tuple[int, _Module, str], tuple[Entry, list[str]]]" = {}
+    missing: "dict[str, CubinNotFoundError]" = {}
+    wrong = _layer().strict
+    for device in devices:
+        chosen, cc, driver = _device(device)
+        for (found, kernel_name), exact in asked.items():
+            try:
+                entry = _choose(found, kernel_name, cc, driver)
+            except CubinNotFoundError as exc:
+                missing[str(exc)] = exc
+                wrong = wrong or exact
+                continue
+            file = (int(chosen.device_id), found, entry.sha256)
+            plan.setdefault(file, (entry, []))[1].append(kernel_name)
+    if missing and (wrong or not plan):
+        raise CubinNotFoundError("\n".join(missing))
+    library = _driver_library()
+    loaded = [_load_now(library, device, found, *what) for (device, found, _), what in plan.items()]
+    return Preloaded(tuple(loaded), tuple(missing.values()))
+
+
+def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kernels: "list[str]") -> Loaded:
+    from time import perf_counter
+
+    began = perf_counter()
+    code = _code_of(found, entry)
+    handles = [int(_get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
+    if why := _load_functions(library, device, handles):
+        what = f"the driver cannot load {found.name!r} on CUDA device {device}: {why}"
+        raise CubinUnavailableError(_say(what))
+    return Loaded(device, entry, tuple(kernels), perf_counter() - began)
+
+
+def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
+    """Have the driver load kernels into a device's context, where it would wait for their first launch.
+
+    That is the current context if it is the device's, else its primary one. Say what went wrong.
+    """
+    import ctypes
+
+    current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
+    driver.cuCtxGetDevice(ctypes.byref(current))  # an error where no context is current
+    status, pushed = 0, current.value != device
+    if pushed:
+        status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        pushed = not status and not (status := driver.cuCtxPushCurrent_v2(context))
+    for kernel in kernels:
+        status = status or driver.cuKernelGetFunction(ctypes.byref(function), ctypes.c_void_p(kernel))
+        if hasattr(driver, "cuFuncLoad"):  # before CUDA 12.4, to get a function was to load it
+            status = status or driver.cuFuncLoad(function)
+    if pushed:
+        driver.cuCtxPopCurrent_v2(ctypes.byref(context))
+        if device in _kept:
+            driver.cuDevicePrimaryCtxRelease_v2(device)
+        _kept.add(device)
+    return _named_error(driver, status) if status else None
 
 
 def _loading() -> "Any":
@@ -554,7 +790,7 @@ def _loading() -> "Any":
 
 
 def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
-    """Return cuda.core, the capability of a device (of the current one for None), the driver's version."""
+    """Return a device (the current one for None), its capability and the driver's version."""
     by_number = type(device) is int
     if not by_number and device is not None and not hasattr(device, "compute_capability"):
         raise TypeError(_say(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
@@ -571,7 +807,7 @@ def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     except Exception as exc:
         which = "the current CUDA device" if device is None else f"CUDA device {device}"
         raise CubinUnavailableError(_say(f"{which} cannot be used: {exc}")) from exc
-    return core, (int(major), int(minor)), driver
+    return chosen, (int(major), int(minor)), driver
 
 
 def _lacking(exc: BaseException) -> str:
@@ -615,15 +851,22 @@ def _start_driver() -> int:
         or driver.cuDriverGetVersion(ctypes.byref(version))
     )
     if status:
-        text = ctypes.c_char_p()
-        driver.cuGetErrorName(status, ctypes.byref(text))
-        named = (text.value or b"error").decode()
         forked = "; was CUDA used before this process was forked? start processes with spawn"
         why = forked if status == _NOT_INITIALIZED else ""
-        raise CubinUnavailableError(_say(f"the CUDA driver cannot be used: {named} ({status}){why}"))
+        raise CubinUnavailableError(
+            _say(f"the CUDA driver cannot be used: {_named_error(driver, status)}{why}")
+        )
     if not count.value:
         raise CubinUnavailableError(_say("the CUDA driver finds no device"))
     return version.value
+
+
+def _named_error(driver: "Any", status: int) -> str:
+    import ctypes
+
+    text = ctypes.c_char_p()
+    driver.cuGetErrorName(status, ctypes.byref(text))
+    return f"{(text.value or b'error').decode()} ({status})"
 
 
 def _driver_library() -> "Any":
@@ -649,15 +892,11 @@ def _count_devices() -> int:
     first = None if visible is None else visible.split(",")[0].strip()
     if first is not None and not (first.isdecimal() or first.startswith(("GPU-", "MIG-"))):
         return 0  # the driver takes no device from there on
-    import ctypes
-
-    try:
-        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
-    except OSError:
-        library = None
-    library = _with_calls(library, "nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlShutdown")
+    library = _nvml("nvmlDeviceGetCount_v2")
     if library is None:  # a Tegra or WSL system may have none
         return sum(map(os.path.exists, ("/dev/nvidia0", "/dev/nvhost-gpu", "/dev/dxg")))
+    import ctypes
+
     count = ctypes.c_uint()
     if library.nvmlInit_v2():
         return 0
@@ -667,6 +906,41 @@ def _count_devices() -> int:
         return count.value if first is None or not first.isdecimal() or int(first) < count.value else 0
     finally:
         library.nvmlShutdown()
+
+
+def _describe_devices(gpus: "list[tuple[tuple[int, int], int]]") -> bool:
+    """Append the capability of each GPU of this machine, and the driver's version; say whether NVML could."""
+    library = _nvml(
+        *("nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"),
+        *("nvmlDeviceGetCudaComputeCapability", "nvmlSystemGetCudaDriverVersion_v2"),
+    )
+    if library is None or library.nvmlInit_v2():
+        return False
+    import ctypes
+
+    count, gpu, version = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int()
+    parts = ctypes.c_int(), ctypes.c_int()
+    major, minor = map(ctypes.byref, parts)
+    try:
+        status = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version))
+        status = status or library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        for index in range(count.value):
+            status = status or library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu))
+            status = status or library.nvmlDeviceGetCudaComputeCapability(gpu, major, minor)
+            gpus.append(((parts[0].value, parts[1].value), version.value))
+        return not status
+    finally:
+        library.nvmlShutdown()
+
+
+def _nvml(*calls: str) -> "Any":
+    import ctypes
+
+    try:
+        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+    except OSError:
+        return None
+    return _with_calls(library, "nvmlInit_v2", "nvmlShutdown", *calls)
 
 
 def _in_time(question: "Callable[[], bool]") -> bool:
@@ -813,12 +1087,15 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
 class _Layer:
     """A bundle that is looked in, until it is closed, and the code that stands in for some of its modules."""
 
-    __slots__ = ("folder", "fresh", "manifests")
+    __slots__ = ("folder", "fresh", "manifests", "strict")
 
-    def __init__(self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]") -> None:
+    def __init__(
+        self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]", *, strict: bool
+    ) -> None:
         self.folder = folder
         self.manifests = manifests  # one, once it was read
         self.fresh = fresh
+        self.strict = strict  # whether the driver may translate nothing
 
     def manifest(self) -> "_Manifest":
         for known in self.manifests[:1]:
@@ -859,7 +1136,8 @@ _looked: "list[bool]" = []  # whether an editable install's sources were compare
 
 def _layer() -> _Layer:
     if not _own:
-        _own.append(_Layer(_HERE, [], {}))
+        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false")
+        _own.append(_Layer(_HERE, [], {}, strict=strict))
     return (_layers[-1:] or _own)[0]
 
 

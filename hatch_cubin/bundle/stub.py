@@ -11,7 +11,7 @@ _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unuse
 
 _TEXT = """\
 # Made by hatch-cubin, for type checkers and editors.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NoReturn, Protocol, TypeAlias, final
 
@@ -26,6 +26,8 @@ __all__ = [
     "CubinStaleWarning",
     "CubinUnavailableError",
     "Entry",
+    "Loaded",
+    "Preloaded",
     "archs",
     "cache",
     "find",
@@ -33,7 +35,9 @@ __all__ = [
     "kernel",
     "module",
     "names",
+    "preload",
     "read",
+    "translated",
     "use",
 ]
 
@@ -83,6 +87,26 @@ class Entry:
     @property
     def source_path(self) -> str | None: ...
 
+@final
+class Loaded:
+    def __init__(self, _comes_from_preload: NoReturn, /) -> None: ...
+    @property
+    def device(self) -> int: ...
+    @property
+    def entry(self) -> Entry: ...
+    @property
+    def kernels(self) -> tuple[_KernelName, ...]: ...
+    @property
+    def seconds(self) -> float: ...
+
+@final
+class Preloaded:
+    def __init__(self, _comes_from_preload: NoReturn, /) -> None: ...
+    @property
+    def loaded(self) -> tuple[Loaded, ...]: ...
+    @property
+    def missing(self) -> tuple[CubinNotFoundError, ...]: ...
+
 class _Device(Protocol):  # cuda.core's
     @property
     def compute_capability(self) -> tuple[int, int]: ...
@@ -113,6 +137,10 @@ def module(
     device: int | _Device | None = None,
     **macros: Any,
 ) -> _ObjectCode: ...
+def preload(
+    *names: str,  # with * and ? in them, which no literal could tell
+    device: int | _Device | Sequence[int | _Device] | None = None,
+) -> Preloaded: ...
 def find(
     name: _AnyName,
     *,
@@ -135,10 +163,18 @@ def read(
 ) -> bytes: ...
 def names() -> tuple[_KernelName, ...]: ...
 def archs() -> tuple[str, ...]: ...
-def is_available() -> bool: ...
+def translated(
+    *,
+    cc: tuple[int, int] | None = None,
+    driver: int | None = ...,
+    device: int | _Device | None = None,
+) -> tuple[Entry, ...]: ...
+def is_available(kernel: _AnyName | None = None, strict: bool | None = None) -> bool: ...
 def cache(then: _Cache | None = None) -> _Cache: ...
 def use(
-    what: str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None,
+    what: str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None = ...,
+    *,
+    strict: bool | None = None,
 ) -> _Layer: ...
 """
 

@@ -186,7 +186,9 @@ def test_a_source_that_is_a_link_to_no_file_of_the_project_is_refused(
     assert [line for line in lines if "loop.cu" not in line] == [
         "hatch-cubin: error: demo/gone.cu: cannot be read: No such file or directory",
         "hatch-cubin: error: demo/out.cu: is a link to a place outside the project",
+        "  hint: 'source-roots' can name folders above it",
         "hatch-cubin: error: demo/zero.cu: is a link to a place outside the project",
+        "  hint: 'source-roots' can name folders above it",
         "hatch-cubin: 4 errors, nothing was built",
     ]
     assert [line for line in lines if line.startswith("hatch-cubin: error: demo/loop.cu: cannot be read: ")]

@@ -13,70 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import bundle, load_bundle, made
+from tests.helpers import made
 
-
-class Driver:
-    """What the loader asks of the driver, answered by Python."""
-
-    def __init__(self, version: int = 13000) -> None:
-        self.version = version
-
-    def cuInit(self, _flags: int) -> int:  # noqa: N802
-        return 0
-
-    def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
-        count._obj.value = 2
-        return 0
-
-    def cuDriverGetVersion(self, version: Any) -> int:  # noqa: N802
-        version._obj.value = self.version
-        return 0
-
-
-class Device:
-    def __init__(self, ordinal: int | None = None) -> None:
-        if ordinal not in (None, 0, 1):
-            raise ValueError(f"device_id must be within [0, 2), got {ordinal}")
-        self.compute_capability = (8, 0) if ordinal == 1 else (9, 0)
-
-
-class ObjectCode:
-    made: list[ObjectCode]
-
-    def __init__(self, kind: str, data: bytes, name: str, symbol_mapping: dict[str, bytes]) -> None:
-        self.kind, self.data, self.name, self.symbols = kind, data, name, symbol_mapping
-        type(self).made.append(self)
-
-    @classmethod
-    def from_cubin(cls, data: bytes, **how: Any) -> ObjectCode:
-        return cls("cubin", data, **how)
-
-    @classmethod
-    def from_ptx(cls, data: bytes, **how: Any) -> ObjectCode:
-        return cls("ptx", data, **how)
-
-    def get_kernel(self, name: str) -> tuple[ObjectCode, str]:
-        return self, name
-
-
-@pytest.fixture
-def core(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """Put a cuda.core into place that records what it is given."""
-    package, core = types.ModuleType("cuda"), types.ModuleType("cuda.core")
-    recording = type("ObjectCode", (ObjectCode,), {"made": []})
-    core.__dict__.update(Device=Device, ObjectCode=recording)
-    package.__dict__.update(core=core)
-    monkeypatch.setitem(sys.modules, "cuda", package)
-    monkeypatch.setitem(sys.modules, "cuda.core", core)
-    return core
-
-
-def load(tmp_path: Path, *built: Any, driver: int = 13000) -> Any:
-    cubins = load_bundle(tmp_path, bundle(*built))
-    cubins._driver_library = lambda: Driver(driver)
-    return cubins
-
+from .doubles import Device, load
 
 SCALE = {"scale<float, 4>": "_Z5scaleIfLi4EEvPT_"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers import ask, calls, make_half_a_driver
 from tests.helpers import bundle, load_bundle, made
+from tests.standin import ask, calls, make_half_a_driver
 
 
 @pytest.mark.gcc
@@ -61,20 +61,26 @@ def test_a_driver_that_cannot_be_opened_now_is_not_said_to_be_missing(stub: Path
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        pytest.param({"STUB_COUNT": "0"}, "the CUDA driver finds no device", id="no device"),
         pytest.param(
-            {"STUB_INIT": "100"},
+            {"STANDIN_FAULTS": "cuDeviceGetCount=forget"}, "the CUDA driver finds no device", id="no device"
+        ),
+        pytest.param(
+            {"STANDIN_GPUS": ""},
             "the CUDA driver cannot be used: CUDA_ERROR_NO_DEVICE (100)",
             id="a known error",
         ),
         pytest.param(
-            {"STUB_INIT": "77777"}, "the CUDA driver cannot be used: error (77777)", id="an unknown error"
+            {"STANDIN_FAULTS": "cuInit=77777"},
+            "the CUDA driver cannot be used: error (77777)",
+            id="an unknown error",
         ),
         pytest.param(
-            {"STUB_VERSION_STATUS": "1"}, "the CUDA driver cannot be used: error (1)", id="no version"
+            {"STANDIN_FAULTS": "cuDriverGetVersion=1"},
+            "the CUDA driver cannot be used: error (1)",
+            id="no version",
         ),
         pytest.param(
-            {"STUB_INIT": "3"},
+            {"STANDIN_FAULTS": "cuInit=3"},
             "error (3); was CUDA used before this process was forked? start processes with spawn",
             id="forked after another library used CUDA",
         ),
@@ -120,7 +126,7 @@ def test_after_cuda_was_used_a_forked_child_is_told(stub: Path, tmp_path: Path) 
 @pytest.mark.linux
 def test_the_driver_is_started_once(stub: Path, tmp_path: Path) -> None:
     assert ask(tmp_path, "print(cubins._driver_version(), cubins._driver_version())", stub) == "13000 13000"
-    assert calls(tmp_path).count("STUB_INIT") == 1
+    assert calls(tmp_path).count("cuInit") == 1
 
 
 @pytest.mark.linux
@@ -196,9 +202,9 @@ def test_a_python_that_cannot_call_libraries_is_told(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (("STUB_COUNT", "0"), "the CUDA driver finds no device"),
-        (("STUB_INIT", "100"), r"cannot be used: CUDA_ERROR_NO_DEVICE \(100\)"),
-        (("STUB_INIT", "5"), r"cannot be used: error \(5\)"),
+        (("STANDIN_FAULTS", "cuDeviceGetCount=forget"), "the CUDA driver finds no device"),
+        (("STANDIN_GPUS", ""), r"cannot be used: CUDA_ERROR_NO_DEVICE \(100\)"),
+        (("STANDIN_FAULTS", "cuInit=5"), r"cannot be used: error \(5\)"),
     ],
 )
 def test_a_failing_start_is_tried_again(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers import ask, calls, make_half_a_driver
 from tests.helpers import bundle, load_bundle, made
+from tests.standin import ask, calls, make_half_a_driver
 
 
 @pytest.mark.gcc
@@ -19,9 +19,9 @@ from tests.helpers import bundle, load_bundle, made
     ("environ", "available"),
     [
         pytest.param({}, "True", id="a device"),
-        pytest.param({"STUB_COUNT": "0"}, "False", id="no device"),
-        pytest.param({"STUB_NVML": "9"}, "False", id="NVML fails"),
-        pytest.param({"STUB_NVML_COUNT": "9"}, "False", id="NVML does not count"),
+        pytest.param({"STANDIN_GPUS": ""}, "False", id="no device"),
+        pytest.param({"STANDIN_FAULTS": "nvmlInit_v2=9"}, "False", id="NVML fails"),
+        pytest.param({"STANDIN_FAULTS": "nvmlDeviceGetCount_v2=9"}, "False", id="NVML does not count"),
         pytest.param({"CUDA_VISIBLE_DEVICES": ""}, "False", id="none visible"),
         pytest.param({"CUDA_VISIBLE_DEVICES": "-1"}, "False", id="hidden"),
         pytest.param({"CUDA_VISIBLE_DEVICES": "0"}, "True", id="visible"),
@@ -34,8 +34,8 @@ def test_is_available_starts_no_cuda(
     stub: Path, tmp_path: Path, environ: dict[str, str], available: str
 ) -> None:
     assert ask(tmp_path, "print(cubins.is_available())", stub, **environ) == available
-    assert "STUB_INIT" not in calls(tmp_path)
-    assert calls(tmp_path).count("STUB_NVML_SHUTDOWN") == ("STUB_NVML_COUNT" in calls(tmp_path))
+    assert "cuInit" not in calls(tmp_path)
+    assert calls(tmp_path).count("nvmlShutdown") == ("nvmlDeviceGetCount_v2" in calls(tmp_path))
 
 
 HANGING = """
@@ -47,14 +47,14 @@ print(cubins.is_available(), cubins.is_available(), flush=True)
 
 @pytest.mark.gcc
 @pytest.mark.linux
-@pytest.mark.parametrize("call", ["STUB_NVML", "STUB_COUNT", "STUB_NVML_COUNT", "STUB_NVML_SHUTDOWN"])
+@pytest.mark.parametrize("call", ["nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlShutdown"])
 def test_a_driver_that_hangs_is_none_and_keeps_nobody_from_forking_or_ending(
     stub: Path, tmp_path: Path, call: str
 ) -> None:
     code = (
         f"{HANGING}child = os.fork()\nif not child: print(cubins.is_available())\nelse: os.waitpid(child, 0)"
     )
-    assert ask(tmp_path, code, stub, STUB_HANGS=call) == "False False\nFalse"
+    assert ask(tmp_path, code, stub, STANDIN_FAULTS=f"{call}=hang") == "False False\nFalse"
 
 
 @pytest.mark.gcc
@@ -64,11 +64,11 @@ def test_while_it_hangs_it_is_asked_no_more_and_once_it_answers_again(stub: Path
 (hanging,) = cubins._hanging
 os.close(os.open('pipe', os.O_WRONLY))
 hanging.join()
-del os.environ['STUB_HANGS']
+del os.environ['STANDIN_FAULTS']
 print(cubins.is_available())
 """
-    assert ask(tmp_path, code, stub, STUB_HANGS="STUB_COUNT") == "False False\nTrue"
-    assert calls(tmp_path).count("STUB_NVML") == 2
+    assert ask(tmp_path, code, stub, STANDIN_FAULTS="nvmlDeviceGetCount_v2=hang") == "False False\nTrue"
+    assert calls(tmp_path).count("nvmlInit_v2") == 2
 
 
 def test_one_question_at_a_time_waits_for_a_driver_that_hangs(
@@ -206,7 +206,7 @@ def test_is_available_never_raises(tmp_path: Path, broken: str) -> None:
 
 @pytest.mark.gcc
 @pytest.mark.linux
-@pytest.mark.parametrize("name", ["STUB_NVML", "STUB_NVML_COUNT"])
+@pytest.mark.parametrize("name", ["nvmlInit_v2", "nvmlDeviceGetCount_v2"])
 def test_an_nvml_that_fails_counts_nothing(
     stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -216,7 +216,7 @@ def test_an_nvml_that_fails_counts_nothing(
     cubins = load_bundle(tmp_path, bundle(made("k")))
     monkeypatch.setattr(ctypes, "CDLL", lambda library: real(str(stub / library)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setenv(name, "9")
+    monkeypatch.setenv("STANDIN_FAULTS", f"{name}=9")
     assert cubins._count_devices() == 0
 
 

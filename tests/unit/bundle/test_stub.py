@@ -53,6 +53,12 @@ for name in cubins.names():
     entry = cubins.find(name, cc=(9, 0))
     cubins.module(entry.module, variant=entry.variant)
     print(entry.kernels[name], entry.kind == "ptx", entry.source_path)
+report = cubins.preload("saxpy", "scale*", device=[0, 1])
+for each in (*report.loaded, *cubins.preload().loaded):
+    print(each.device + 1, each.entry.path, each.kernels[0], each.seconds * 1000)
+print(*report.missing, *[entry.arch for entry in cubins.translated(cc=(9, 0))])
+if cubins.is_available("saxpy", strict=True):
+    cubins.use(strict=True).close()
 for category in (cubins.CubinStaleWarning, cubins.CubinDamagedError):
     category.__name__.lower()
 """
@@ -70,6 +76,9 @@ WRONG = {
     'cubins.kernel("saxpy", module="saxp")': 'Argument "module" to "kernel" has incompatible type',
     'cubins.read("saxpy", cc="9.0")': 'Argument "cc" to "read" has incompatible type',
     "cubins.use(1)": 'Argument 1 to "use" has incompatible type',
+    "cubins.preload(device=0.5)": 'Argument "device" to "preload" has incompatible type',
+    'cubins.is_available("saxpi")': 'Argument 1 to "is_available" has incompatible type',
+    "cubins.preload().loaded[0].seconds = 0": 'Property "seconds" defined in "Loaded" is read-only',
     "cubins.nothing": "Module has no attribute",
     "cubins.Entry()": 'Too few arguments for "Entry"',
     "cubins.Entry(1)": 'Argument 1 to "Entry" has incompatible type',
@@ -114,11 +123,12 @@ def test_the_stub_says_what_the_loader_has() -> None:
     assert functions(stub) == functions(code)
     assert classes(stub) == classes(code)
     assert {*functions(stub), *classes(stub)} == set(runtime.__all__)
-    (entry,) = (
-        each for each in ast.parse(stub).body if isinstance(each, ast.ClassDef) and each.name == "Entry"
-    )
-    typed = {each.name for each in entry.body if isinstance(each, ast.FunctionDef)} - {"__init__"}
-    assert typed == {*(name for name in runtime.Entry.__slots__ if name[0] != "_"), "source_path"}
+    fields = {node.name: node.body for node in ast.parse(stub).body if isinstance(node, ast.ClassDef)}
+    for real, more in ((runtime.Entry, {"source_path"}), (runtime.Loaded, set()), (runtime.Preloaded, set())):
+        typed = {each.name for each in fields[real.__name__] if isinstance(each, ast.FunctionDef)} - {
+            "__init__"
+        }
+        assert typed == {name for name in real.__slots__ if name[0] != "_"} | more
     assert (
         f"{runtime.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
     )

@@ -246,7 +246,7 @@ def test_every_call_is_documented_with_its_parameters() -> None:
     def written(name: str) -> str:
         parameters = inspect.signature(getattr(runtime, name)).parameters.values()
         bare = inspect.Signature([each.replace(annotation=inspect.Parameter.empty) for each in parameters])
-        return f"{name}{bare}".replace(repr(runtime._ASK), "…")
+        return f"{name}{bare}".replace(repr(runtime._UNSAID), "…")
 
     calls = {name for name in runtime.__all__ if name[0].islower()}
     documented = [code(row[0])[0] for row in rows(section(LOADER, "## Calls"))]
