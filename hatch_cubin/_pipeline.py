@@ -19,6 +19,7 @@ from .bundle import layout, sbom
 from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
+from .cache.signing import signing_of
 from .compiling.obtain import obtain
 from .compiling.results import Results, require
 from .errors import HatchCubinError, Location, Problem
@@ -203,7 +204,8 @@ def _known(compiled: Compiled, record: str) -> Known:
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
-    return Cache(project.cache_folder, project.config.cache_size, project.warn, hold)
+    cap = project.config.cache_size
+    return Cache(project.cache_folder, cap, project.warn, hold, signing_of(project))
 
 
 def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import _home
+from .. import _ed25519, _home
 from .._digest import file_digest
 
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
@@ -94,8 +94,38 @@ def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]
     return tuple(json.loads(description))
 
 
+class Signature(NamedTuple):
+    """Whose signature stands under a record, and its bytes."""
+
+    key: str
+    value: bytes
+
+    def encode(self) -> bytes:
+        return f"{self.key} {_ed25519.write(_ed25519.SIGNATURE, self.value)}\n".encode()
+
+    @classmethod
+    def decode(cls, line: bytes) -> Signature | None:
+        """Return the signature that a line holds; None where it holds anything else."""
+        try:
+            key, value = line.removesuffix(b"\n").decode("ascii").split(" ")
+            _ed25519.read(_ed25519.PUBLIC, key)
+            found = cls(key, _ed25519.read(_ed25519.SIGNATURE, value))
+        except ValueError:
+            return None
+        return found if found.encode() == line else None
+
+
+def split(data: bytes) -> tuple[bytes, bytes]:
+    """Return what is signed of a record's file, and the line behind it that holds the signature, if any."""
+    end = data.find(b"\n", data.find(b"\n") + 1) + 1
+    return data[:end], data[end:]
+
+
 def decode(data: bytes) -> Record | None:
     """Return the record that *data* encodes; None where a bit is wrong, or it says what no build would."""
+    data, line = split(data)
+    if line and Signature.decode(line) is None:
+        return None
     head, _, text = data.partition(b"\n")
     body = text.removesuffix(b"\n")
     if len(text) != len(body) + 1 or head != file_digest(body).encode():
@@ -207,9 +237,10 @@ def read(file: File) -> bytes:
     return data
 
 
-def read_record(file: File) -> Record | None:
-    """Return the record that is in a file; None where none is that a build would have written."""
-    return decode(read(file)) if file.status.st_size <= MOST else None
+def read_record(file: File) -> tuple[bytes, Record | None]:
+    """Return what is in a file, and the record that it is; None where no build would have written that."""
+    data = read(file) if file.status.st_size <= MOST else b""
+    return data, decode(data)
 
 
 def use(entry: File, record: File) -> None:

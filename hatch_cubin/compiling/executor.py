@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, BinaryIO, TypeAlias, cast
 
+from .._environment import without_secrets
 from ..errors import Problem, ToolchainError
 from ..toolkit.worker import SCRIPT, receive, send
 
@@ -239,6 +240,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env=without_secrets(os.environ),
             start_new_session=True,  # an interrupt at the terminal is the front end's to answer
         )
         self._threads: list[threading.Thread] = []

@@ -1,9 +1,9 @@
 """What the last build found out, kept so that the next one need not ask cuda.core and NVRTC again.
 
-It is a file in the user's own folder, one for each project, cache and installation of the toolkit. In it,
-a module's line has a digest of all that the module's results depend on, then what is known of its units. The
-line of a source or header has a digest of its text, then its includes. Where the file cannot be read or
-written, nothing is recalled, and that is no error.
+It is a file in the user's own folder, one for each project, cache and installation of the toolkit, and for
+whose signatures count. In it, a module's line has a digest of all that the module's results depend on, then
+what is known of its units. The line of a source or header has a digest of its text, then its includes. Where
+the file cannot be read or written, nothing is recalled, and that is no error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .. import _home
 from .._digest import digest, file_digest
+from ..cache import signing
 from ..cache.proof import Known
 from ..sources.project import Project
 from ..sources.scan import Include, Scan, Scans
@@ -97,7 +98,11 @@ def recall_of(project: Project) -> Recall:
     except RuntimeError:
         return Recall(None)
     places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
-    return Recall(None if installed is None else folder / f"{digest([installed, *places])[:32]}.txt")
+    if installed is None:
+        return Recall(None)
+    trust = signing.trust_of(project)  # what was proven to one is not proven to another
+    made_for = digest([installed, *places, *(() if trust is None else trust.identity)])
+    return Recall(folder / f"{made_for[:32]}.txt")
 
 
 def _line(units: Units) -> str:

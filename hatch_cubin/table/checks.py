@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from .. import _arch
+from .. import _arch, _ed25519
 from .names import WRAPPER
 
 Macros = tuple[tuple[str, str], ...]
@@ -155,6 +155,19 @@ def distribution(text: str) -> str:
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
         raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+    return text
+
+
+def is_secret(value: object) -> bool:
+    """Say whether a value holds a private key, wherever."""
+    return f"{_ed25519.PRIVATE}:" in repr(value)
+
+
+def trusted_key(text: str) -> str:
+    try:
+        _ed25519.read_public(text)
+    except ValueError as exc:
+        raise ValueError(f"{text!r} {exc}") from None
     return text
 
 
