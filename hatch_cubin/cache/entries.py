@@ -121,8 +121,8 @@ class Cache:
     """The cache folder of one build.
 
     With a folder to *hold* hits, each hit becomes a link in that folder: nothing is copied, no other build
-    can remove it, and its bytes need not stay in memory. *signing* signs what is stored, and says what is found
-    and does not count.
+    can remove it, and its bytes need not stay in memory. *signing* signs what is stored, and says what of
+    what is found does not count.
     """
 
     def __init__(

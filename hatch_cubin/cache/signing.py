@@ -7,6 +7,7 @@ and these kernels. It is one of the whole record, so it holds for no other unit 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Collection
 from functools import cache
@@ -21,9 +22,7 @@ from .proof import Signature, split
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-# What is signed, so that the signature of one kind of thing is none of another kind.
-RECORD = b"hatch-cubin/record/v1\0"
-INDEX = b"hatch-cubin/index/v1\0"
+RECORD, INDEX = "record", "index"  # what can be signed: the signature of one is none of the other
 
 _LONGEST = 1000  # bytes of a file with a key: some ten times what it has
 
@@ -64,7 +63,7 @@ class Trust:
             return Doubt("forged", signature.key)
         return None
 
-    def accepts(self, kind: bytes, data: bytes, line: bytes) -> bool:
+    def accepts(self, kind: str, data: bytes, line: bytes) -> bool:
         """Say whether a line holds the signature of *data*, as that *kind* of thing, by a key that counts."""
         signature = Signature.decode(line)
         if signature is None or signature.key not in self.keys:
@@ -73,7 +72,7 @@ class Trust:
         from cryptography.exceptions import InvalidSignature
 
         try:
-            public.verify(signature.value, kind + data)
+            public.verify(signature.value, _message(kind, data))
         except InvalidSignature:
             return False
         return True
@@ -86,9 +85,13 @@ class Signer:
         self._private: Ed25519PrivateKey = _key("private", raw)
         self.key = _ed25519.write(_ed25519.PUBLIC, self._private.public_key().public_bytes_raw())
 
-    def sign(self, kind: bytes, data: bytes) -> bytes:
+    def sign(self, kind: str, data: bytes) -> bytes:
         """Return the line that holds the signature of *data*, as that *kind* of thing."""
-        return Signature(self.key, self._private.sign(kind + data)).encode()
+        return Signature(self.key, self._private.sign(_message(kind, data))).encode()
+
+
+def _message(kind: str, data: bytes) -> bytes:
+    return f"hatch-cubin/{kind}/v1\0".encode() + data
 
 
 class Signing(NamedTuple):
@@ -111,10 +114,11 @@ NOBODY = Signing()
 
 def signing_of(project: Project) -> Signing:
     """Return what signs and checks in a build; SignatureError where nothing can, and something should."""
-    import importlib.util
+    if project.config.trusted_keys:
+        import importlib.util
 
-    if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
-        raise _missing("it is not installed here")
+        if importlib.util.find_spec("cryptography") is None:  # not imported: most builds check nothing anew
+            raise _missing("it is not installed here")
     return Signing(signer_of(project), trust_of(project))
 
 
@@ -132,7 +136,7 @@ def signer_of(project: Project) -> Signer | None:
     keys = project.config.trusted_keys
     if keys and signer.key not in keys:
         project.warn(
-            f"{SIGNING_KEY}: {signer.key} is not among trusted-keys, so what it signs does not count"
+            f"{SIGNING_KEY} is not among trusted-keys, so what it signs does not count: {signer.key}"
         )
     return signer
 
@@ -163,7 +167,7 @@ def _read(path: str, project: Project) -> str:
     if not stat.S_ISREG(status.st_mode):  # a pipe could be read once, and a build may need it twice
         raise OSError(0, f"it {_files.kind(status.st_mode)}")
     if os.name == "posix" and status.st_mode & 0o077:
-        project.warn(f"{SIGNING_KEY}: others can read {path}: chmod 600 {path}")
+        project.warn(f"{SIGNING_KEY}: {path} is open to others: chmod 600 {shlex.quote(path)}")
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _home.AT_ONCE)) as file:
         return file.read(_LONGEST).decode("ascii", "replace")
 

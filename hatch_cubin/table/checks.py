@@ -167,7 +167,7 @@ def trusted_key(text: str) -> str:
     try:
         _ed25519.read_public(text)
     except ValueError as exc:
-        raise ValueError(f"{text!r} {exc}") from None
+        raise ValueError(f"a key {exc}") from None  # whatever it is, it may be a secret
     return text
 
 

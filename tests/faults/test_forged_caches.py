@@ -113,7 +113,7 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Victim:
 Attack = Callable[[Unit, Unit], object]  # on a unit, with another one's files at hand
 
 
-def poisoned(*, signed_by: bytes | None = None, kind: bytes = RECORD) -> Attack:
+def poisoned(*, signed_by: bytes | None = None, kind: str = RECORD) -> Attack:
     def attack(unit: Unit, _other: Unit) -> None:
         record = unit.poison()
         unit.record.write_bytes(record + (Signer(signed_by).sign(kind, record) if signed_by else b""))
@@ -188,7 +188,6 @@ FORGED: dict[str, Attack] = {
     "poisoned, signed by a stranger": poisoned(signed_by=STRANGER),
     "poisoned, signed with a key that was revoked": poisoned(signed_by=REVOKED),
     "poisoned, under a trusted signature of something else": poisoned(signed_by=TRUSTED, kind=INDEX),
-    "poisoned, under a trusted signature without a kind": poisoned(signed_by=TRUSTED, kind=b""),
     "poisoned, under its old signature": poisoned_with_line(lambda line: line),
     "poisoned, under a signature of zeros": poisoned_with_line(by(bytes(32), bytes(64))),
     "poisoned, under anybody's signature": poisoned_with_line(by(IDENTITY, IDENTITY + bytes(32))),
@@ -309,3 +308,19 @@ def test_what_is_signed_is_a_hit_for_whoever_asks_for_no_signatures(victim: Vict
     right = victim.build(**signs(STRANGER))
     shutil.rmtree(_home.own_folder() / "recall")
     assert victim.build() == replace(right, compiled=0)
+
+
+# --- the key ------------------------------------------------------------------------------------
+
+
+def test_the_key_is_in_nothing_that_a_build_writes_or_says(
+    victim: Victim, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    outcome = victim.build(TRUSTED, **ASKED, **signs(TRUSTED), HATCH_CUBIN_REPORT=str(report))
+    written = [*_home.own_folder().glob("[!h]*/*"), *victim.cache.rglob("entries/*/*"), report]
+    (letters,) = (value.partition(":")[2].encode() for value in signs(TRUSTED).values())
+    assert outcome.made is not None
+    texts = [*map(Path.read_bytes, written), *outcome.made.values(), *map(str.encode, capfd.readouterr())]
+    assert len(texts) > 2 * UNITS
+    assert [text for text in texts if letters in text or TRUSTED in text] == []
