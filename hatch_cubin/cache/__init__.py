@@ -1,1 +1,1 @@
-"""The cache: its entries, the records that prove them, and the care of its folder."""
+"""The cache: its entries, the records that prove them, who has signed those, and the care of its folder."""
