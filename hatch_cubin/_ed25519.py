@@ -7,6 +7,7 @@ has one meaning, and nothing has two texts. Pure: what signs and checks is in `c
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 PUBLIC, PRIVATE, SIGNATURE = "ed25519", "ed25519-private", "ed25519-signature"
 
@@ -52,6 +53,27 @@ def read_public(text: str) -> bytes:
     if y >= _PRIME or y in _OF_LOW_ORDER:
         raise ValueError("is no key that 'hatch-cubin keygen' makes: anybody could sign for it")
     return raw
+
+
+class Signature(NamedTuple):
+    """Whose signature stands below something that is signed, and its bytes."""
+
+    key: str
+    value: bytes
+
+    def encode(self) -> bytes:
+        return f"{self.key} {write(SIGNATURE, self.value)}\n".encode()
+
+    @classmethod
+    def decode(cls, line: bytes) -> Signature | None:
+        """Return the signature that a line holds; None where it holds anything else."""
+        try:
+            key, value = line.removesuffix(b"\n").decode("ascii").split(" ")
+            read(PUBLIC, key)
+            found = cls(key, read(SIGNATURE, value))
+        except ValueError:
+            return None
+        return found if found.encode() == line else None
 
 
 def _check(kind: str, raw: bytes) -> bytes:

@@ -12,7 +12,6 @@ from . import _temporary
 from ._environment import is_on
 from ._plan import Unit
 from .cache.entries import Cache, Compiled
-from .cache.signing import Signing, trust_of
 from .errors import Location, LockError, Problem, SignatureError
 from .keys import lock, locked
 from .keys.jobs import Job
@@ -92,7 +91,12 @@ def _cached(project: Project, jobs: Sequence[Job], hold: Path | None) -> Mapping
     """Return all results, proven as a build proves them; None where the cache lacks one."""
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
-    cache = Cache(project.cache_folder, None, _keep_quiet, hold, Signing(trust=trust_of(project)))
+    signing = None
+    if project.signs:
+        from .cache.signing import Signing, trust_of  # which few builds need
+
+        signing = Signing(trust=trust_of(project))
+    cache = Cache(project.cache_folder, None, _keep_quiet, hold, signing)
     found: dict[Unit, Compiled] = {}
     with contextlib.suppress(SignatureError):  # what checks signatures is not installed yet
         for job in jobs:

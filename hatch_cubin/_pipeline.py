@@ -19,7 +19,6 @@ from .bundle import layout, sbom
 from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
-from .cache.signing import signing_of
 from .compiling.obtain import obtain
 from .compiling.results import Results, require
 from .errors import HatchCubinError, Location, Problem
@@ -204,8 +203,12 @@ def _known(compiled: Compiled, record: str) -> Known:
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
-    cap = project.config.cache_size
-    return Cache(project.cache_folder, cap, project.warn, hold, signing_of(project))
+    signing = None
+    if project.signs:
+        from .cache.signing import signing_of  # which few builds need
+
+        signing = signing_of(project)
+    return Cache(project.cache_folder, project.config.cache_size, project.warn, hold, signing)
 
 
 def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:

@@ -41,10 +41,11 @@ from .proof import (
     resources_of,
     use,
 )
-from .signing import NOBODY, Doubt, Signing
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
+
+    from .signing import Doubt, Signing
 
 _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
@@ -131,7 +132,7 @@ class Cache:
         cap: int | None,
         warn: Callable[[str], object],
         hold: Path | None = None,
-        signing: Signing = NOBODY,
+        signing: Signing | None = None,
     ) -> None:
         self.folder = folder
         self.doubts: dict[bytes, Doubt] = {}  # by the keys of what is there, and does not count
@@ -178,10 +179,7 @@ class Cache:
             compiled.warnings,
             inputs,
         )
-        signed = self._signing.signed(record.encode())
-        if self._signing.doubt(signed) is not None:
-            self._uncounted.add(key)
-        values = {key: compiled.data, record_key(key): signed}
+        values = {key: compiled.data, record_key(key): self._signed(key, record.encode())}
         self._guarded(lambda: self._put(key, values), None)
         self._refused.discard(key)
 
@@ -253,10 +251,19 @@ class Cache:
         if record is None or record.key != key.hex():
             return None
         self.doubts.pop(key, None)
-        if (doubt := self._signing.doubt(data)) is not None:
+        if self._signing is not None and (doubt := self._signing.doubt(data)) is not None:
             self.doubts[key] = doubt
             return None
         return record
+
+    def _signed(self, key: bytes, record: bytes) -> bytes:
+        """Return a record as it is stored, and remember whether the next build will take it."""
+        if self._signing is None:
+            return record
+        signed = self._signing.signed(record)
+        if self._signing.doubt(signed) is not None:
+            self._uncounted.add(key)
+        return signed
 
     def _linked(self, path: str) -> File | None:
         """Return a link to an entry in the folder that holds them, where there can be one."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import _ed25519, _home
+from .. import _home
 from .._digest import file_digest
 
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
@@ -94,27 +94,6 @@ def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]
     return tuple(json.loads(description))
 
 
-class Signature(NamedTuple):
-    """Whose signature stands under a record, and its bytes."""
-
-    key: str
-    value: bytes
-
-    def encode(self) -> bytes:
-        return f"{self.key} {_ed25519.write(_ed25519.SIGNATURE, self.value)}\n".encode()
-
-    @classmethod
-    def decode(cls, line: bytes) -> Signature | None:
-        """Return the signature that a line holds; None where it holds anything else."""
-        try:
-            key, value = line.removesuffix(b"\n").decode("ascii").split(" ")
-            _ed25519.read(_ed25519.PUBLIC, key)
-            found = cls(key, _ed25519.read(_ed25519.SIGNATURE, value))
-        except ValueError:
-            return None
-        return found if found.encode() == line else None
-
-
 def split(data: bytes) -> tuple[bytes, bytes]:
     """Return what is signed of a record's file, and the line behind it that holds the signature, if any."""
     end = data.find(b"\n", data.find(b"\n") + 1) + 1
@@ -124,7 +103,7 @@ def split(data: bytes) -> tuple[bytes, bytes]:
 def decode(data: bytes) -> Record | None:
     """Return the record that *data* encodes; None where a bit is wrong, or it says what no build would."""
     data, line = split(data)
-    if line and Signature.decode(line) is None:
+    if line and not _is_signature(line):
         return None
     head, _, text = data.partition(b"\n")
     body = text.removesuffix(b"\n")
@@ -137,6 +116,13 @@ def decode(data: bytes) -> Record | None:
     if not isinstance(values, dict) or values.keys() != _FIELDS.keys():
         return None
     return Record(**values) if all(sound(values[name]) for name, sound in _FIELDS.items()) else None
+
+
+def _is_signature(line: bytes) -> bool:
+    """Say whether a line is what a build that signs writes below its records, whoever has signed."""
+    from .._ed25519 import Signature  # which only signed records need
+
+    return Signature.decode(line) is not None
 
 
 def _is_count(value: object) -> bool:

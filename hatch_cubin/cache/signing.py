@@ -6,18 +6,19 @@ and these kernels. It is one of the whole record, so it holds for no other unit 
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import shlex
 import stat
 from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .. import _ed25519, _files, _home
+from .._ed25519 import Signature
 from .._environment import REQUIRE_SIGNED, SIGNING_KEY
 from ..errors import Problem, SignatureError
 from ..sources.project import Project
-from .proof import Signature, split
+from .proof import split
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -45,11 +46,6 @@ class Trust:
     def __init__(self, keys: Collection[str], *, required: bool) -> None:
         self.keys = frozenset(keys)
         self._required = required
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """What a build depends on that takes nothing else for proven."""
-        return (REQUIRE_SIGNED * self._required, *sorted(self.keys))
 
     def doubt(self, data: bytes) -> Doubt | None:
         """Return why the file of a record in the cache's own folder does not count; None where it does."""
@@ -109,16 +105,10 @@ class Signing(NamedTuple):
         return None if self.trust is None else self.trust.doubt(data)
 
 
-NOBODY = Signing()
-
-
 def signing_of(project: Project) -> Signing:
     """Return what signs and checks in a build; SignatureError where nothing can, and something should."""
-    if project.config.trusted_keys:
-        import importlib.util
-
-        if importlib.util.find_spec("cryptography") is None:  # not imported: most builds check nothing anew
-            raise _missing("it is not installed here")
+    if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
+        raise _missing("it is not installed here")  # nor imported: most builds have nothing new to check
     return Signing(signer_of(project), trust_of(project))
 
 
@@ -167,6 +157,8 @@ def _read(path: str, project: Project) -> str:
     if not stat.S_ISREG(status.st_mode):  # a pipe could be read once, and a build may need it twice
         raise OSError(0, f"it {_files.kind(status.st_mode)}")
     if os.name == "posix" and status.st_mode & 0o077:
+        import shlex
+
         project.warn(f"{SIGNING_KEY}: {path} is open to others: chmod 600 {shlex.quote(path)}")
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _home.AT_ONCE)) as file:
         return file.read(_LONGEST).decode("ascii", "replace")

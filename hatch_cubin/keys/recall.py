@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .. import _home
 from .._digest import digest, file_digest
-from ..cache import signing
+from .._environment import REQUIRE_SIGNED
 from ..cache.proof import Known
 from ..sources.project import Project
 from ..sources.scan import Include, Scan, Scans
@@ -98,11 +98,14 @@ def recall_of(project: Project) -> Recall:
     except RuntimeError:
         return Recall(None)
     places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
-    if installed is None:
-        return Recall(None)
-    trust = signing.trust_of(project)  # what was proven to one is not proven to another
-    made_for = digest([installed, *places, *(() if trust is None else trust.identity)])
-    return Recall(folder / f"{made_for[:32]}.txt")
+    made_for: list[str | bytes] = [installed or "", *places, *_trusted(project)]
+    return Recall(None if installed is None else folder / f"{digest(made_for)[:32]}.txt")
+
+
+def _trusted(project: Project) -> tuple[str, ...]:
+    """Return whose signatures count, and whether nothing else does: what one proves another does not."""
+    keys = project.config.trusted_keys
+    return (f"{REQUIRE_SIGNED}={project.asks(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 
 
 def _line(units: Units) -> str:

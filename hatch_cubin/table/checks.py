@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from .. import _arch, _ed25519
+from .. import _arch
 from .names import WRAPPER
 
 Macros = tuple[tuple[str, str], ...]
@@ -160,12 +160,16 @@ def distribution(text: str) -> str:
 
 def is_secret(value: object) -> bool:
     """Say whether a value holds a private key, wherever."""
-    return f"{_ed25519.PRIVATE}:" in repr(value)
+    from .._ed25519 import PRIVATE  # which few tables need
+
+    return f"{PRIVATE}:" in repr(value)
 
 
 def trusted_key(text: str) -> str:
+    from .._ed25519 import read_public
+
     try:
-        _ed25519.read_public(text)
+        read_public(text)
     except ValueError as exc:
         raise ValueError(f"a key {exc}") from None  # whatever it is, it may be a secret
     return text

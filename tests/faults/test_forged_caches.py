@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _ed25519, _home
-from hatch_cubin.cache.proof import Signature, place, record_key, split
+from hatch_cubin._ed25519 import Signature
+from hatch_cubin.cache.proof import place, record_key, split
 from hatch_cubin.cache.signing import INDEX, RECORD, Signer
 from hatch_cubin.errors import MissError
 from tests.faults.harness.builds import OPTIONS, UNITS, Builds, Outcome

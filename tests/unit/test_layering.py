@@ -84,9 +84,9 @@ MODULES: dict[str, dict[str, str]] = {
     "cache": {
         "history": "",
         "proof": "",
-        "signing": "proof",
         "housekeeping": "proof",
         "audit": "housekeeping proof",
+        "signing": "proof",
         "entries": "housekeeping proof signing",
     },
     "toolkit": {

@@ -13,7 +13,7 @@ from hatch_cubin._locks import try_lock
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.housekeeping import Removed, Stats, clear, records, stats, trim
 from hatch_cubin.cache.proof import Record, place, record_key
-from hatch_cubin.cache.signing import NOBODY, Signer, Signing
+from hatch_cubin.cache.signing import Signer, Signing
 from tests.helpers import run, write_tree
 
 pytest.importorskip("cuda.core")
@@ -25,7 +25,7 @@ def key(name: str) -> bytes:
     return name.encode() * 32
 
 
-def fill(folder: Path, signing: Signing = NOBODY, /, **sizes: int) -> int:
+def fill(folder: Path, signing: Signing | None = None, /, **sizes: int) -> int:
     """Store entries of some sizes, each used a day after the one before; return the size of a record."""
     with Cache(folder, None, pytest.fail, signing=signing) as cache:
         for name, size in sizes.items():

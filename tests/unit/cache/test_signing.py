@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _ed25519
-from hatch_cubin.cache.proof import Signature, decode, split
+from hatch_cubin._ed25519 import Signature
+from hatch_cubin.cache.proof import decode, split
 from hatch_cubin.cache.signing import INDEX, RECORD, Doubt, Signer, Trust, new_key, signing_of
 from hatch_cubin.errors import SignatureError
 from hatch_cubin.sources.project import Project

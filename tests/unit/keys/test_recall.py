@@ -116,7 +116,7 @@ from pathlib import Path
 from hatch_cubin import _pipeline
 from tests.helpers import SAXPY, make_project
 _pipeline.build(make_project(Path(sys.argv[1]), {"saxpy.cu": SAXPY}, sys.argv[2]))
-print("cryptography" in sys.modules)
+print(*({"cryptography", "hatch_cubin.cache.signing"} & {*sys.modules}))
 """
 
 
@@ -125,13 +125,16 @@ print("cryptography" in sys.modules)
 def test_what_was_checked_once_is_recalled(tmp_path: Path) -> None:
     """A build that finds nothing new has no signature to check, and nor has one that trusts no keys."""
 
+    nobody = 'archs = ["sm_90"]\n'
+    trusts = f'{nobody}trusted-keys = ["{Signer(bytes(32)).key}"]\n'
+
     def checks(options: str, home: str, **environ: str) -> bool:
         command = [sys.executable, "-c", SIGNED, str(tmp_path / "project"), options]
         homes = {"XDG_CACHE_HOME": str(tmp_path / home)}
-        return run(*command, cwd=REPOSITORY, check=True, **homes, **environ).stdout.strip() == "True"
+        imported = run(*command, cwd=REPOSITORY, check=True, **homes, **environ).stdout.split()
+        assert ("hatch_cubin.cache.signing" in imported) == (options == trusts)
+        return "cryptography" in imported
 
-    nobody = 'archs = ["sm_90"]\n'
-    trusts = f'{nobody}trusted-keys = ["{Signer(bytes(32)).key}"]\n'
     asked = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
     key = _ed25519.write(_ed25519.PRIVATE, bytes(32))
     assert checks(trusts, "one", **asked, HATCH_CUBIN_SIGNING_KEY=key)
