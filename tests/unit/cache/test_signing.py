@@ -14,7 +14,7 @@ import pytest
 from hatch_cubin import _ed25519
 from hatch_cubin._ed25519 import Signature
 from hatch_cubin.cache.proof import decode, split
-from hatch_cubin.cache.signing import INDEX, RECORD, Doubt, Signer, Trust, new_key, signing_of
+from hatch_cubin.cache.signing import INDEX, RECORD, Doubt, Signer, Signing, Trust, new_key, signing_of
 from hatch_cubin.errors import SignatureError
 from hatch_cubin.sources.project import Project
 from tests.helpers import read_config
@@ -75,6 +75,23 @@ def test_what_counts_depends_on_whose_the_folder_is(record: str) -> None:
     data, of_ones_own, of_others = DOUBTS[record]
     assert Trust([OWN.key], required=False).doubt(data) == of_ones_own
     assert Trust([OWN.key], required=True).doubt(data) == of_others
+
+
+def test_what_comes_from_a_store_is_signed_or_counts_for_nothing() -> None:
+    """Also where one's own folder need not be."""
+    signing = Signing(OWN, Trust([OWN.key], required=False))
+    assert signing.vouches(signing.signed(DATA))
+    assert signing.holds(b"index", signing.seal(b"index"))
+    for line in (b"", OTHER.sign(RECORD, DATA), OWN.sign(INDEX, DATA)):
+        assert not signing.vouches(DATA + line)
+    for seal in (b"", OTHER.sign(INDEX, b"index"), OWN.sign(RECORD, b"index"), signing.seal(b"another")):
+        assert not signing.holds(b"index", seal)
+
+
+def test_who_trusts_no_keys_trusts_whoever_can_write_to_a_store() -> None:
+    nobody = Signing()
+    assert nobody.vouches(DATA)
+    assert nobody.holds(b"index", nobody.seal(b"index"))
 
 
 def test_a_file_is_what_is_signed_and_the_line_below_it() -> None:
