@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+SIGNING_KEY = "HATCH_CUBIN_SIGNING_KEY"
+REQUIRE_SIGNED = "HATCH_CUBIN_REQUIRE_SIGNED"
+
+_SECRETS = frozenset({SIGNING_KEY})
 _SWITCHES = (
     "HATCH_CUBIN_SKIP",
     "HATCH_CUBIN_REQUIRE_HITS",
+    REQUIRE_SIGNED,
     "HATCH_CUBIN_LOCKED",
     "HATCH_CUBIN_TRACEBACK",
 )
@@ -17,6 +22,11 @@ _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 def is_on(environ: Mapping[str, str], switch: str) -> bool:
     """Say whether a switch is on. A value that is neither on nor off is reported by `read_environment`."""
     return _STATES.get(environ.get(switch, "").lower(), False)
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what a program may know that we start, and that signs nothing."""
+    return {name: value for name, value in environ.items() if name not in _SECRETS}
 
 
 def read_environment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from . import _temporary
 from ._environment import is_on
 from ._plan import Unit
 from .cache.entries import Cache, Compiled
-from .errors import Location, LockError, Problem
+from .errors import Location, LockError, Problem, SignatureError
 from .keys import lock, locked
 from .keys.jobs import Job
 from .keys.lock import Lock
@@ -77,7 +78,7 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
     if word is None or not locked.answers(word.lock, there):
         return now
     if word.found is not None:
-        return []
+        return requirements.of_signatures(config, os.environ)
     return requirements.build_requirements(config, os.environ, word.lock.wheels)
 
 
@@ -90,13 +91,20 @@ def _cached(project: Project, jobs: Sequence[Job], hold: Path | None) -> Mapping
     """Return all results, proven as a build proves them; None where the cache lacks one."""
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
-    cache = Cache(project.cache_folder, None, _keep_quiet, hold)
+    signing = None
+    if project.signs:
+        from .cache.signing import Signing, trust_of  # which few builds need
+
+        signing = Signing(trust=trust_of(project))
+    cache = Cache(project.cache_folder, None, _keep_quiet, hold, signing)
     found: dict[Unit, Compiled] = {}
-    for job in jobs:
-        if (hit := job.found_in(cache)) is None:
-            return None
-        found[job.unit] = hit
-    return found
+    with contextlib.suppress(SignatureError):  # what checks signatures is not installed yet
+        for job in jobs:
+            if (hit := job.found_in(cache)) is None:
+                return None
+            found[job.unit] = hit
+        return found
+    return None
 
 
 def _keep_quiet(_warning: str) -> None:

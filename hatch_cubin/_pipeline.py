@@ -207,7 +207,12 @@ def _known(compiled: Compiled, record: str) -> Known:
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
-    return Cache(project.cache_folder, project.config.cache_size, project.warn, hold)
+    signing = None
+    if project.signs:
+        from .cache.signing import signing_of  # which few builds need
+
+        signing = signing_of(project)
+    return Cache(project.cache_folder, project.config.cache_size, project.warn, hold, signing)
 
 
 def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:

@@ -104,6 +104,10 @@ class LockError(HatchCubinError):
     """A build that has to go by the lock cannot."""
 
 
+class SignatureError(HatchCubinError):
+    """Nothing can be signed here, or no signature be checked."""
+
+
 class CheckError(HatchCubinError):
     """A check failed: what was looked at is not as it should be."""
 

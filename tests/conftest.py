@@ -103,6 +103,8 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
         "TIMEOUT",
         "LOCKED",
         "STRICT",
+        "REQUIRE_SIGNED",
+        "SIGNING_KEY",
     ):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

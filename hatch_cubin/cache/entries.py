@@ -45,6 +45,8 @@ from .proof import (
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own needs Python 3.11
 
+    from .signing import Doubt, Signing
+
 _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
@@ -120,13 +122,22 @@ class Cache:
     """The cache folder of one build.
 
     With a folder to *hold* hits, each hit becomes a link in that folder: nothing is copied, no other build
-    can remove it, and its bytes need not stay in memory.
+    can remove it, and its bytes need not stay in memory. *signing* signs what is stored, and says what of
+    what is found does not count.
     """
 
     def __init__(
-        self, folder: Path, cap: int | None, warn: Callable[[str], object], hold: Path | None = None
+        self,
+        folder: Path,
+        cap: int | None,
+        warn: Callable[[str], object],
+        hold: Path | None = None,
+        signing: Signing | None = None,
     ) -> None:
         self.folder = folder
+        self.doubts: dict[bytes, Doubt] = {}  # by the keys of what is there, and does not count
+        self._signing = signing
+        self._uncounted: set[bytes] = set()  # of what this build has stored: the next one compiles it again
         self._hold = hold
         self._held = 0
         self.damaged = 0
@@ -159,7 +170,7 @@ class Cache:
         return self._guarded(lambda: self._get(key, known, asked), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
-        """Store one result as an entry and its record."""
+        """Store one result as an entry and its record, signed if this build signs."""
         record = Record(
             key.hex(),
             compiled.sha256,
@@ -168,10 +179,14 @@ class Cache:
             compiled.warnings,
             inputs,
         )
-        self.accept(key, record.encode(), compiled.data)
+        encoded = record.encode()
+        signed = encoded if self._signing is None else self._signing.signed(encoded)
+        self.accept(key, signed, compiled.data)
 
     def accept(self, key: bytes, record: bytes, data: bytes) -> None:
         """Store an entry with the record that has proven it, to the byte."""
+        if self._signing is not None and self._signing.doubt(record) is not None:
+            self._uncounted.add(key)
         values = {key: data, record_key(key): record}
         self._guarded(lambda: self._put(key, values), None)
         self._refused.discard(key)
@@ -185,8 +200,8 @@ class Cache:
         return self._guarded(read, {})
 
     def record_stamp(self, key: bytes) -> str:
-        """Return a text that changes when the record of *key* is written."""
-        return disk.stamp(place(self.folder, record_key(key)))
+        """Return a text that changes when the record of *key* is written; empty where that will not count."""
+        return "" if key in self._uncounted else disk.stamp(place(self.folder, record_key(key)))
 
     def claim(self, key: bytes) -> bool:
         """Say whether this build may compile a missing unit: not while another build is compiling it.
@@ -222,12 +237,14 @@ class Cache:
             if entry is None or record is None:  # trimmed, or being written
                 return None
             new = known is None or known.record != disk.stamp_of(record.status)
-            proof = _record_of(key, record) if new else known
+            proof = self._record_of(key, record) if new else known
             found = None if proof is None else _found(entry, proof, held, asked)
         except FileNotFoundError:  # trimmed since it was looked at
             return None
         except NoFileError:
             self.damaged += 1
+            return None
+        if key in self.doubts:
             return None
         # The same compile never gives other bytes; a record that is damaged says nothing of the entry.
         if known is not None and (found.sha256 != known.sha256 if found else not new):
@@ -237,6 +254,17 @@ class Cache:
             return None
         use(entry, record)
         return found
+
+    def _record_of(self, key: bytes, file: File) -> Record | None:
+        """Return the record of *key* that is in a file; None where none is, or one that does not count."""
+        data, record = read_record(file)
+        if record is None or record.key != key.hex():
+            return None
+        self.doubts.pop(key, None)
+        if self._signing is not None and (doubt := self._signing.doubt(data)) is not None:
+            self.doubts[key] = doubt
+            return None
+        return record
 
     def _linked(self, path: str) -> File | None:
         """Return a link to an entry in the folder that holds them, where there can be one."""
@@ -302,11 +330,6 @@ class Cache:
                 self._warned = True
                 reason = getattr(exc, "strerror", None) or exc
                 self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
-
-
-def _record_of(key: bytes, file: File) -> Record | None:
-    record = read_record(file)
-    return record if record is not None and record.key == key.hex() else None
 
 
 def _found(

@@ -94,8 +94,17 @@ def _described(description: str) -> tuple[Mapping[str, str], Sequence[str], str]
     return tuple(json.loads(description))
 
 
+def split(data: bytes) -> tuple[bytes, bytes]:
+    """Return what is signed of a record's file, and the line behind it that holds the signature, if any."""
+    end = data.find(b"\n", data.find(b"\n") + 1) + 1
+    return data[:end], data[end:]
+
+
 def decode(data: bytes) -> Record | None:
     """Return the record that *data* encodes; None where a bit is wrong, or it says what no build would."""
+    data, line = split(data)
+    if line and not _is_signature(line):
+        return None
     head, _, text = data.partition(b"\n")
     body = text.removesuffix(b"\n")
     if len(text) != len(body) + 1 or head != file_digest(body).encode():
@@ -107,6 +116,13 @@ def decode(data: bytes) -> Record | None:
     if not isinstance(values, dict) or values.keys() != _FIELDS.keys():
         return None
     return Record(**values) if all(sound(values[name]) for name, sound in _FIELDS.items()) else None
+
+
+def _is_signature(line: bytes) -> bool:
+    """Say whether a line is what a build that signs writes below its records, whoever has signed."""
+    from .._ed25519 import Signature  # which only signed records need
+
+    return Signature.decode(line) is not None
 
 
 def _is_count(value: object) -> bool:
@@ -207,9 +223,10 @@ def read(file: File) -> bytes:
     return data
 
 
-def read_record(file: File) -> Record | None:
-    """Return the record that is in a file; None where none is that a build would have written."""
-    return decode(read(file)) if file.status.st_size <= MOST else None
+def read_record(file: File) -> tuple[bytes, Record | None]:
+    """Return what is in a file, and the record that it is; None where no build would have written that."""
+    data = read(file) if file.status.st_size <= MOST else b""
+    return data, decode(data)
 
 
 def use(entry: File, record: File) -> None:

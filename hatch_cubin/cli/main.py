@@ -28,6 +28,7 @@ VERBS = {
     "inspect": "show what is in wheels, in folders or in installed packages",
     "verify": "check wheels against their manifests, or against a rebuild",
     "cache": "show, check, trim or empty the cache; hash the plan for CI",
+    "keygen": "make a key that signs what builds store in a cache",
     "bundle": "write the bundle into a package folder, for any build backend",
 }
 FORMAT = 1  # of what --json prints

@@ -30,6 +30,8 @@ def obtain(
     repeat_warnings(project, results.done.values())
     if cache.damaged:
         project.warn(f"damaged cache entries, built again: {cache.damaged}")
+    if cache.doubts:
+        project.warn(f"units in the cache that no trusted key has signed: {len(cache.doubts)}")
     if misses and project.asks("HATCH_CUBIN_REQUIRE_HITS"):
         results.missing = [job.unit for job in misses]
     elif misses:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import marshal
+import os
 import selectors
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from .._environment import without_secrets
 from ..toolkit.worker import framed
 
 _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"
@@ -196,6 +198,7 @@ def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -
         stdin=talk.fileno(),
         stdout=talk.fileno(),
         stderr=errors.fileno(),
+        env=without_secrets(os.environ),
         start_new_session=True,  # an interrupt at the terminal is the front end's to answer
     )
     talk.close()
@@ -206,7 +209,12 @@ def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -
 def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socket.socket) -> _Started:
     """Do the same with pipes for its streams, and a thread for each."""
     process = subprocess.Popen(  # noqa: S603 - our own script
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=without_secrets(os.environ),
+        bufsize=0,
     )
     pipes = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream is not None]
     ways = (

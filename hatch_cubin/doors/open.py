@@ -61,6 +61,8 @@ def require_compiler(project: Project) -> None:
         key, what = "toolkit", "the compiler that the table asks for is not installed here"
         if {*missing} <= {*project.config.header_packages}:
             key, what = "header-packages", "the headers that the table asks for are not installed here"
+        if missing == [requirements.SIGNATURES]:
+            key, what = "trusted-keys", "what signs and checks signatures is not installed here"
         # The command names all wheels, for one that is installed may have another version.
         usual = requirements.install_command(project.config, project.environ)
         hint = _locking.install_command(project) or usual

@@ -15,6 +15,9 @@ REASONS = {
     "damaged": "its entry is damaged, and will be built again",
     "removed": "its entry was removed from the cache",
     "unknown": "no input that is recorded differs",
+    "unsigned": "it is in the cache, and not signed, which HATCH_CUBIN_REQUIRE_SIGNED asks for",
+    "untrusted": "it is in the cache, signed with a key that is not among trusted-keys",
+    "forged": "it is in the cache, under a signature that is not its own",
     "differs": "",  # the differences say it
 }
 
@@ -26,6 +29,7 @@ class Found(NamedTuple):
     hit: Compiled | None = None
     reason: str | None = None
     nearest: Nearest | None = None
+    signed_with: str | None = None  # where that is the reason
 
     @property
     def module(self) -> str:
@@ -44,6 +48,7 @@ class Found(NamedTuple):
             "state": "miss" if self.hit is None else "hit",
             "key": self.job.keys.key.hex(),
             "reason": self.reason,
+            "signed_with": self.signed_with,
             "nearest": near and {"key": near.key, "path": near.inputs["path"], "arch": near.inputs["arch"]},
             "differences": [each._asdict() for each in near.differences] if near else [],
         }
@@ -57,7 +62,8 @@ class Found(NamedTuple):
             return (
                 [differences.say_one(each, now) for each in found] if verbose else differences.say(found, now)
             )
-        return [REASONS[self.reason]]
+        with_key = f": {self.signed_with}" if self.signed_with else ""
+        return [REASONS[self.reason] + with_key]
 
 
 def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
@@ -72,6 +78,8 @@ def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
 def _look_up(job: Job, cache: Cache) -> Found:
     damaged = cache.damaged
     hit = job.found_in(cache)
+    if (doubt := cache.doubts.get(job.keys.key)) is not None:
+        return Found(job, reason=doubt.reason, signed_with=doubt.key)
     return Found(job, hit, "damaged" if cache.damaged > damaged else None)
 
 

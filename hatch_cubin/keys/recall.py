@@ -1,9 +1,9 @@
 """What the last build found out, kept so that the next one need not ask cuda.core and NVRTC again.
 
-It is a file in the user's own folder, one for each project, cache and installation of the toolkit. In it,
-a module's line has a digest of all that the module's results depend on, then what is known of its units. The
-line of a source or header has a digest of its text, then its includes. Where the file cannot be read or
-written, nothing is recalled, and that is no error.
+It is a file in the user's own folder, one for each project, cache and installation of the toolkit, and for
+whose signatures count. In it, a module's line has a digest of all that the module's results depend on, then
+what is known of its units. The line of a source or header has a digest of its text, then its includes. Where
+the file cannot be read or written, nothing is recalled, and that is no error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .. import _home
 from .._digest import digest, file_digest
+from .._environment import REQUIRE_SIGNED
 from ..cache.proof import Known
 from ..sources.project import Project
 from ..sources.scan import Include, Scan, Scans
@@ -97,7 +98,14 @@ def recall_of(project: Project) -> Recall:
     except RuntimeError:
         return Recall(None)
     places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
-    return Recall(None if installed is None else folder / f"{digest([installed, *places])[:32]}.txt")
+    made_for: list[str | bytes] = [installed or "", *places, *_trusted(project)]
+    return Recall(None if installed is None else folder / f"{digest(made_for)[:32]}.txt")
+
+
+def _trusted(project: Project) -> tuple[str, ...]:
+    """Return whose signatures count, and whether nothing else does: what one proves another does not."""
+    keys = project.config.trusted_keys
+    return (f"{REQUIRE_SIGNED}={project.asks(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 
 
 def _line(units: Units) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from .. import _home
 from .._console import Progress
-from .._environment import is_on
+from .._environment import SIGNING_KEY, is_on
 from ..errors import ConfigError, Problem, SourceError
 from ..table.config import DEFAULT_SOURCES, Config
 from .source import BUNDLE, Source, find_sources, read_source, walk
@@ -81,6 +81,11 @@ class Project:
     def skips(self) -> bool:
         """Whether the user wants a bundle without kernels."""
         return self.asks("HATCH_CUBIN_SKIP")
+
+    @property
+    def signs(self) -> bool:
+        """Whether anything is to be signed, or signatures count for anything."""
+        return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def asks(self, switch: str) -> bool:
         """Say whether a switch of the environment is on."""

@@ -180,6 +180,23 @@ def distribution(text: str) -> str:
     return text
 
 
+def is_secret(value: object) -> bool:
+    """Say whether a value holds a private key, wherever."""
+    from .._ed25519 import PRIVATE  # which few tables need
+
+    return f"{PRIVATE}:" in repr(value)
+
+
+def trusted_key(text: str) -> str:
+    from .._ed25519 import read_public
+
+    try:
+        read_public(text)
+    except ValueError as exc:
+        raise ValueError(f"a key {exc}") from None  # whatever it is, it may be a secret
+    return text
+
+
 def name(value: object) -> str:
     text = string(value)
     if not text.isprintable() or any(char in text for char in '/\\[]<>"'):

@@ -58,6 +58,7 @@ class Config:
     jobs: int | None = None
     cache_dir: str | None = None
     cache_size: int | None = None
+    trusted_keys: tuple[str, ...] = ()
     ship_sources: bool = False
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()

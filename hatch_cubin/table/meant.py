@@ -10,7 +10,9 @@ from .. import _gpus
 from . import checks, lines, names, options
 from .toml import loads
 
-_ARRAYS = frozenset({"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate"})
+_ARRAYS = frozenset(
+    {"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate", "trusted-keys"}
+)
 _LONGEST = 100
 _SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NAMES = {

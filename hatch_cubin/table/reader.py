@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._environment import read_environment
+from .._environment import REQUIRE_SIGNED, is_on, read_environment
 from ..errors import ConfigError, Problem
 from . import checks, options
 from .checks import Macros, Variants
@@ -29,6 +29,9 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
     if place.wraps and "backend" not in own:
         reader.add("the table does not say which build backend makes the wheel", (), 'backend = "…"')
+    if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
+        what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
+        reader.add(what, (), 'trusted-keys = ["…"]')
     replaced, wrong = read_environment(environ, _VARIABLES)
     values |= replaced
     reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
@@ -124,6 +127,16 @@ def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
     if value == []:
         raise ValueError("must name at least one arch")
     return _each(checks.arch)(value, reader, path)
+
+
+def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if checks.is_secret(value):  # before anything can show it
+        what = "trusted-keys has a private key: whoever has read it can sign"
+        reader.add(what, path, "make a new one with 'hatch-cubin keygen', and put its public key here")
+        return ()
+    if value == []:
+        raise ValueError("must name at least one key")
+    return _each(checks.trusted_key)(value, reader, path)
 
 
 def _define(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Macros:
@@ -235,6 +248,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "jobs": _only(checks.jobs),
     "cache-dir": _cache_dir,
     "cache-size": _only(checks.size),
+    "trusted-keys": _trusted_keys,
     "ship-sources": _only(checks.boolean),
     "provenance": _only(checks.boolean),
     "source": _sources,

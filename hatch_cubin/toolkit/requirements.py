@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from .._environment import is_on
+from .._environment import SIGNING_KEY, is_on
 from ..table.config import Config
 from .libraries import system_major
 
@@ -33,6 +33,7 @@ _PARTS = {
 }
 # No result depends on its version, and the newest one differs with Python's.
 _NOT_LOCKED = "cuda-bindings"
+SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
@@ -43,7 +44,13 @@ def build_requirements(
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
     wanted = [*_toolkit_requirements(config.toolkit), *config.header_packages]
-    return _exact(wanted, locked) if wanted and locked else wanted
+    exact = _exact(wanted, locked) if wanted and locked else wanted
+    return [*exact, *of_signatures(config, environ)]
+
+
+def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
+    """Return what a build needs that has to sign its results, or to check who has signed others."""
+    return [SIGNATURES] if config.trusted_keys or environ.get(SIGNING_KEY) else []
 
 
 def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:

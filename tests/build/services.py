@@ -34,12 +34,15 @@ class Ran(NamedTuple):
 class Service(abc.ABC):
     """Runs the jobs of a pipeline one after the other, each in a new folder with a copy of the project."""
 
-    def __init__(self, recipe: str, project: Path, folder: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, recipe: str, project: Path, folder: Path, environ: Mapping[str, str], key: str
+    ) -> None:
         self.recipe: dict[Any, Any] = yaml.safe_load((REPOSITORY / recipe).read_text("utf-8"))
         self.caches: dict[str, bytes] = {}
         self._project = project
         self._folder = folder
         self._environ = environ
+        self._key = key  # which signs: a secret that only the default branch gets
         self._artifacts: dict[str, bytes] = {}
         self._numbers = itertools.count()
 
@@ -93,6 +96,7 @@ class GitHub(Service):
         workspace = self._new_workspace()
         known = {"github.workspace": str(workspace), "github.event_name": event}
         known["strategy.job-total"] = str(total)
+        known["secrets.CUBIN_SIGNING_KEY"] = self._key
         known |= {f"matrix.{axis}": value for axis, value in matrix.items()}
         environ = _expanded({**self.recipe["env"], **job.get("env", {})}, known)
         for step in job["steps"]:
@@ -108,7 +112,8 @@ class GitHub(Service):
             output = workspace / "output"
             output.touch()
             command = _expanded({"run": step["run"]}, known)["run"]
-            self._command(command, workspace, {**environ, "GITHUB_OUTPUT": str(output)})
+            own = _expanded(step.get("env", {}), known)
+            self._command(command, workspace, {**environ, **own, "GITHUB_OUTPUT": str(output)})
             return dict(line.split("=", 1) for line in output.read_text("utf-8").splitlines())
         action, _, version = step["uses"].partition("@")
         assert version
@@ -158,7 +163,8 @@ class GitLab(Service):
     """GitLab CI: caches and artifacts are zip archives of folders inside the project."""
 
     def push(self) -> list[Ran]:
-        return [*self._run({"CI_COMMIT_BRANCH": "main", "CI_PIPELINE_SOURCE": "push"})]
+        protected = {"HATCH_CUBIN_SIGNING_KEY": self._key}
+        return [*self._run({"CI_COMMIT_BRANCH": "main", "CI_PIPELINE_SOURCE": "push", **protected})]
 
     def pull_request(self) -> list[Ran]:
         return [*self._run({"CI_COMMIT_BRANCH": "", "CI_PIPELINE_SOURCE": "merge_request_event"})]
@@ -210,9 +216,17 @@ def _expanded(values: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, 
     """Return *values* with the expressions of GitHub's in them replaced."""
     written = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
     return {
-        key: re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda match: known[match[1]], value)
+        key: re.sub(r"\$\{\{ (.+?) \}\}", lambda match: _value(match[1], known), value)
         for key, value in written.items()
     }
+
+
+def _value(expression: str, known: Mapping[str, str]) -> str:
+    """Return what an expression of GitHub's gives: a name, a comparison, or `comparison && name || ''`."""
+    condition, _, chosen = expression.removesuffix(" || ''").rpartition(" && ")
+    if condition:
+        return known[chosen] if _holds(condition, known) else ""
+    return str(_holds(chosen, known)).lower() if " == " in chosen else known[chosen]
 
 
 def _holds(condition: str, known: Mapping[str, str]) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.cache import housekeeping
+from hatch_cubin.cache.signing import new_key
 from tests.helpers import REPOSITORY, SAXPY, run, wheel_files
 
 from .projects import BILL, METADATA, demo, in_bundle
@@ -17,6 +19,7 @@ from .services import GitHub, GitLab, Ran, Service
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
 
 ARCHS = ("sm_90", "compute_90")
+PRIVATE, PUBLIC = new_key()
 SERVICES: dict[str, type[Service]] = {"docs/ci/github.yml": GitHub, "docs/ci/gitlab.yml": GitLab}
 SHARDED: dict[str, type[Service]] = {
     "docs/ci/github-shards.yml": GitHub,
@@ -40,7 +43,7 @@ def environ(own_wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 def project(tmp_path: Path, **more: str) -> Path:
-    options = f'toolkit = "13.0"\narchs = {[*ARCHS]}\n'
+    options = f'toolkit = "13.0"\narchs = {[*ARCHS]}\ntrusted-keys = ["{PUBLIC}"]\n'
     files = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY, ".gitignore": "_cubins/\ncubin-cache/\n"}
     return demo(tmp_path / "project", options, {**files, **more})
 
@@ -53,11 +56,17 @@ def counts(jobs: list[Ran]) -> dict[str, tuple[int, int]]:
 def test_the_second_run_of_a_recipe_compiles_nothing(
     tmp_path: Path, environ: dict[str, str], recipe: str
 ) -> None:
-    service = SERVICES[recipe](recipe, project(tmp_path), tmp_path, environ)
+    service = SERVICES[recipe](recipe, project(tmp_path), tmp_path, environ, PRIVATE)
     first = service.push()
     caches = dict(service.caches)
     assert counts(first) == {**{f"kernels {arch}": (0, 1) for arch in ARCHS}, "wheel": (2, 0)}
     assert len(caches) == 2
+    for job in first[: len(ARCHS)]:
+        records = [*housekeeping.records(job.workspace / "cubin-cache")]
+        files = (job.workspace / "cubin-cache/entries").glob("*/*")
+        signed = [data for data in map(Path.read_bytes, files) if f"\n{PUBLIC} ".encode() in data]
+        assert len(signed) == len(records) == 1
+    assert not any(PRIVATE.encode() in data for data in caches.values())
 
     second = service.pull_request()
     assert counts(second) == {**{f"kernels {arch}": (1, 0) for arch in ARCHS}, "wheel": (2, 0)}

@@ -23,6 +23,7 @@ from hatch_cubin.bundle import layout
 from hatch_cubin.cache.audit import audit
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.proof import place, record_key
+from hatch_cubin.cache.signing import Signer, Signing
 from tests.faults.harness.builds import UNITS, Builds
 from tests.faults.harness.damage import flip, swap, truncate, zero
 from tests.figures import Figures
@@ -66,10 +67,15 @@ def cache(memory: Path) -> Path:
 
 
 def use(folder: Path) -> tuple[int, int]:
-    """Do what a build does: take what is there, store what is not; count what was missing, and wrong."""
+    """Do what builds do, of which one signs: take what is there, store what is not; count misses and lies."""
     missing = wrong = 0
-    with Cache(folder, None, pytest.fail) as opened:
-        for key, right in RESULTS.items():
+    signing = Signing(Signer(bytes(32)))
+    with (
+        Cache(folder, None, pytest.fail) as plain,
+        Cache(folder, None, pytest.fail, signing=signing) as signs,
+    ):
+        for number, (key, right) in enumerate(RESULTS.items()):
+            opened = signs if number % 2 else plain
             found = opened.get(key)
             if found is None:
                 missing += 1

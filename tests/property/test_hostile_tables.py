@@ -61,6 +61,7 @@ _taken_or_not: Mapping[str, st.SearchStrategy[Any]] = {
     "exclude": _lists,
     "include-dirs": _lists,
     "header-packages": _lists,
+    "trusted-keys": _lists,
     "define": st.dictionaries(_names, _strings | st.integers(0, 9) | st.booleans(), max_size=2),
     "options": _options_table,
     "instantiate": st.lists(_strings, max_size=2),

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin._environment import is_on
+from hatch_cubin import _ed25519
+from hatch_cubin._environment import is_on, without_secrets
 from hatch_cubin.errors import ConfigError
 from tests.helpers import read_config
 
 ON = ["1", "true", "True", "TRUE"]
 OFF = ["", "0", "false", "False"]
 NEITHER = ["2", "yes", "no", "on", "off", " 1"]
-SWITCHES = ["HATCH_CUBIN_SKIP", "HATCH_CUBIN_REQUIRE_HITS", "HATCH_CUBIN_TRACEBACK"]
+SWITCHES = [
+    "HATCH_CUBIN_SKIP",
+    "HATCH_CUBIN_REQUIRE_HITS",
+    "HATCH_CUBIN_REQUIRE_SIGNED",
+    "HATCH_CUBIN_TRACEBACK",
+]
+KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
+TABLE = f'trusted-keys = ["{KEY}"]'  # without which one of them is an error
 
 
 @pytest.mark.parametrize("value", ON)
@@ -29,14 +37,19 @@ def test_a_switch_is_off_otherwise(value: str) -> None:
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_a_switch_that_is_neither_on_nor_off_is_an_error(switch: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_config("", {switch: value})
+        read_config(TABLE, {switch: value})
     assert str(caught.value) == f"{switch}: must be 1 or true, 0 or false, not {value!r}"
 
 
 @pytest.mark.parametrize("value", [*ON, *OFF])
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_a_switch_that_is_on_or_off_changes_nothing_of_the_table(switch: str, value: str) -> None:
-    assert read_config("", {switch: value}) == read_config()
+    assert read_config(TABLE, {switch: value}) == read_config(TABLE)
+
+
+def test_what_is_secret_is_for_nobody_else() -> None:
+    environ = {"PATH": "/bin", "HATCH_CUBIN_SIGNING_KEY": "secret"}
+    assert without_secrets(environ) == {"PATH": "/bin"}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 1800.0), ("5", 5.0), ("0.25", 0.25), ("1e3", 1000.0)])

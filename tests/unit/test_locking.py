@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _locking, _pipeline
+from hatch_cubin import _ed25519, _locking, _pipeline
+from hatch_cubin.cache import signing
+from hatch_cubin.cache.signing import Signer
 from hatch_cubin.errors import LockError
 from hatch_cubin.keys import lock
-from hatch_cubin.sources.project import Project
-from hatch_cubin.toolkit.requirements import build_requirements
+from hatch_cubin.sources.project import Project, read_sources
+from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
 from tests.helpers import SAXPY, make_project, read_config
 
 pytestmark = pytest.mark.nvrtc
 
+SIGNER, KEY = Signer(bytes(32)), _ed25519.write(_ed25519.PRIVATE, bytes(32))
 OPTIONS = 'toolkit = "13"\narchs = ["sm_90"]\n'
 
 
@@ -80,6 +84,44 @@ def test_where_something_has_to_be_compiled_the_locks_builds_are_asked_for(
         *(f"{name}=={version}" for name, version in found.wheels.items()),
         "cuda-bindings==13.*",  # no result depends on it
     ]
+
+
+def signed(project: Project, **environ: str) -> Project:
+    """Return the project with a key that it trusts, in an environment that signs or asks for signatures."""
+    config = replace(project.config, trusted_keys=(SIGNER.key,))
+    return replace(project, config=config, environ={**project.environ, **environ})
+
+
+ASKED = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
+
+
+def test_the_lock_leads_round_no_check(project: Project) -> None:
+    """Its digests say which bytes are meant. Who has signed them is another question."""
+    asks = signed(project, **ASKED)
+    word = _locking.heard(asks, read_sources(asks))
+    assert word is not None
+    assert word.found is None
+    found = lock.read(project.root)
+    assert found is not None
+    assert wanted(asks) == build_requirements(asks.config, {}, found.wheels)
+    _pipeline.build(signed(project, **ASKED, HATCH_CUBIN_SIGNING_KEY=KEY))
+    assert wanted(asks) == [SIGNATURES]
+    word = _locking.heard(asks, read_sources(asks))
+    assert word is not None
+    assert word.found is not None
+
+
+def test_what_checks_signatures_need_not_be_there_before_it_was_asked_for(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _pipeline.build(signed(project, **ASKED, HATCH_CUBIN_SIGNING_KEY=KEY))
+    found = lock.read(project.root)
+    assert found is not None
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
+    signing._public.cache_clear()
+    asks = signed(project, **ASKED)
+    assert wanted(asks) == build_requirements(asks.config, {}, found.wheels)
+    assert wanted(signed(project)) == [SIGNATURES]
 
 
 def test_another_toolkit_in_the_table_asks_for_that_one(project: Project) -> None:

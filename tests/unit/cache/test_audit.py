@@ -15,6 +15,7 @@ from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.audit import Audit, Finding, audit
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.proof import Record, place, record_key
+from hatch_cubin.cache.signing import Signer, Signing
 from tests.helpers import sha256, write_tree
 from tests.strange import a_folder, a_link_to_a_device, a_link_to_itself, a_link_to_nowhere, a_pipe, a_socket
 
@@ -27,9 +28,9 @@ STRAY = f"entries/ab/{'0' * 62}"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a cache with two entries."""
-    with Cache(tmp_path / "cache", None, pytest.fail) as cache:
-        for name, key in KEYS.items():
+    """Return a cache with two entries, of which b is signed."""
+    for (name, key), signing in zip(KEYS.items(), (Signing(), Signing(Signer(bytes(32)))), strict=True):
+        with Cache(tmp_path / "cache", None, pytest.fail, signing=signing) as cache:
             cache.put(key, Compiled(f"code of {name}".encode(), {name: name}), {})
     return tmp_path / "cache"
 
@@ -69,6 +70,7 @@ def swap(folder: Path, one: str, other: str) -> None:
 CHANGED = Finding("damaged", entry("a"), "is not what its record says")
 UNPROVEN = Finding("orphaned", entry("a"), "has no record")
 DAMAGED = Finding("damaged", record("a"), "is a record that is damaged, or of another version")
+OF_B = [DAMAGED._replace(file=record("b")), UNPROVEN._replace(file=entry("b"))]
 LYING = Finding("damaged", record("a"), "names other kernels than its entry has")
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
@@ -86,6 +88,17 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
         lambda folder: change(folder, record("a"), lambda data: b"G" + data[1:]),
         [UNPROVEN, Finding("orphaned", record("a"), "has no record")],
     ),
+    "a bit of the signature": (
+        lambda folder: change(
+            folder, record("b"), lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+        ),
+        OF_B,
+    ),
+    "a bit of the signer's key": (
+        lambda folder: change(folder, record("b"), lambda data: data.replace(b"\ned25519:", b"\ned25518:")),
+        OF_B,
+    ),
+    "the signature cut": (lambda folder: change(folder, record("b"), lambda data: data[:-1]), OF_B),
     "a record of another format": (lambda folder: lie(folder, format=1), [DAMAGED, UNPROVEN]),
     "a record that names nothing": (lambda folder: lie(folder, kernels={}), [DAMAGED, UNPROVEN]),
     "a record that names another": (lambda folder: lie(folder, kernels={"b": "b"}), [LYING]),

@@ -16,6 +16,7 @@ import pytest
 from hatch_cubin.cache import entries, housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.proof import File, Known, Record, decode, describe, place, read, record_key
+from hatch_cubin.cache.signing import RECORD, Doubt, Signer, Signing, Trust
 from hatch_cubin.sources import disk
 from tests.cubins import FUNC, KERNEL, OBJECT, REGISTERS, SECTION, elf
 from tests.helpers import sha256, write_tree
@@ -125,6 +126,32 @@ def test_inputs_that_cannot_be_read_are_a_fault_of_the_folder(
     with open_cache(tmp_path, said=said) as cache:
         assert cache.inputs() == {}
     assert said == [f"the cache at {tmp_path} cannot be used fully: Permission denied"]
+
+
+SIGNER = Signer(bytes(32))
+
+
+def test_a_signature_stands_below_its_record_and_changes_nothing_else(tmp_path: Path) -> None:
+    for folder, signing in (("plain", Signing()), ("signed", Signing(SIGNER))):
+        with Cache(tmp_path / folder, None, pytest.fail, signing=signing) as cache:
+            cache.put(KEY, RESULT, INPUTS)
+    plain, signed = (sorted(files(tmp_path / folder).values(), key=len) for folder in ("plain", "signed"))
+    assert signed == [plain[0], plain[1] + SIGNER.sign(RECORD, plain[1])]
+    with open_cache(tmp_path / "signed") as cache:
+        assert cache.get(KEY) == RESULT
+        assert cache.inputs() == {KEY.hex(): INPUTS}
+
+
+def test_what_no_trusted_key_has_signed_is_a_miss_and_no_damage(tmp_path: Path) -> None:
+    trust = Trust([SIGNER.key], required=True)
+    with Cache(tmp_path, None, pytest.fail, signing=Signing(trust=trust)) as cache:
+        cache.put(KEY, RESULT, INPUTS)
+        assert cache.record_stamp(KEY) == ""
+        assert (cache.get(KEY), cache.damaged, cache.doubts) == (None, 0, {KEY: Doubt("unsigned")})
+        with Cache(tmp_path, None, pytest.fail, signing=Signing(SIGNER, trust)) as other:
+            other.put(KEY, RESULT, INPUTS)
+            assert other.record_stamp(KEY) != ""
+        assert (cache.get(KEY), cache.damaged, cache.doubts) == (RESULT, 0, {})
 
 
 def test_cuda_core_reads_the_entry_as_its_own(tmp_path: Path) -> None:

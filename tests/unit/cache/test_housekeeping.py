@@ -13,6 +13,7 @@ from hatch_cubin._locks import try_lock
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.housekeeping import Removed, Stats, clear, records, stats, trim
 from hatch_cubin.cache.proof import Record, place, record_key
+from hatch_cubin.cache.signing import Signer, Signing
 from tests.helpers import run, write_tree
 
 pytest.importorskip("cuda.core")
@@ -24,9 +25,9 @@ def key(name: str) -> bytes:
     return name.encode() * 32
 
 
-def fill(folder: Path, **sizes: int) -> int:
+def fill(folder: Path, signing: Signing | None = None, /, **sizes: int) -> int:
     """Store entries of some sizes, each used a day after the one before; return the size of a record."""
-    with Cache(folder, None, pytest.fail) as cache:
+    with Cache(folder, None, pytest.fail, signing=signing) as cache:
         for name, size in sizes.items():
             cache.put(key(name), Compiled(name.encode() * size, {name: name}), {})
     (record,) = {record_of(folder, name).stat().st_size for name in sizes}
@@ -68,6 +69,14 @@ def test_a_folder_is_known_by_its_records(tmp_path: Path) -> None:
         (key("a").hex(), 100),
         (key("b").hex(), 200),
     }
+
+
+def test_what_is_signed_is_looked_after_as_all_else_is(tmp_path: Path) -> None:
+    record = fill(tmp_path, Signing(Signer(bytes(32))), a=100, b=200)
+    assert stats(tmp_path) == Stats(entries=2, unproven=0, temporaries=0, bytes=300 + 2 * record)
+    assert trim(tmp_path, size=200 + record) == Removed(1, 0, 100 + record)
+    assert held(tmp_path) == "b"
+    assert clear(tmp_path) == Removed(1, 0, 200 + record)
 
 
 def test_no_folder_has_nothing_in_it(tmp_path: Path) -> None:

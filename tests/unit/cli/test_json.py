@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin import _ed25519, _pipeline
+from hatch_cubin.cache.signing import Signer
 from hatch_cubin.cli import main
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, pyproject, write_tree
 
@@ -36,6 +37,7 @@ ARGUMENTS = {
     "lock": ["lock", "--check"],
     "bundle": ["bundle", "--into", "demo"],
     "init": ["init"],
+    "keygen": ["keygen", "the.key"],
     "cache dir": ["cache", "dir"],
     "cache stats": ["cache", "stats"],
     "cache fsck": ["cache", "fsck"],
@@ -120,7 +122,7 @@ def test_a_verb_prints_the_fields_that_are_documented(
 
 @pytest.mark.nvrtc
 def test_explain_prints_the_fields_that_are_documented(
-    project: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     types: dict[str, set[type]] = {}
 
@@ -143,7 +145,20 @@ def test_explain_prints_the_fields_that_are_documented(
     write_tree(project, {"demo/saxpy.cu": SAXPY + "\n", "demo/copy.ptx": COPY_PTX})
     explain("saxpy")
     explain("copy")
+    signed_by_another(project, monkeypatch)
+    explain("saxpy")
     assert types == documented("All verbs", "explain")
+
+
+def signed_by_another(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all that the project consists of in the cache, signed with a key that its table does not trust."""
+    one, other = (Signer(bytes([number]) * 32).key for number in (1, 2))
+    monkeypatch.setenv("HATCH_CUBIN_SIGNING_KEY", _ed25519.write(_ed25519.PRIVATE, bytes([1]) * 32))
+    for key in (one, other):
+        table = f'{PROJECT["pyproject.toml"]}trusted-keys = ["{key}"]\n'
+        write_tree(project, {"pyproject.toml": table, "demo/saxpy.cu": f"{SAXPY}// signed\n"})
+        if key == one:
+            assert main.main(["bake", "--archs", "sm_90"]) == 0
 
 
 def collected(field: str, headings: dict[str, set[type | None]]) -> str:

@@ -10,6 +10,7 @@ import re
 import runpy
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,25 @@ extern "C" __global__ void k(int *x) {
 REFUSAL = re.compile(
     r"ptxas application ptx input, line (\d+); error   : Not a name of any known instruction"
 )
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_worker_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_SIGNING_KEY", "of this process alone")
+    monkeypatch.setenv("HATCH_CUBIN_JOBS", "1")
+    tasks = in_order([Task(1, "c++", SAXPY.encode(), b"demo/k.cu", (b"-arch=sm_90",), ())])
+    seen: list[bytes] = []
+
+    def upcoming(held: int | None, others: Sequence[int]) -> Task | None:
+        for process in Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split():
+            seen.extend(Path(f"/proc/{process}/{what}").read_bytes() for what in ("environ", "cmdline"))
+        return tasks(held, others)
+
+    (result,) = run(upcoming, Setup((), {}, 1, 60.0))
+    assert result.ok
+    assert b"HATCH_CUBIN_JOBS=1" in seen[0].split(b"\0")
+    assert not any(b"HATCH_CUBIN_SIGNING_KEY" in each or b"of this process" in each for each in seen)
 
 
 @pytest.fixture

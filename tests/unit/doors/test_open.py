@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _ed25519
 from hatch_cubin.doors import open as door
 from hatch_cubin.errors import ConfigError, ToolchainError
 from hatch_cubin.sources.project import Project
@@ -258,6 +259,22 @@ def test_headers_that_are_not_installed_are_no_compiler(
     told, hint = str(caught.value).split("\n  hint: ")
     assert told == "pyproject.toml:5: the headers that the table asks for are not installed here"
     assert hint.endswith("some-headers==4.*'")
+
+
+def test_what_checks_signatures_is_no_compiler_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wheel in ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink"):
+        install_wheel(tmp_path / "site", wheel, {})
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    key = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
+    table = f'{FLIT}toolkit = "13.0"\ntrusted-keys = ["{key}"]\n'
+    project = _opened(write_tree(tmp_path, {"pyproject.toml": table, "demo/__init__.py": ""}))
+    with pytest.raises(ToolchainError) as caught:
+        door.require_compiler(project)
+    told, hint = str(caught.value).split("\n  hint: ")
+    assert told == "pyproject.toml:5: what signs and checks signatures is not installed here"
+    assert hint.endswith(" 'cryptography>=42'")
 
 
 def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _home, _pipeline
+from hatch_cubin import _ed25519, _home, _pipeline
 from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.cache.signing import Signer
 from hatch_cubin.keys import recall
 from hatch_cubin.sources.project import Project
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit.toolkit import Facts
-from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, SCALE, make_project, write_tree
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, SCALE, make_project, run, write_tree
 
 FILES = {
     "saxpy.cu": '#include "near.cuh"\n' + SAXPY,
@@ -107,6 +108,41 @@ def test_a_build_of_hits_needs_nothing_that_compiles(tmp_path: Path) -> None:
         return done.stdout.strip()
 
     assert [build(0), build(1)] == ["0 True True True True", f"{ALL} False False False False"]
+
+
+SIGNED = """
+import sys
+from pathlib import Path
+from hatch_cubin import _pipeline
+from tests.helpers import SAXPY, make_project
+_pipeline.build(make_project(Path(sys.argv[1]), {"saxpy.cu": SAXPY}, sys.argv[2]))
+print(*({"cryptography", "hatch_cubin.cache.signing"} & {*sys.modules}))
+"""
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_what_was_checked_once_is_recalled(tmp_path: Path) -> None:
+    """A build that finds nothing new has no signature to check, and nor has one that trusts no keys."""
+
+    nobody = 'archs = ["sm_90"]\n'
+    trusts = f'{nobody}trusted-keys = ["{Signer(bytes(32)).key}"]\n'
+
+    def checks(options: str, home: str, **environ: str) -> bool:
+        command = [sys.executable, "-c", SIGNED, str(tmp_path / "project"), options]
+        homes = {"XDG_CACHE_HOME": str(tmp_path / home)}
+        imported = run(*command, cwd=REPOSITORY, check=True, **homes, **environ).stdout.split()
+        assert ("hatch_cubin.cache.signing" in imported) == (options == trusts)
+        return "cryptography" in imported
+
+    asked = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
+    key = _ed25519.write(_ed25519.PRIVATE, bytes(32))
+    assert checks(trusts, "one", **asked, HATCH_CUBIN_SIGNING_KEY=key)
+    assert not checks(trusts, "one", **asked, HATCH_CUBIN_REQUIRE_HITS="1")
+    assert checks(trusts, "two", **asked, HATCH_CUBIN_REQUIRE_HITS="1")
+    assert not checks(trusts, "two", **asked, HATCH_CUBIN_REQUIRE_HITS="1")
+    assert not checks(trusts, "three", HATCH_CUBIN_REQUIRE_HITS="1")
+    assert not checks(nobody, "four", HATCH_CUBIN_REQUIRE_HITS="1")
 
 
 @pytest.mark.nvrtc

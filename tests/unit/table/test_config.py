@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from hatch_cubin import _ed25519
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.table import toml
 from hatch_cubin.table.config import Config, Place, SourceRule, merge_macros, parse_config
@@ -17,6 +18,9 @@ from tests.helpers import TABLE, pyproject, read_config
 
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+
+KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
+PRIVATE = _ed25519.write(_ed25519.PRIVATE, bytes(range(32)))
 
 NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
 
@@ -61,6 +65,7 @@ def test_every_key_is_read() -> None:
         jobs = 3
         cache-dir = ".cache/cubins"
         cache-size = "2 GiB"
+        trusted-keys = ["{KEY}"]
         ship-sources = true
 
         {SOURCE}
@@ -88,6 +93,7 @@ def test_every_key_is_read() -> None:
         jobs=3,
         cache_dir=".cache/cubins",
         cache_size=2 << 30,
+        trusted_keys=(KEY,),
         ship_sources=True,
         source=(
             SourceRule(
@@ -411,6 +417,53 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
     message = f"header-packages: {name!r} is not the name of a distribution, such as 'nvidia-cutlass'"
     assert only_message(f"header-packages = ['{name}']") == message
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ("[]", "trusted-keys must name at least one key"),
+        ('["AAAA"]', "trusted-keys: a key is not a public key, which begins with 'ed25519:'"),
+        (f'["{KEY[:-1]}"]', "trusted-keys: a key has 55 characters, and a public key has 56"),
+        (
+            f'["{_ed25519.write(_ed25519.PUBLIC, bytes(32))}"]',
+            "trusted-keys: a key is no key that 'hatch-cubin keygen' makes: anybody could sign for it",
+        ),
+        ("[1]", "trusted-keys must be an array of strings, not [1]"),
+    ],
+)
+def test_what_is_no_key_is_refused(keys: str, what: str) -> None:
+    assert only_message(f"trusted-keys = {keys}") == what
+
+
+def test_each_bad_key_has_its_line() -> None:
+    lines = [problem.where for problem in problems(f'trusted-keys = [\n"A",\n"{KEY}",\n"B",\n]')]
+    assert lines == [Location("pyproject.toml", FIRST + number) for number in (1, 3)]
+
+
+def test_a_key_that_is_no_array_is_told_with_the_line_to_paste() -> None:
+    (problem,) = problems(f'trusted-keys = "{KEY}"')
+    assert problem.hint == f'trusted-keys = ["{KEY}"]'
+
+
+@pytest.mark.parametrize("value", [f'["{KEY}", "{PRIVATE}"]', f'"{PRIVATE}"', f'[["{PRIVATE}"]]'])
+def test_a_private_key_is_refused_and_not_shown(value: str) -> None:
+    (problem,) = problems(f"trusted-keys = {value}")
+    assert PRIVATE[20:30] not in str(problem)
+    assert str(problem) == (
+        f"pyproject.toml:{FIRST}: trusted-keys has a private key: whoever has read it can sign\n"
+        "  hint: make a new one with 'hatch-cubin keygen', and put its public key here"
+    )
+
+
+def test_signatures_that_are_required_need_keys_that_count() -> None:
+    environ = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
+    assert read_config(f'trusted-keys = ["{KEY}"]', environ).trusted_keys == (KEY,)
+    (problem,) = problems('archs = ["sm_90"]', environ)
+    assert str(problem) == (
+        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, and the table does not say whose "
+        'signatures count\n  hint: trusted-keys = ["…"]'
+    )
 
 
 @pytest.mark.parametrize("name", ["__CUDA", "BLOCK", "TYPE", "DEBUG", "f(a, b)", "f()", "log(...)"])

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.toolkit.requirements import build_requirements
-from tests.helpers import read_config, write_tree
+from hatch_cubin import _ed25519
+from hatch_cubin.table import toml
+from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
+from tests.helpers import REPOSITORY, read_config, write_tree
 
 CORE = "cuda-core>=1.2,<2"
 NEWEST = [
@@ -70,6 +72,36 @@ def test_the_systems_toolkit_needs_bindings_of_its_own_major_and_no_wheel(
 ) -> None:
     monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {f"lib64/{library}": ""})))
     assert build_requirements(read_config('toolkit = "system"'), {}) == [CORE, bindings]
+
+
+KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
+
+
+@pytest.mark.parametrize(
+    ("table", "environ", "signs"),
+    [
+        ("", {}, []),
+        (f'trusted-keys = ["{KEY}"]', {}, [SIGNATURES]),
+        ("", {"HATCH_CUBIN_SIGNING_KEY": "@key"}, [SIGNATURES]),
+        ("", {"HATCH_CUBIN_SIGNING_KEY": ""}, []),
+        (f'trusted-keys = ["{KEY}"]', {"HATCH_CUBIN_SKIP": "1"}, None),
+    ],
+)
+def test_what_signs_is_asked_for_where_something_is_signed(
+    table: str, environ: dict[str, str], signs: list[str] | None
+) -> None:
+    config = read_config(f'toolkit = "13"\n{table}')
+    assert build_requirements(config, environ) == ([] if signs is None else [*NEWEST, *signs])
+    if signs is not None:
+        locked = ["cuda-core==1.2", "cuda-bindings==13.*", *signs]
+        assert build_requirements(config, environ, {"cuda-core": "1.2"}) == locked
+
+
+def test_it_is_the_extra_that_the_error_names() -> None:
+    extras = toml.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    assert SIGNATURES in extras["remote"]
 
 
 def test_header_packages_are_asked_for_after_the_toolkit() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cache.entries import Cache, Compiled
+from hatch_cubin.cache.signing import RECORD, Signer
 from hatch_cubin.cli.main import main
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.sources.project import read_sources
@@ -237,6 +238,41 @@ def test_a_damaged_entry_is_told_from_one_that_is_gone(explain: Explain, baked: 
     ]
 
 
+TRUSTED, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
+DOUBTS: dict[str, tuple[Callable[[bytes], bytes], str, str | None]] = {
+    "unsigned": (
+        lambda record: record,
+        "it is in the cache, and not signed, which HATCH_CUBIN_REQUIRE_SIGNED asks for",
+        None,
+    ),
+    "untrusted": (
+        lambda record: record + STRANGER.sign(RECORD, record),
+        f"it is in the cache, signed with a key that is not among trusted-keys: {STRANGER.key}",
+        STRANGER.key,
+    ),
+    "forged": (
+        lambda record: record + TRUSTED.sign(RECORD, record + b" "),
+        f"it is in the cache, under a signature that is not its own: {TRUSTED.key}",
+        TRUSTED.key,
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", DOUBTS)
+def test_what_no_trusted_key_has_signed_is_told_with_its_reason(
+    explain: Explain, baked: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    signed, said, key = DOUBTS[reason]
+    for path in Path(os.environ["HATCH_CUBIN_CACHE_DIR"]).glob("entries/*/*"):
+        if b'"kernels"' in (data := path.read_bytes()):
+            path.write_bytes(signed(data))
+    configure(baked, ("define =", f'trusted-keys = ["{TRUSTED.key}"]\ndefine ='))
+    monkeypatch.setenv("HATCH_CUBIN_REQUIRE_SIGNED", "1")
+    assert explain("red")[:2] == ["miss  red[BLOCK=64], red[BLOCK=128] for sm_90", f"      {said}"]
+    units = json.loads("\n".join(explain("red", "--json")))["units"]
+    assert {(unit["reason"], unit["signed_with"]) for unit in units} == {(reason, key)}
+
+
 def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
     units = {unit["arch"]: unit["key"] for unit in json.loads("\n".join(explain("k", "--json")))["units"]}
     header = baked / "demo/deep/b.cuh"
@@ -261,6 +297,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
                 "state": "miss",
                 "key": unit["key"],
                 "reason": "differs",
+                "signed_with": None,
                 "nearest": {"key": units["sm_80"], "path": "demo/k.cu", "arch": "sm_80"},
                 "differences": [
                     {

@@ -44,7 +44,8 @@ def test_a_rebuild_that_gives_the_same(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))  # where nobody else notes anything
     bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
     report, before = tmp_path / "report.json", _notes()
-    for name, value in {"SKIP": "1", "REQUIRE_HITS": "1", "LOCKED": "1", "REPORT": str(report)}.items():
+    switches = {"SKIP": "1", "REQUIRE_HITS": "1", "LOCKED": "1", "REPORT": str(report), "SIGNING_KEY": "none"}
+    for name, value in switches.items():
         monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
     answer = rebuilt(capsys, bundle_folder, tmp_path)
     assert (

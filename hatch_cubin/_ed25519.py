@@ -1,0 +1,83 @@
+"""Keys and signatures of Ed25519 as text, which no slip of the hand and no flipped bit turns into another.
+
+A text is its kind, then the bytes and the beginning of a digest of both, in base64 without padding: each text
+has one meaning, and nothing has two texts. Pure: what signs and checks is in `cache/signing.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+PUBLIC, PRIVATE, SIGNATURE = "ed25519", "ed25519-private", "ed25519-signature"
+
+_SIZES = {PUBLIC: 32, PRIVATE: 32, SIGNATURE: 64}
+_CHECKED = 4  # bytes of the digest at least: so many that no padding is needed
+_NAMES = {PUBLIC: "a public key", PRIVATE: "a private key", SIGNATURE: "a signature"}
+_TEXT = re.compile("([a-z0-9-]+):([A-Za-z0-9_-]+)")
+
+_PRIME = 2**255 - 19
+_ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # as high as points of order 8
+_OF_LOW_ORDER = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
+
+
+def write(kind: str, raw: bytes) -> str:
+    """Return a key or a signature as text."""
+    import base64
+
+    return f"{kind}:{base64.urlsafe_b64encode(raw + _check(kind, raw)).decode()}"
+
+
+def read(kind: str, text: str) -> bytes:
+    """Return the bytes of a text of that kind; ValueError, which never shows the text, where it is none."""
+    import base64
+
+    match = _TEXT.fullmatch(text)
+    if match is None or match[1] not in _SIZES:
+        raise ValueError(f"is not {_NAMES[kind]}, which begins with '{kind}:'")
+    if match[1] != kind:
+        raise ValueError(f"is {_NAMES[match[1]]}, and not {_NAMES[kind]}, which begins with '{kind}:'")
+    size, length = _SIZES[kind], len(write(kind, bytes(_SIZES[kind])))
+    if len(text) != length:
+        raise ValueError(f"has {len(text)} characters, and {_NAMES[kind]} has {length}")
+    data = base64.urlsafe_b64decode(match[2])
+    if data[size:] != _check(kind, data[:size]):
+        raise ValueError("has a character that is not as it was written: copy it anew")
+    return data[:size]
+
+
+def read_public(text: str) -> bytes:
+    """Return the bytes of a public key; ValueError where everybody's signature would be right."""
+    raw = read(PUBLIC, text)
+    y = int.from_bytes(raw, "little") & ~(1 << 255)
+    if y >= _PRIME or y in _OF_LOW_ORDER:
+        raise ValueError("is no key that 'hatch-cubin keygen' makes: anybody could sign for it")
+    return raw
+
+
+class Signature(NamedTuple):
+    """Whose signature stands below something that is signed, and its bytes."""
+
+    key: str
+    value: bytes
+
+    def encode(self) -> bytes:
+        return f"{self.key} {write(SIGNATURE, self.value)}\n".encode()
+
+    @classmethod
+    def decode(cls, line: bytes) -> Signature | None:
+        """Return the signature that a line holds; None where it holds anything else."""
+        try:
+            key, value = line.removesuffix(b"\n").decode("ascii").split(" ")
+            read(PUBLIC, key)
+            found = cls(key, read(SIGNATURE, value))
+        except ValueError:
+            return None
+        return found if found.encode() == line else None
+
+
+def _check(kind: str, raw: bytes) -> bytes:
+    import hashlib
+
+    size = _CHECKED + -(len(raw) + _CHECKED) % 3
+    return hashlib.sha256(f"hatch-cubin/{kind}/v1\0".encode() + raw).digest()[:size]

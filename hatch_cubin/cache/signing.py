@@ -1,0 +1,200 @@
+"""Sign what this build stores, and check who has signed what it finds.
+
+A signature says: whoever has this key has compiled what is under that key of the cache, and got these bytes
+and these kernels. It is one of the whole record, so it holds for no other unit and no other compiler.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+from collections.abc import Collection
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from .. import _ed25519, _files, _home
+from .._ed25519 import Signature
+from .._environment import REQUIRE_SIGNED, SIGNING_KEY
+from ..errors import Problem, SignatureError
+from ..sources.project import Project
+from .proof import split
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+RECORD, INDEX = "record", "index"  # what can be signed: the signature of one is none of the other
+
+_LONGEST = 1000  # bytes of a file with a key: some ten times what it has
+
+
+class Doubt(NamedTuple):
+    """Why a record does not count, though nothing of it is damaged, and the key that it is signed with."""
+
+    reason: Literal["unsigned", "untrusted", "forged"]
+    key: str | None = None
+
+
+class Trust:
+    """The keys whose signatures count.
+
+    What others made, in a shared store, has to be signed with one of them. In the cache's folder that is so
+    where it is *required*. Elsewhere what is not signed was compiled here; but what is signed with another
+    key came from somebody who is trusted no more.
+    """
+
+    def __init__(self, keys: Collection[str], *, required: bool) -> None:
+        self.keys = frozenset(keys)
+        self._required = required
+
+    def doubt(self, data: bytes) -> Doubt | None:
+        """Return why the file of a record in the cache's own folder does not count; None where it does."""
+        record, line = split(data)
+        signature = Signature.decode(line)
+        if signature is None:
+            return Doubt("unsigned") if self._required else None
+        if signature.key not in self.keys:
+            return Doubt("untrusted", signature.key)
+        if self._required and not self.accepts(RECORD, record, line):
+            return Doubt("forged", signature.key)
+        return None
+
+    def accepts(self, kind: str, data: bytes, line: bytes) -> bool:
+        """Say whether a line holds the signature of *data*, as that *kind* of thing, by a key that counts."""
+        signature = Signature.decode(line)
+        if signature is None or signature.key not in self.keys:
+            return False
+        public = _public(signature.key)
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            public.verify(signature.value, _message(kind, data))
+        except InvalidSignature:
+            return False
+        return True
+
+
+class Signer:
+    """Signs with one private key, which nothing else ever holds or shows."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._private: Ed25519PrivateKey = _key("private", raw)
+        self.key = _ed25519.write(_ed25519.PUBLIC, self._private.public_key().public_bytes_raw())
+
+    def sign(self, kind: str, data: bytes) -> bytes:
+        """Return the line that holds the signature of *data*, as that *kind* of thing."""
+        return Signature(self.key, self._private.sign(_message(kind, data))).encode()
+
+
+def _message(kind: str, data: bytes) -> bytes:
+    return f"hatch-cubin/{kind}/v1\0".encode() + data
+
+
+class Signing(NamedTuple):
+    """What signs the results of a build, and whose signatures count for it."""
+
+    signer: Signer | None = None
+    trust: Trust | None = None
+
+    def signed(self, record: bytes) -> bytes:
+        """Return a record as it is stored."""
+        return record if self.signer is None else record + self.signer.sign(RECORD, record)
+
+    def doubt(self, data: bytes) -> Doubt | None:
+        """Return why the file of a record does not count; None where it does."""
+        return None if self.trust is None else self.trust.doubt(data)
+
+    # What comes from a store that others write counts only if it is signed, whatever this job asks for.
+
+    def vouches(self, data: bytes) -> bool:
+        """Say whether the file of a record that comes from a store counts."""
+        return self.trust is None or self.trust.accepts(RECORD, *split(data))
+
+    def seal(self, index: bytes) -> bytes:
+        """Return what goes to a store beside its index."""
+        return b"" if self.signer is None else self.signer.sign(INDEX, index)
+
+    def holds(self, index: bytes, seal: bytes) -> bool:
+        """Say whether an index that comes from a store, with its seal, counts."""
+        return self.trust is None or self.trust.accepts(INDEX, index, seal)
+
+
+def signing_of(project: Project) -> Signing:
+    """Return what signs and checks in a build; SignatureError where nothing can, and something should."""
+    if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
+        raise _missing("it is not installed here")  # nor imported: most builds have nothing new to check
+    return Signing(signer_of(project), trust_of(project))
+
+
+def trust_of(project: Project) -> Trust | None:
+    """Return whose signatures count for a project; None where its table names no keys."""
+    keys = project.config.trusted_keys
+    return Trust(keys, required=project.asks(REQUIRE_SIGNED)) if keys else None
+
+
+def signer_of(project: Project) -> Signer | None:
+    """Return what signs the results of this build; None where it has no key."""
+    if not (said := project.environ.get(SIGNING_KEY)):
+        return None
+    signer = Signer(_private(said, project))
+    keys = project.config.trusted_keys
+    if keys and signer.key not in keys:
+        project.warn(
+            f"{SIGNING_KEY} is not among trusted-keys, so what it signs does not count: {signer.key}"
+        )
+    return signer
+
+
+def new_key() -> tuple[str, str]:
+    """Return a new private key and its public one, as text."""
+    raw = os.urandom(32)
+    return _ed25519.write(_ed25519.PRIVATE, raw), Signer(raw).key
+
+
+def _private(said: str, project: Project) -> bytes:
+    """Return the private key that the variable holds or names; SignatureError, which never shows it."""
+    path = "" if _ed25519.PRIVATE in said else said.removeprefix("@") * said.startswith("@")
+    where = f"what is in {path}" if path else "it"
+    try:
+        text = _read(os.path.expanduser(path), project) if path else said
+        return _ed25519.read(_ed25519.PRIVATE, text.strip())
+    except OSError as exc:
+        what = f"{path} cannot be read: {exc.strerror}"
+    except ValueError as exc:
+        what = f"{where} {exc}"
+    hint = "give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
+    raise SignatureError(Problem(f"{SIGNING_KEY}: {what}", hint=hint))
+
+
+def _read(path: str, project: Project) -> str:
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):  # a pipe could be read once, and a build may need it twice
+        raise OSError(0, f"it {_files.kind(status.st_mode)}")
+    if os.name == "posix" and status.st_mode & 0o077:
+        import shlex
+
+        project.warn(f"{SIGNING_KEY}: {path} is open to others: chmod 600 {shlex.quote(path)}")
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _home.AT_ONCE)) as file:
+        return file.read(_LONGEST).decode("ascii", "replace")
+
+
+@cache
+def _public(text: str) -> Ed25519PublicKey:
+    key: Ed25519PublicKey = _key("public", _ed25519.read_public(text))
+    return key
+
+
+def _key(kind: Literal["private", "public"], raw: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+
+        if kind == "private":
+            return ed25519.Ed25519PrivateKey.from_private_bytes(raw)
+        return ed25519.Ed25519PublicKey.from_public_bytes(raw)
+    except Exception as exc:  # it is not there, broken, or forbidden here: by OpenSSL's own rules
+        raise _missing(str(exc)) from exc
+
+
+def _missing(why: str) -> SignatureError:
+    what = f"signatures cannot be made or checked without 'cryptography': {why}"
+    return SignatureError(Problem(what, hint='pip install "hatch-cubin[remote]"'))

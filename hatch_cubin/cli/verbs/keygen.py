@@ -1,0 +1,46 @@
+"""Make a key with which builds sign what they store in a cache.
+
+FILE gets the private key, and is never overwritten. The public key is printed as the line for the table: with
+it, builds that must not trust their cache take only what was signed with the private one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+
+from ... import _streams
+from ...errors import PREFIX, CheckError, Location, Problem
+from ..verb import Answer, json_argument
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("file", metavar="FILE", help="the file to write the private key to")
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Write a private key, and show its public one."""
+    from ...cache import signing
+    from ...table import lines
+
+    private, public = signing.new_key()
+    try:
+        with open(args.file, "x", encoding="ascii", opener=_for_the_owner) as file:
+            file.write(f"{private}\n")
+    except FileExistsError:
+        what = "is there already, and no key is overwritten"
+        raise CheckError(Problem(what, Location(args.file), "name another file")) from None
+    except OSError as exc:
+        raise CheckError(Problem(f"cannot be written: {exc.strerror}", Location(args.file))) from exc
+    variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(os.path.abspath(args.file))}"
+    with _streams.Lossy(sys.stderr):
+        _streams.tell(sys.stderr, f"{PREFIX}whoever has this file can sign, so commit it nowhere: {variable}")
+    return Answer({"file": args.file, "public_key": public}, [lines.setting("trusted-keys", [public])])
+
+
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,262 @@
+"""Who signs, whose signatures count, and what is said of a key that cannot be used."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _ed25519
+from hatch_cubin._ed25519 import Signature
+from hatch_cubin.cache.proof import decode, split
+from hatch_cubin.cache.signing import INDEX, RECORD, Doubt, Signer, Signing, Trust, new_key, signing_of
+from hatch_cubin.errors import SignatureError
+from hatch_cubin.sources.project import Project
+from tests.helpers import read_config
+from tests.strange import a_pipe
+
+pytest.importorskip("cryptography")
+
+OWN, OTHER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
+PRIVATE = _ed25519.write(_ed25519.PRIVATE, bytes([1]) * 32)
+HINT = "\n  hint: give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
+DATA = b"a record\n{}\n"
+
+
+# --- signatures ---------------------------------------------------------------------------------
+
+
+def test_a_signature_is_that_of_its_key_and_its_data_and_its_kind() -> None:
+    trust = Trust([OWN.key], required=True)
+    line = OWN.sign(RECORD, DATA)
+    assert trust.accepts(RECORD, DATA, line)
+    assert not trust.accepts(INDEX, DATA, line)
+    assert not trust.accepts(RECORD, DATA + b" ", line)
+    assert not trust.accepts(RECORD, DATA, OTHER.sign(RECORD, DATA))
+    assert not trust.accepts(RECORD, DATA, b"")
+    assert not trust.accepts(RECORD, DATA, b"\xff\n")
+    assert not trust.accepts(RECORD, DATA, line + line)
+    assert not Trust([], required=False).accepts(RECORD, DATA, line)
+
+
+def test_what_is_signed_is_a_kind_and_the_exact_bytes() -> None:
+    """Whoever writes another reader or signer finds it so: RFC 8032, over a text that names what it is of."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    signature = Signature.decode(OWN.sign(RECORD, DATA))
+    assert signature is not None
+    public = Ed25519PublicKey.from_public_bytes(_ed25519.read(_ed25519.PUBLIC, signature.key))
+    public.verify(signature.value, b"hatch-cubin/record/v1\0" + DATA)
+
+
+DOUBTS: dict[str, tuple[bytes, Doubt | None, Doubt | None]] = {
+    "signed with a key that counts": (DATA + OWN.sign(RECORD, DATA), None, None),
+    "not signed": (DATA, None, Doubt("unsigned")),
+    "signed with another key": (
+        DATA + OTHER.sign(RECORD, DATA),
+        Doubt("untrusted", OTHER.key),
+        Doubt("untrusted", OTHER.key),
+    ),
+    "under the signature of something else": (
+        DATA + OWN.sign(INDEX, DATA),
+        None,  # one's own folder, which nobody else writes
+        Doubt("forged", OWN.key),
+    ),
+}
+
+
+@pytest.mark.parametrize("record", DOUBTS)
+def test_what_counts_depends_on_whose_the_folder_is(record: str) -> None:
+    data, of_ones_own, of_others = DOUBTS[record]
+    assert Trust([OWN.key], required=False).doubt(data) == of_ones_own
+    assert Trust([OWN.key], required=True).doubt(data) == of_others
+
+
+def test_what_comes_from_a_store_is_signed_or_counts_for_nothing() -> None:
+    """Also where one's own folder need not be."""
+    signing = Signing(OWN, Trust([OWN.key], required=False))
+    assert signing.vouches(signing.signed(DATA))
+    assert signing.holds(b"index", signing.seal(b"index"))
+    for line in (b"", OTHER.sign(RECORD, DATA), OWN.sign(INDEX, DATA)):
+        assert not signing.vouches(DATA + line)
+    for seal in (b"", OTHER.sign(INDEX, b"index"), OWN.sign(RECORD, b"index"), signing.seal(b"another")):
+        assert not signing.holds(b"index", seal)
+
+
+def test_who_trusts_no_keys_trusts_whoever_can_write_to_a_store() -> None:
+    nobody = Signing()
+    assert nobody.vouches(DATA)
+    assert nobody.holds(b"index", nobody.seal(b"index"))
+
+
+def test_a_file_is_what_is_signed_and_the_line_below_it() -> None:
+    line = OWN.sign(RECORD, DATA)
+    assert split(DATA) == (DATA, b"")
+    assert split(DATA + line) == (DATA, line)
+    assert split(b"one line\n") == (b"", b"one line\n")
+    assert decode(b"one line\n") is None
+
+
+# --- the key of a build -------------------------------------------------------------------------
+
+
+def project(said: str = "", trusted: str = OWN.key) -> tuple[Project, list[str]]:
+    """Return a project with a key to sign with, and what it warns of."""
+    warnings: list[str] = []
+    config = read_config(f"trusted-keys = {json.dumps([trusted])}\n" if trusted else "")
+    return Project(
+        root=Path(),
+        packages={},
+        config=config,
+        environ={"HATCH_CUBIN_SIGNING_KEY": said},
+        warn=warnings.append,
+    ), warnings
+
+
+def written(tmp_path: Path, text: str = f"{PRIVATE}\n", mode: int = 0o600) -> Path:
+    path = tmp_path / "the key"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_build_without_keys_neither_signs_nor_checks() -> None:
+    there, _warnings = project(trusted="")
+    assert signing_of(there) == (None, None)
+
+
+def test_a_key_is_in_the_variable_or_in_a_file_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for said in (PRIVATE, f" {PRIVATE}\n", f"@{written(tmp_path)}", "@~/the key"):
+        there, warnings = project(said)
+        signing = signing_of(there)
+        assert signing.signer is not None
+        assert (signing.signer.key, warnings) == (OWN.key, [])
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_file_that_others_can_open_is_told(tmp_path: Path, mode: int) -> None:
+    path = written(tmp_path, mode=mode)
+    there, warnings = project(f"@{path}")
+    signing_of(there)
+    assert warnings == [f"HATCH_CUBIN_SIGNING_KEY: {path} is open to others: chmod 600 '{path}'"]
+
+
+def test_a_key_that_signs_for_nobody_is_told() -> None:
+    there, warnings = project(PRIVATE, OTHER.key)
+    signing_of(there)
+    assert warnings == [
+        f"HATCH_CUBIN_SIGNING_KEY is not among trusted-keys, so what it signs does not count: {OWN.key}"
+    ]
+    there, warnings = project(PRIVATE, "")
+    signing_of(there)
+    assert warnings == []
+
+
+IT, FILE = "HATCH_CUBIN_SIGNING_KEY: it", "HATCH_CUBIN_SIGNING_KEY: what is in {} "
+NO_KEY = "is not a private key, which begins with 'ed25519-private:'"
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("secret", f"{IT} {NO_KEY}"),
+        ("@", f"{IT} {NO_KEY}"),
+        (f"@{PRIVATE}", f"{IT} {NO_KEY}"),
+        (PRIVATE[:-1], f"{IT} has 63 characters, and a private key has 64"),
+        (PRIVATE[:-2] + "AA", f"{IT} has a character that is not as it was written: copy it anew"),
+        (PRIVATE.replace("-private", ""), f"{IT} is a public key, and not a private key, which begins with"),
+        (f"{PRIVATE} {PRIVATE}", f"{IT} {NO_KEY}"),
+    ],
+)
+def test_a_malformed_key_is_an_error_that_does_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, what: str
+) -> None:
+    def refusal(said: str) -> str:
+        with pytest.raises(SignatureError) as caught:
+            signing_of(project(said)[0])
+        letters = PRIVATE.partition(":")[2]
+        assert letters[:8] not in str(caught.value)
+        assert str(caught.value).endswith(HINT)
+        return str(caught.value)
+
+    assert refusal(said).startswith(what)
+    if not said.startswith("@"):
+        path = written(tmp_path, said)
+        assert refusal(f"@{path}").startswith(what.replace(IT, FILE.format(path).strip()))
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SignatureError) as caught:
+        signing_of(project(f"@{tmp_path / 'absent'}")[0])
+    what = f"HATCH_CUBIN_SIGNING_KEY: {tmp_path / 'absent'} cannot be read: No such file or directory"
+    assert str(caught.value) == what + HINT
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(("make", "what"), [(a_pipe, "is a pipe"), (Path.mkdir, "is a folder")])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: Callable[[Path], object], what: str) -> None:
+    make(tmp_path / "key")
+    with pytest.raises(SignatureError, match=f"cannot be read: it {what}"):
+        signing_of(project(f"@{tmp_path / 'key'}")[0])
+
+
+def test_a_new_key_is_another_one_each_time() -> None:
+    (private, public), other = new_key(), new_key()
+    assert private != other[0]
+    signer = signing_of(project(private, public)[0]).signer
+    assert signer is not None
+    assert signer.key == public
+
+
+# --- what checks signatures ---------------------------------------------------------------------
+
+MISSING = (
+    "signatures cannot be made or checked without 'cryptography': {}\n"
+    '  hint: pip install "hatch-cubin[remote]"'
+)
+
+
+def test_keys_that_are_trusted_and_cannot_be_checked_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(SignatureError) as caught:
+        signing_of(project()[0])
+    assert str(caught.value) == MISSING.format("it is not installed here")
+    assert signing_of(project(trusted="")[0]) == (None, None)
+
+
+@pytest.mark.parametrize("use", [lambda: Signer(bytes(32)), lambda: _unseen().accepts(RECORD, DATA, _line())])
+def test_cryptography_that_does_not_work_is_an_error_with_its_words(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[[], object]
+) -> None:
+    real = builtins.__import__
+
+    def broken(name: str, *rest: Any) -> Any:
+        if name.startswith("cryptography.hazmat"):
+            raise ImportError("no libssl")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", broken)
+    with pytest.raises(SignatureError) as caught:
+        use()
+    assert str(caught.value) == MISSING.format("no libssl")
+
+
+UNSEEN = Signer(bytes([9]) * 32)  # a key that no other test has made ready
+
+
+def _unseen() -> Trust:
+    return Trust([UNSEEN.key], required=True)
+
+
+def _line() -> bytes:
+    return Signature(UNSEEN.key, bytes(64)).encode()
