@@ -1,1 +1,1 @@
-"""The cache: its entries, what proves them, who has signed that, the care of its folder; program caches in a file."""
+"""The cache: its entries, what proves them, who signed that, the care of its folder; program caches in files."""

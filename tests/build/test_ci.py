@@ -85,7 +85,7 @@ def test_shards_compile_each_unit_once_and_make_one_wheel(
 ) -> None:
     """What one compile serves is in one shard."""
     root = project(tmp_path, **{"demo/axpy.cu": SAXPY.replace("saxpy", "axpy")})
-    service = SHARDED[recipe](recipe, root, tmp_path, environ)
+    service = SHARDED[recipe](recipe, root, tmp_path, environ, PRIVATE)
     first = service.push()
     assert counts(first) == {"kernels 1": (0, 2), "kernels 2": (0, 2), "wheel": (4, 0)}
     second = service.pull_request()
