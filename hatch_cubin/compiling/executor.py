@@ -165,9 +165,8 @@ class _Crew:
             return self._overdue(first)
         worker, message = heard
         if worker not in self._busy:  # it had nothing to do, and was ended or died
-            if worker in self._idle:
-                self._idle.remove(worker)
-                worker.close()
+            self._idle = [each for each in self._idle if each is not worker]
+            worker.close()
             return None
         task, _deadline = self._busy.pop(worker)
         if message is None:

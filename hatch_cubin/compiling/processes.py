@@ -54,13 +54,15 @@ class Watch:
         """Have it returned in its turn."""
         self._heard.append((process, message))
 
-    def hear(self, end: socket.socket, act: Callable[[int], None], *, writes: bool = False) -> None:
-        """Call *act* whenever there is something to read, or, where something waits for it, room to write."""
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
-        if end in self._selector.get_map():
-            self._selector.modify(end, events, act)
-        else:
-            self._selector.register(end, events, act)
+    def hear(self, end: socket.socket, act: Callable[[int], None]) -> None:
+        """Call *act* whenever there is something to read."""
+        self._selector.register(end, selectors.EVENT_READ, act)
+
+    def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
+        """Do so too when there is room to write, as long as something *waits* for it."""
+        if known := self._selector.get_map().get(end.fileno()):
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
+            self._selector.modify(end, events, known.data)
 
     def forget(self, end: socket.socket) -> None:
         """Look at a socket no more."""
@@ -116,10 +118,10 @@ class Process:
         self._leave()
 
     def _on_talk(self, events: int) -> None:
-        if events & selectors.EVENT_WRITE:
-            self._write()
         if events & selectors.EVENT_READ:
             self._read()
+        if events & selectors.EVENT_WRITE:
+            self._write()
 
     def _write(self) -> None:
         """Send what there is room for; the watch tells when there is more."""
@@ -132,7 +134,7 @@ class Process:
             self._unsent.clear()
         if self._waits != bool(self._unsent):
             self._waits = not self._waits
-            self._watch.hear(self._talk, self._on_talk, writes=self._waits)
+            self._watch.wait_for_room(self._talk, waits=self._waits)
 
     def _read(self) -> None:
         """Take what has come, and put messages together of it."""

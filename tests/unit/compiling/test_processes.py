@@ -108,6 +108,13 @@ def test_the_end_of_a_process_is_heard_once(watch: Watch, script: str, *, ready:
         assert watch.next(0.0) is None
 
 
+def test_a_process_may_end_with_something_unread(watch: Watch) -> None:
+    with start(watch, f"{READY}\nsys.exit(3)") as process:
+        process.send({"data": bytes(3_000_000)})
+        assert heard(watch, 1) == [None]
+        assert watch.next(0.0) is None
+
+
 @pytest.mark.parametrize(
     "said",
     [b"(", marshal.dumps({"a": 1})[:-3], b"?" + marshal.dumps({})],
@@ -128,6 +135,24 @@ def test_the_last_lines_of_what_it_complains_of_are_kept(watch: Watch) -> None:
         assert heard(watch, 1) == [None]
         process.close(A_MINUTE)
         assert [*process.complaints] == lines[-20:]
+
+
+def test_what_it_says_when_the_talk_is_over_is_heard_too(watch: Watch, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = f"""{READY}
+import time
+os.close(0)
+os.close(1)
+while not os.path.exists({str(gate)!r}):
+    time.sleep(0.01)
+os.write(2, b"one\\ntwo")
+os._exit(5)
+"""
+    with start(watch, script) as process:
+        assert heard(watch, 1) == [None]
+        gate.touch()
+        process.close(A_MINUTE)
+        assert (process.ending, [*process.complaints]) == ("exit code 5", ["one", "two"])
 
 
 def test_complaints_do_not_keep_a_process_from_its_work(watch: Watch) -> None:

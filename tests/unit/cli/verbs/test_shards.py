@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hatch_cubin import _sharding
 from hatch_cubin.cli.main import main
-from tests.helpers import SAXPY, SCALE, pyproject, write_tree
+from tests.helpers import SAXPY, SCALE, make_project, pyproject, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -204,11 +206,16 @@ def test_weights_without_a_shard_are_refused(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == "hatch-cubin: error: --weights changes nothing without --shard\n"
 
 
-def test_a_header_that_is_gone_by_then_weighs_nothing(root: Path, bake: Any) -> None:
-    """The compile tells what is wrong; here nothing is, for the header is needed no more."""
-    from hatch_cubin import _sharding
+def test_a_header_of_several_sources_weighs_as_much_for_each(root: Path, bake: Any) -> None:
+    write_tree(root, {"demo/other.cu": '#include "large.h"\n#include "own.h"\n' + SAXPY, "demo/own.h": ""})
+    saxpy, other = (FILES["demo/saxpy.cu"], (root / "demo/other.cu").read_text())
+    weights = [30 + len(text) // 100 + len(FILES["demo/large.h"]) // 5000 for text in (saxpy, other)]
+    facts = bake("--shard", "1/2", "--only", "saxpy", "--only", "other", "--archs", "sm_90")
+    assert sorted(facts["shard"]["weights"]) == sorted(weights)
 
-    headers = _sharding._Headers(type("Gone", (), {"root": root})())
-    closure = type("Closure", (), {"files": {"project/demo/gone.h": ""}})()
-    job = type("Job", (), {"search": (), "closure": closure})()
-    assert headers.bytes_of(job) == 0
+
+def test_a_header_that_is_gone_by_then_weighs_nothing(root: Path) -> None:
+    """The compile tells what is wrong."""
+    headers = _sharding._Headers(make_project(root, {}))
+    job = SimpleNamespace(search=(), closure=SimpleNamespace(files={"project/demo/gone.h": ""}))
+    assert headers.bytes_of(job) == 0  # type: ignore[arg-type]
