@@ -26,7 +26,7 @@ from .. import _home
 from .._digest import file_digest
 from .._locks import Lock, try_lock
 from ..sources import disk
-from . import housekeeping
+from . import exchange, housekeeping
 from .proof import (
     NOWHERE,
     File,
@@ -150,13 +150,13 @@ class Cache:
     ) -> None:
         for key in [*self._claims]:
             self.release(key)
-        self._guarded(lambda: housekeeping.trim(self.folder, size=self._cap), None)
+        self.attempt(lambda: housekeeping.trim(self.folder, size=self._cap), None)
 
     def get(
         self, key: bytes, known: Known | None = None, asked: Collection[str] | None = None
     ) -> Compiled | None:
         """Return what *known* proves, or a record with the names *asked* for; None on a miss."""
-        return self._guarded(lambda: self._get(key, known, asked), None)
+        return self.attempt(lambda: self._get(key, known, asked), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
         """Store one result as an entry and its record."""
@@ -169,7 +169,20 @@ class Cache:
             inputs,
         )
         values = {key: compiled.data, record_key(key): record.encode()}
-        self._guarded(lambda: self._put(key, values), None)
+        self.attempt(lambda: self._put(key, values), None)
+        self._refused.discard(key)
+
+    def attempt(self, action: Callable[[], _R], otherwise: _R) -> _R:
+        """Do something with the folder; a fault is a warning, and gives *otherwise*."""
+        try:
+            return action()
+        except (OSError, ValueError) as exc:
+            self._fault(exc)
+            return otherwise
+
+    def accept(self, key: bytes, record: bytes, data: bytes) -> None:
+        """Store what another machine has made, as its record has proven."""
+        self.attempt(lambda: exchange.accept(self.folder, key, record, data), None)
         self._refused.discard(key)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
@@ -178,7 +191,7 @@ class Cache:
         def read() -> dict[str, Mapping[str, Any]]:
             return {record.key: record.inputs for record in housekeeping.records(self.folder)}
 
-        return self._guarded(read, {})
+        return self.attempt(read, {})
 
     def record_stamp(self, key: bytes) -> str:
         """Return a text that changes when the record of *key* is written."""
@@ -282,13 +295,6 @@ class Cache:
             _home.make_way(os.path.dirname(path))
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
-
-    def _guarded(self, action: Callable[[], _R], otherwise: _R) -> _R:
-        try:
-            return action()
-        except (OSError, ValueError) as exc:
-            self._fault(exc)
-            return otherwise
 
     def _fault(self, exc: Exception) -> None:
         with self._warning:  # several results may be on their way at once

@@ -58,6 +58,7 @@ class Config:
     jobs: int | None = None
     cache_dir: str | None = None
     cache_size: int | None = None
+    remote_cache: str | None = None
     ship_sources: bool = False
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()

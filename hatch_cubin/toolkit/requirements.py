@@ -32,7 +32,7 @@ _PARTS = {
     ),
 }
 # No result depends on its version, and the newest one differs with Python's.
-_NOT_LOCKED = "cuda-bindings"
+_NOT_LOCKED = {"cuda-bindings", "obstore"}
 _NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
@@ -42,13 +42,20 @@ def build_requirements(
     """Return what the build front end has to install for a wheel; the *locked* versions where there are."""
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
-    wanted = [*_toolkit_requirements(config.toolkit), *config.header_packages]
+    wanted = [*_toolkit_requirements(config.toolkit), *config.header_packages, *store_requirements(config)]
     return _exact(wanted, locked) if wanted and locked else wanted
+
+
+def store_requirements(config: Config) -> list[str]:
+    """Return what a shared store needs: one that speaks HTTP nothing."""
+    return (
+        [] if config.remote_cache is None or config.remote_cache.startswith("http") else ["obstore>=0.11,<1"]
+    )
 
 
 def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
     exact = [f"{name}=={version}" for name, version in locked.items()]
-    return [*exact, *(each for each in wanted if _name(each) == _NOT_LOCKED)]
+    return [*exact, *(each for each in wanted if _name(each) in _NOT_LOCKED)]
 
 
 def install_command(config: Config, environ: Mapping[str, str]) -> str:
