@@ -182,7 +182,12 @@ def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | No
         plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
         keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
         hits = len(keys) - len(results.seconds)
-        counts = {"hits": hits, "misses": len(plan.jobs) - hits}
+        counts = {
+            "hits": hits,
+            "misses": len(plan.jobs) - hits,
+            "fetched": len(results.fetched),
+            "seconds": round(sum(results.seconds.values()), 3),
+        }
         history.note(project.cache_folder, project.root, counts, keys)
     return results
 

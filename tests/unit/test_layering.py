@@ -34,7 +34,8 @@ ROOMS: dict[str, str] = {
     "wheels": "ground cubin sources bundle _pipeline",
     "doors": "ground table sources cache toolkit bundle _locking _pipeline",
     "backend": "doors",
-    "cli": "ground table sources cache keys bundle explaining _report _locking _pipeline wheels doors",
+    "cli": "ground table sources cache stores keys bundle explaining _report _remote _locking _pipeline "
+    "wheels doors",
     "_commands": "doors",
     "__main__": "cli",
 }
@@ -200,9 +201,10 @@ MODULES: dict[str, dict[str, str]] = {
         "completion": "",
         "main": "completion",
         "verb": "",
+        "store": "verb",
         "verbs/bake": "verb",
         "verbs/bundle": "verb",
-        "verbs/cache": "verb",
+        "verbs/cache": "store verb",
         "verbs/explain": "verb",
         "verbs/init": "verb",
         "verbs/inspect": "verb",

@@ -1,8 +1,8 @@
 """Show, check, trim or empty the cache, and hash the plan for CI.
 
-Only 'key' needs a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR names, or the table
-of the project that is here, or else the user's own. Builds may go on meanwhile; what is removed while they
-need it, they compile.
+Only 'key', 'pull' and 'push' need a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR
+names, or the table of the project that is here, or else the user's own. Builds may go on meanwhile; what is
+removed while they need it, they compile.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...cache import history, housekeeping
 from ...errors import CheckError, Location, Problem
 from ...table import checks, tables
 from ...table.config import parse_config
+from .. import store
 from ..verb import (
     Answer,
     archs_argument,
@@ -50,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         own.set_defaults(act=act, action=name, refuse=own.error)
         project_arguments(own)
         json_argument(own)
-        if name == "key":
+        if name in {"key", "pull", "push"}:
             archs_argument(own)
         if name == "gc":
             _gc_arguments(own)
@@ -88,6 +89,7 @@ def _stats(args: argparse.Namespace) -> Answer:
     with _told(folder):
         there = housekeeping.stats(folder)
     builds = history.builds(folder)
+    tiers = history.tiers(builds)
     facts = {
         "folder": str(folder),
         "entries": there.entries,
@@ -95,15 +97,22 @@ def _stats(args: argparse.Namespace) -> Answer:
         "temporaries": there.temporaries,
         "bytes": there.bytes,
         "builds": builds,
+        "tiers": tiers,
     }
     lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
     if there.unproven:
         files = "1 file" if there.unproven == 1 else f"{there.unproven} files"
         lines.append(f"{files} that nothing proves, and a build would replace")
     if builds:
-        rows = [(each["time"], each["hits"], each["misses"], each["project"]) for each in builds]
-        lines += table([("last builds", "hits", "misses", ""), *rows])
+        columns = ("time", "hits", "fetched", "misses", "project")
+        rows = [tuple(each[name] for name in columns) for each in builds]
+        lines += table([("last builds", "hits", "fetched", "misses", ""), *rows])
+        lines += [_told_of_tier(*item) for item in tiers.items() if item[1]["hits"]]
     return Answer(facts, lines)
+
+
+def _told_of_tier(name: str, tier: history.Tier) -> str:
+    return f"{name}: {tier['rate']:.0%} of all units, about {tier['saved_s']:.1f} s of compiling saved"
 
 
 def _fsck(args: argparse.Namespace) -> Answer:
@@ -159,6 +168,8 @@ _ACTIONS = {
     "dir": (_dir, "print where the cache is"),
     "stats": (_stats, "say what is in the cache, and what the last builds found there"),
     "fsck": (_fsck, "read all that is in the cache, and say what is damaged, orphaned or foreign"),
+    "pull": (store.pull, "take from the shared store what the project's plan needs and the cache lacks"),
+    "push": (store.push, "give the shared store what the cache has for the project's plan and it lacks"),
     "gc": (_gc, "drop what is not needed any more"),
     "clear": (_clear, "drop everything, and what builds recall, of any project"),
     "key": (_key, "print one hash over the keys of all units of the project"),
