@@ -7,6 +7,8 @@ good as not there.
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +26,8 @@ FEW = 50  # units; what more have goes in packs
 
 _THREADS = 16
 _PACKS_AT_ONCE = 4  # for they are held in memory
-_TRIES = 4  # to write an index that others write too
+_TRIES = 5  # to write an index that others write too
+_APART_S = 0.2  # at first; then they go further apart
 _MOST_ACTION = 1 << 22  # bytes, some times what the largest record has
 _MOST_RESULT = 1 << 30
 
@@ -160,7 +163,7 @@ class Shared:
 
     def _push_packs(self, keys: Sequence[bytes]) -> None:
         own, sent = {*keys}, list[Pack]()
-        for _ in range(_TRIES):
+        for turn in range(_TRIES):
             if (found := self._calls.one(self._read_index)) is None:
                 break
             index, tag = found
@@ -172,6 +175,8 @@ class Shared:
             sent += self._send(index, [key for key in keys if key not in there])
             if not sent or self._calls.one(partial(self._write_index, index.united(sent), tag)):
                 break
+            # Whoever else writes just now shall read at another time, what this one wrote.
+            time.sleep(random.uniform(0, _APART_S * 2**turn))  # noqa: S311 - it need not be a secret
         self.pushed |= own & {key for pack in sent for key in pack.slots}
 
     def _send(self, index: Index, keys: Iterable[bytes]) -> list[Pack]:

@@ -81,6 +81,11 @@ class Memory:
         return sorted(name for name in self.files if name.startswith(start))
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "_APART_S", 0)
+
+
 @pytest.fixture
 def said() -> list[str]:
     return []
