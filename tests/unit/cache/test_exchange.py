@@ -11,7 +11,7 @@ import pytest
 
 from hatch_cubin.cache import exchange, housekeeping
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.cache.proof import Record, decode, place, record_key
+from hatch_cubin.cache.proof import Known, Record, decode, place, record_key
 from tests.results import folder_with, item
 
 ONE, OTHER = item("one"), item("other")
@@ -103,11 +103,13 @@ def test_what_is_gone_as_soon_as_it_was_stored_is_a_miss(
 
 def test_a_damaged_entry_that_came_anew_is_a_hit(tmp_path: Path) -> None:
     cache = folder_with(tmp_path, [ONE])
-    known = cache.get(ONE.key)
-    assert known is not None
+    hit = cache.get(ONE.key)
+    assert hit is not None
+    known = Known(hit.sha256, hit.size, cache.record_stamp(ONE.key), "[]")
     Path(place(tmp_path, ONE.key)).write_bytes(OTHER.data)
-    assert cache.get(ONE.key) is None
+    assert cache.get(ONE.key, known) is None
+    assert cache.get(ONE.key, known) is None
     cache.accept(*ONE)
-    again = cache.get(ONE.key)
+    again = cache.get(ONE.key, known)
     assert again is not None
     assert again.data == ONE.data

@@ -121,6 +121,27 @@ def test_one_that_is_not_to_be_kept_is_not(server: Shelf, opened: Open) -> None:
     assert [store.get("cas/a", 3) for _ in range(2)] == [None] * 2
 
 
+def test_a_store_that_was_closed_is_asked_for_nothing(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    store.get("cas/a", 3)
+    store.close()
+    with pytest.raises(FaultError, match="it broke off"):
+        store.get("cas/a", 3)
+    assert len(server.log) == 1
+
+
+def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+
+    def close(_handler: Handler) -> bool:
+        store.close()
+        return False
+
+    server.fault = close
+    assert store.get("cas/a", 3) is None
+    assert store._idle == []
+
+
 def test_what_comes_in_chunks_is_read(server: Shelf, opened: Open) -> None:
     def chunks(handler: Handler) -> bool:
         handler.send_response(200)
