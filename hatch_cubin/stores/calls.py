@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from .store import FaultError, Store
 
 _FAULTS = 3  # after so many a store is asked for nothing more
-PATIENCE_S = 3.75  # in all, in which next to nothing came or went
+PATIENCE_S = 3.5  # in all, in which next to nothing came or went
 _SLICE_S = 0.25  # that long, nothing need happen: stores may be far away
 _LITTLE = 1 << 13  # bytes in that time
 
