@@ -176,7 +176,7 @@ def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | No
         results = look_up(plan.jobs, cache, plan.found, fetch)
         complete(project, plan.jobs, cache, plan.toolkit, results)
         if remote is not None:
-            _exchange(project, plan, remote, results)
+            _remote.conclude(project, remote, plan.jobs, results)
     report(project, results, time.monotonic() - start)
     if noted:
         plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
@@ -190,15 +190,6 @@ def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | No
         }
         history.note(project.cache_folder, project.root, counts, keys)
     return results
-
-
-def _exchange(project: Project, plan: Plan, remote: Shared, results: Results) -> None:
-    """Give the store what it lacks, if it may be written, and note what came of it."""
-    done = [job for job in plan.jobs if job.unit in results.done]
-    if project.asks(_remote.WRITE):
-        remote.push([job.keys.key for job in done])
-    results.fetched = {job.unit for job in done if job.keys.key in remote.fetched}
-    results.remote = remote.facts
 
 
 def failures(results: Results, plan: Plan) -> Sequence[Problem]:

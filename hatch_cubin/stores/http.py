@@ -178,13 +178,13 @@ class _Pieces:
 
     def __init__(self, data: bytes, traffic: Traffic) -> None:
         self._data, self._traffic = data, traffic
-        self._at = 0
+        self._at = self._sent = 0
 
     def read(self, _size: int = -1) -> bytes:
-        piece = self._data[self._at : self._at + _PIECE]
-        self._traffic.moved(min(_PIECE, self._at))  # of the piece before, which is gone by now
-        self._at += len(piece)
-        return piece
+        self._traffic.moved(self._at - self._sent)  # the piece before, which is gone by now
+        self._sent = self._at
+        self._at = min(self._at + _PIECE, len(self._data))
+        return self._data[self._sent : self._at]
 
 
 def _why(exc: Exception) -> str:

@@ -136,9 +136,11 @@ class Shared:
         if item is None:
             return False
         file = File(key.hex(), file_digest(item.data), len(item.data))
-        action = Action((file,), item.record)
+        action = actions.encode(Action((file,), item.record))
+        if len(action) > _MOST_ACTION:  # nobody would read it
+            return False
         self._store.put(_blob_name(file.sha256), item.data)
-        self._store.put(_action_name(_UNIT, key), actions.encode(action))  # never before what it leads to
+        self._store.put(_action_name(_UNIT, key), action)  # never before what it leads to
         return True
 
     # Many units: packs, and an index of them

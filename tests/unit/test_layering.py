@@ -27,7 +27,7 @@ ROOMS: dict[str, str] = {
     "bundle": "ground sources _plan cache toolkit keys",
     "compiling": "ground cubin table sources _plan cache toolkit keys bundle",
     "_report": "ground sources _plan compiling",
-    "_remote": "sources cache stores toolkit keys",
+    "_remote": "sources cache stores toolkit keys compiling",
     "_locking": "ground table sources _plan cache stores toolkit keys _remote",
     "_pipeline": "ground sources _plan cache stores toolkit keys bundle compiling _report _remote _locking",
     "explaining": "ground table sources _plan cache keys bundle",

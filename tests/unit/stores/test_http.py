@@ -67,6 +67,8 @@ def test_what_was_put_is_there(server: Shelf, opened: Open) -> None:
     assert server.files == {"/of/mine/cas/a": b"abc", "/of/mine/ac/i": b"index"}
     assert (store.url, store.traffic.requests) == (f"{server.url}/of/mine", 5)
     assert store.traffic.bytes == len(b"abc" * 2 + b"index" * 2)
+    store.put("cas/large", b"x" * 40_000)
+    assert store.traffic.bytes == 16 + 40_000
 
 
 def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: Shelf, opened: Open) -> None:

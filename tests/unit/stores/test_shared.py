@@ -150,6 +150,13 @@ def test_few_units_have_an_action_each_and_their_bytes_lie_under_their_digests(o
     assert store.asked() == ["get ac"]
 
 
+def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Memory()
+    monkeypatch.setattr(shared, "_MOST_ACTION", len(ITEMS[0].record))
+    opened(store, ITEMS).push(keys(ITEMS[:1]))
+    assert store.files == {}
+
+
 def test_many_units_lie_in_packs_that_an_index_finds(opened: Open) -> None:
     store = Memory()
     opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
