@@ -29,7 +29,7 @@ _PACKS_AT_ONCE = 4  # for they are held in memory
 _TRIES = 5  # to write an index that others write too
 _APART_S = 0.2  # at first; then they go further apart
 _MOST_ACTION = 1 << 22  # bytes, some times what the largest record has
-_MOST_RESULT = 1 << 30
+_MOST_BLOB = 1 << 27  # a store that sends more could fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # what an action can be of
 
@@ -219,7 +219,7 @@ class Shared:
 
     def _stored(self, key: bytes) -> Item | None:
         found = self._cache.attempt(partial(exchange.stored, self._cache.folder, key), None)
-        return None if found is None else Item(key, *found)
+        return None if found is None or sum(map(len, found)) > _MOST_BLOB else Item(key, *found)
 
     def _decoded(self, data: bytes | None) -> Action | None:
         try:
@@ -229,7 +229,7 @@ class Shared:
             return None
 
     def _blob(self, sha256: str, size: int) -> bytes | None:
-        data = self._store.get(_blob_name(sha256), min(size, _MOST_RESULT))
+        data = self._store.get(_blob_name(sha256), min(size, _MOST_BLOB))
         if data is None or file_digest(data) == sha256:
             return data
         self._damaged = True

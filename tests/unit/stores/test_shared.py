@@ -152,9 +152,14 @@ def test_few_units_have_an_action_each_and_their_bytes_lie_under_their_digests(o
 
 def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Memory()
-    monkeypatch.setattr(shared, "_MOST_ACTION", len(ITEMS[0].record))
-    opened(store, ITEMS).push(keys(ITEMS[:1]))
+    with monkeypatch.context() as patch:
+        patch.setattr(shared, "_MOST_ACTION", len(ITEMS[0].record))
+        opened(store, ITEMS).push(keys(ITEMS[:1]))
+    monkeypatch.setattr(shared, "_MOST_BLOB", len(ITEMS[0].record + ITEMS[0].data))
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS[1:]))
     assert store.files == {}
+    opened(store, ITEMS).push(keys(ITEMS))
+    assert len(store.files) == 2  # of the first, which is just as large as may be
 
 
 def test_many_units_lie_in_packs_that_an_index_finds(opened: Open) -> None:
