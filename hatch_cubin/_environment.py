@@ -14,6 +14,7 @@ _SWITCHES = (
     "HATCH_CUBIN_REQUIRE_HITS",
     REQUIRE_SIGNED,
     "HATCH_CUBIN_LOCKED",
+    "HATCH_CUBIN_REMOTE_WRITE",
     "HATCH_CUBIN_TRACEBACK",
 )
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}

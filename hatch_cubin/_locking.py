@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from . import _temporary
+from . import _remote, _temporary
 from ._environment import is_on
 from ._plan import Unit
 from .cache.entries import Cache, Compiled
@@ -21,6 +22,9 @@ from .sources.source import Source
 from .table.config import Config
 from .toolkit import requirements
 
+if TYPE_CHECKING:
+    from .stores.shared import Shared
+
 SWITCH = "HATCH_CUBIN_LOCKED"
 
 
@@ -30,10 +34,16 @@ class Word(NamedTuple):
     lock: Lock
     plan: locked.Plan
     found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
+    remote: Shared | None  # the store, if it was asked for what the cache lacks
 
 
-def heard(project: Project, sources: Sequence[Source], hold: Path | None = None) -> Word | None:
-    """Return what the project's lock says, None where it has none; results are kept in the folder *hold*."""
+def heard(
+    project: Project, sources: Sequence[Source], hold: Path | None = None, patience_s: float | None = None
+) -> Word | None:
+    """Return what the project's lock says, None where it has none; results are kept in the folder *hold*.
+
+    *patience_s* is what a store is worth that has what the cache lacks.
+    """
     found = lock.read(project.root)
     if found is None:
         if project.asks(SWITCH):
@@ -43,7 +53,7 @@ def heard(project: Project, sources: Sequence[Source], hold: Path | None = None)
     plan = locked.plan(found, project, sources)
     refuse(project, plan.changes)
     believed = not plan.changes and not plan.doubts
-    return Word(found, plan, _cached(project, plan.jobs, hold) if believed else None)
+    return Word(found, plan, *(_results(project, plan, hold, patience_s) if believed else (None, None)))
 
 
 def refuse(project: Project, changes: Sequence[str], hint: str = lock.HINT) -> None:
@@ -72,13 +82,16 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
     now = requirements.build_requirements(config, os.environ)
     if not now or not concerns(root):
         return now
-    there = project()
+    there = replace(project(), warn=_keep_quiet)
     with _temporary.make() as hold:
-        word = heard(there, read_sources(there), hold)
+        word = heard(there, read_sources(there), hold, _remote.BRIEFLY_S)
     if word is None or not locked.answers(word.lock, there):
         return now
     if word.found is not None:
-        return requirements.of_signatures(config, os.environ)
+        return [
+            *requirements.store_requirements(there.config),
+            *requirements.of_signatures(config, os.environ),
+        ]
     return requirements.build_requirements(config, os.environ, word.lock.wheels)
 
 
@@ -87,11 +100,13 @@ def concerns(root: str | Path) -> bool:
     return is_on(os.environ, SWITCH) or os.path.exists(os.path.join(root, lock.NAME))
 
 
-def _cached(project: Project, jobs: Sequence[Job], hold: Path | None) -> Mapping[Unit, Compiled] | None:
-    """Return all results, proven as a build proves them; None where the cache lacks one."""
+def _results(
+    project: Project, plan: locked.Plan, hold: Path | None, patience_s: float | None
+) -> tuple[Mapping[Unit, Compiled] | None, Shared | None]:
+    """Return all results, proven as a build proves them, and the store that was asked; None without one."""
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
-    signing = None
+    signing, remote = None, None
     if project.signs:
         from .cache.signing import Signing, trust_of  # which few builds need
 
@@ -99,12 +114,17 @@ def _cached(project: Project, jobs: Sequence[Job], hold: Path | None) -> Mapping
     cache = Cache(project.cache_folder, None, _keep_quiet, hold, signing)
     found: dict[Unit, Compiled] = {}
     with contextlib.suppress(SignatureError):  # what checks signatures is not installed yet
-        for job in jobs:
-            if (hit := job.found_in(cache)) is None:
-                return None
-            found[job.unit] = hit
-        return found
-    return None
+        found = _found_in(cache, plan.jobs)
+        lacking = [job for job in plan.jobs if job.unit not in found]
+        remote = _remote.open_remote(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
+        if remote is not None:
+            _remote.fetch(remote, lacking)
+            found |= _found_in(cache, lacking)
+    return (found if len(found) == len(plan.jobs) else None), remote
+
+
+def _found_in(cache: Cache, jobs: Iterable[Job]) -> dict[Unit, Compiled]:
+    return {job.unit: hit for job in jobs if (hit := job.found_in(cache)) is not None}
 
 
 def _keep_quiet(_warning: str) -> None:

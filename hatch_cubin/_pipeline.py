@@ -8,18 +8,19 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _home, _locking
+from . import _home, _locking, _remote
 from ._plan import Unit
 from ._report import report
 from .bundle import layout, sbom
 from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
-from .compiling.obtain import obtain
+from .compiling.obtain import complete, look_up
 from .compiling.results import Results, require
 from .errors import HatchCubinError, Location, Problem
 from .keys import lock, locked
@@ -39,6 +40,9 @@ from .sources.source import Source
 from .toolkit import requirements
 from .toolkit.toolkit import DATA_MODEL, Toolkit
 
+if TYPE_CHECKING:
+    from .stores.shared import Shared
+
 _NEARER = "put a copy into the project, or name its folder in 'source-roots'"
 
 
@@ -51,6 +55,7 @@ class Plan(NamedTuple):
     refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
+    remote: Shared | None = None  # the store, where it was asked already
 
 
 def build(
@@ -125,12 +130,13 @@ def choose_plan(
         for note in word.plan.notes:
             project.say(note)
         plan = Plan(word.plan.toolkit, word.plan.jobs, Recall(None))
-        return plan._replace(headers=word.lock.headers, found=word.found)
+        return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
     if require is not None:
         require(project)
     plan = make_plan(project, sources, in_part=in_part)
     if word is None:
         return plan
+    plan = plan._replace(remote=word.remote)
     changes = word.plan.changes or locked.against(word.lock, plan.jobs, plan.toolkit)
     if changes:
         _locking.refuse(project, changes, _locking.install_command(project) or lock.HINT)
@@ -167,13 +173,23 @@ def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | No
         for doubt in (plan.toolkit.doubt, _home.trouble()):
             if doubt is not None:
                 project.warn(doubt)
-        results = obtain(project, plan.jobs, cache, plan.toolkit, plan.found)
+        remote = plan.remote or _remote.open_remote(project, cache, plan.jobs, plan.toolkit)
+        fetch = None if remote is None else partial(_remote.fetch, remote)
+        results = look_up(plan.jobs, cache, plan.found, fetch)
+        complete(project, plan.jobs, cache, plan.toolkit, results)
+        if remote is not None:
+            _remote.conclude(project, remote, plan.jobs, results)
     report(project, results, time.monotonic() - start)
     if noted:
         plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
         keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
         hits = len(keys) - len(results.seconds)
-        counts = {"hits": hits, "misses": len(plan.jobs) - hits}
+        counts = {
+            "hits": hits,
+            "misses": len(plan.jobs) - hits,
+            "fetched": len(results.fetched),
+            "seconds": round(sum(results.seconds.values()), 3),
+        }
         history.note(project.cache_folder, project.root, counts, keys)
     return results
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _files
 from ._order import by_number
+from ._plan import Unit
 from .compiling.alike import alike
 from .compiling.gaps import gaps
 from .compiling.results import Results
@@ -25,7 +26,9 @@ def report(project: Project, results: Results, seconds: float) -> None:
         for note in (*gaps(results.done), *alike(results.done)):
             project.say(note)
         units = f"{total} unit{'s' * (total != 1)}"
-        project.say(f"{units}: {total - compiled} cached, {compiled} compiled in {seconds:.1f} s")
+        fetched = len(results.fetched)
+        said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
+        project.say(f"{units}: {said}{compiled} compiled in {seconds:.1f} s")
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
         return
     try:
@@ -45,6 +48,7 @@ def facts(results: Results) -> dict[str, Any]:
             "arch": str(unit.arch),
             "state": state,
             "hit": state == "hit",
+            "tier": _tier(unit, results) if state == "hit" else None,
             "seconds": round(results.seconds.get(unit, 0.0), 3),
             "bytes": results.done[unit].size if unit in results.done else 0,
         }
@@ -55,5 +59,10 @@ def facts(results: Results) -> dict[str, Any]:
         "compiled": len(results.seconds),
         "failed": len(results.failed),
         "missing": len(results.missing),
+        "remote": results.remote,
         "units": units,
     }
+
+
+def _tier(unit: Unit, results: Results) -> str:
+    return "remote" if unit in results.fetched else "local"

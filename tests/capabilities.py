@@ -73,4 +73,5 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "gcc": lambda: shutil.which("gcc") is not None,
     "mounts": lambda: namespace() != (),
     "linux": lambda: sys.platform == "linux",
+    "nginx": lambda: shutil.which("nginx") is not None,
 }

@@ -105,6 +105,9 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
         "STRICT",
         "REQUIRE_SIGNED",
         "SIGNING_KEY",
+        "REMOTE",
+        "REMOTE_TOKEN",
+        "REMOTE_WRITE",
     ):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

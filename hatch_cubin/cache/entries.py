@@ -26,7 +26,7 @@ from .. import _home
 from .._digest import file_digest
 from .._locks import Lock, try_lock
 from ..sources import disk
-from . import housekeeping
+from . import exchange, housekeeping
 from .proof import (
     NOWHERE,
     File,
@@ -136,7 +136,7 @@ class Cache:
     ) -> None:
         self.folder = folder
         self.doubts: dict[bytes, Doubt] = {}  # by the keys of what is there, and does not count
-        self._signing = signing
+        self.signing = signing
         self._uncounted: set[bytes] = set()  # of what this build has stored: the next one compiles it again
         self._hold = hold
         self._held = 0
@@ -161,13 +161,13 @@ class Cache:
     ) -> None:
         for key in [*self._claims]:
             self.release(key)
-        self._guarded(lambda: housekeeping.trim(self.folder, size=self._cap), None)
+        self.attempt(lambda: housekeeping.trim(self.folder, size=self._cap), None)
 
     def get(
         self, key: bytes, known: Known | None = None, asked: Collection[str] | None = None
     ) -> Compiled | None:
         """Return what *known* proves, or a record with the names *asked* for; None on a miss."""
-        return self._guarded(lambda: self._get(key, known, asked), None)
+        return self.attempt(lambda: self._get(key, known, asked), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
         """Store one result as an entry and its record, signed if this build signs."""
@@ -180,15 +180,24 @@ class Cache:
             inputs,
         )
         encoded = record.encode()
-        signed = encoded if self._signing is None else self._signing.signed(encoded)
-        self.accept(key, signed, compiled.data)
+        signed = encoded if self.signing is None else self.signing.signed(encoded)
+        if self.signing is not None and self.signing.doubt(signed) is not None:
+            self._uncounted.add(key)
+        values = {key: compiled.data, record_key(key): signed}
+        self.attempt(lambda: self._put(key, values), None)
+        self._refused.discard(key)
+
+    def attempt(self, action: Callable[[], _R], otherwise: _R) -> _R:
+        """Do something with the folder; a fault is a warning, and gives *otherwise*."""
+        try:
+            return action()
+        except (OSError, ValueError) as exc:
+            self._fault(exc)
+            return otherwise
 
     def accept(self, key: bytes, record: bytes, data: bytes) -> None:
-        """Store an entry with the record that has proven it, to the byte."""
-        if self._signing is not None and self._signing.doubt(record) is not None:
-            self._uncounted.add(key)
-        values = {key: data, record_key(key): record}
-        self._guarded(lambda: self._put(key, values), None)
+        """Store what another machine has made, as its record has proven."""
+        self.attempt(lambda: exchange.accept(self.folder, key, record, data), None)
         self._refused.discard(key)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
@@ -197,7 +206,7 @@ class Cache:
         def read() -> dict[str, Mapping[str, Any]]:
             return {record.key: record.inputs for record in housekeeping.records(self.folder)}
 
-        return self._guarded(read, {})
+        return self.attempt(read, {})
 
     def record_stamp(self, key: bytes) -> str:
         """Return a text that changes when the record of *key* is written; empty where that will not count."""
@@ -261,7 +270,7 @@ class Cache:
         if record is None or record.key != key.hex():
             return None
         self.doubts.pop(key, None)
-        if self._signing is not None and (doubt := self._signing.doubt(data)) is not None:
+        if self.signing is not None and (doubt := self.signing.doubt(data)) is not None:
             self.doubts[key] = doubt
             return None
         return record
@@ -316,13 +325,6 @@ class Cache:
             _home.make_way(os.path.dirname(path))
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
-
-    def _guarded(self, action: Callable[[], _R], otherwise: _R) -> _R:
-        try:
-            return action()
-        except (OSError, ValueError) as exc:
-            self._fault(exc)
-            return otherwise
 
     def _fault(self, exc: Exception) -> None:
         with self._warning:  # several results may be on their way at once

@@ -10,9 +10,9 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from .. import _home
 from .._digest import file_digest
@@ -20,7 +20,16 @@ from .._digest import file_digest
 _FORMAT = 1
 _BUILDS = 10  # that are remembered of each cache
 _CACHES = 50  # that are remembered at all
-_OF_BUILD = {"time": str, "project": str, "hits": int, "misses": int}
+_OF_BUILD = {"time": str, "project": str, "hits": int, "misses": int, "fetched": int, "seconds": float}
+_SINCE = {"fetched": 0, "seconds": 0.0}  # which older notes lack
+
+
+class Tier(TypedDict):
+    """What a part of the cache was good for in the last builds."""
+
+    hits: int
+    rate: float  # of all units
+    saved_s: float  # of compiling, if these units were like those that were compiled
 
 
 class _Notes(NamedTuple):
@@ -30,8 +39,11 @@ class _Notes(NamedTuple):
     keys: set[bytes]
 
 
-def note(cache: Path, project: Path, counts: dict[str, int], keys: Iterable[bytes]) -> None:
-    """Note a build: how many of its units were hits, and the keys of those that have a result."""
+def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable[bytes]) -> None:
+    """Note a build: how many of its units were hits, and the keys of those that have a result.
+
+    Of the *hits* some were *fetched*; the *misses* took so many *seconds* to compile.
+    """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     latest = {"time": now, "project": str(project), **counts}
     with contextlib.suppress(OSError, RuntimeError):
@@ -49,6 +61,16 @@ def builds(cache: Path) -> list[dict[str, Any]]:
     return [] if (found := _read(cache)) is None else found.builds
 
 
+def tiers(builds: Sequence[Mapping[str, Any]]) -> dict[str, Tier]:
+    """Return what the local folder and the store behind it were good for. Pure."""
+    hits, misses, fetched = (sum(build[name] for build in builds) for name in ("hits", "misses", "fetched"))
+    each_s = sum(build["seconds"] for build in builds) / max(misses, 1)
+    return {
+        name: {"hits": count, "rate": count / max(hits + misses, 1), "saved_s": round(count * each_s, 3)}
+        for name, count in (("local", hits - fetched), ("remote", fetched))
+    }
+
+
 def keys(cache: Path) -> set[bytes] | None:
     """Return the keys that the last build with a cache used; None where none is known."""
     return None if (found := _read(cache)) is None else found.keys
@@ -61,7 +83,10 @@ def _read(cache: Path) -> _Notes | None:
         if found["format"] != _FORMAT:
             return None
         return _Notes(
-            [{name: kind(build[name]) for name, kind in _OF_BUILD.items()} for build in found["builds"]],
+            [
+                {name: kind({**_SINCE, **build}[name]) for name, kind in _OF_BUILD.items()}
+                for build in found["builds"]
+            ],
             {bytes.fromhex(key) for key in found["keys"]},
         )
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError):

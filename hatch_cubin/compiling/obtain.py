@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from .._order import by_number
@@ -14,18 +14,26 @@ from ..toolkit.toolkit import Toolkit
 from .results import Results, repeat_warnings
 
 
-def obtain(
-    project: Project,
+def look_up(
     jobs: Sequence[Job],
     cache: Cache,
-    toolkit: Toolkit,
     found: Mapping[Unit, Compiled] = MappingProxyType({}),
+    fetch: Callable[[Sequence[Job]], object] | None = None,
 ) -> Results:
-    """Return what came of every unit: its result, *found* before or now or compiled, or why none."""
+    """Return what was *found* before, and what the cache has; *fetch* may add to it from elsewhere."""
     results = Results()
     for job in jobs:
         if (hit := found.get(job.unit) or job.found_in(cache)) is not None:
             results.done[job.unit] = hit
+    misses = [job for job in jobs if job.unit not in results.done]
+    if misses and fetch is not None:
+        fetch(misses)
+        results.done |= {job.unit: hit for job in misses if (hit := job.found_in(cache)) is not None}
+    return results
+
+
+def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolkit, results: Results) -> None:
+    """Add what comes of every other unit: its result, compiled now, or why it has none."""
     misses = [job for job in jobs if job.unit not in results.done]
     repeat_warnings(project, results.done.values())
     if cache.damaged:
@@ -39,4 +47,3 @@ def obtain(
 
         Bake(project, jobs, cache, toolkit, results).run()
         results.failed.sort(key=lambda item: (by_number(item[0].module.name), item[0].arch))
-    return results

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._plan import Module, Unit
 from ..cache.entries import Compiled
@@ -27,6 +27,8 @@ class Results:
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
     tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
+    fetched: set[Unit] = field(default_factory=set)  # what of those done came from the store behind the cache
+    remote: Mapping[str, Any] | None = None  # what was exchanged with that
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:

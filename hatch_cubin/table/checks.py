@@ -42,6 +42,30 @@ def jobs_of_variable(text: str) -> int:
     return jobs(int(text) if re.fullmatch(r"[0-9]{1,4}", text) else text)
 
 
+def remote(value: object) -> str:
+    """Check the URL of a shared store as it stands in the table, which everybody can read."""
+    from . import urls  # which few tables need
+
+    url = urls.parse(value)
+    if url.user is not None:
+        raise ValueError("must have no user and no password: HATCH_CUBIN_REMOTE may, which is in no file")
+    return url.shown
+
+
+def remote_of_variable(text: str) -> str | None:
+    """Check a URL as it stands in a variable, and return it without user and password; None turns it off."""
+    from . import urls  # which few builds need
+
+    if text == "off":
+        return None
+    url = urls.parse(text)
+    if url.user is not None and url.scheme in urls.OBJECTS:
+        raise ValueError("must have no user and no password: a bucket's are in variables of their own")
+    if url.user is not None and url.scheme == "http" and not urls.is_here(url):
+        raise ValueError("would send its password where others can read it: write https://")
+    return url.shown
+
+
 def seconds(text: str) -> float:
     try:
         number = float(text)

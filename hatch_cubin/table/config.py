@@ -59,6 +59,7 @@ class Config:
     cache_dir: str | None = None
     cache_size: int | None = None
     trusted_keys: tuple[str, ...] = ()
+    remote_cache: str | None = None
     ship_sources: bool = False
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()

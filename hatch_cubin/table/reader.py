@@ -249,6 +249,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "cache-dir": _cache_dir,
     "cache-size": _only(checks.size),
     "trusted-keys": _trusted_keys,
+    "remote-cache": _only(checks.remote),
     "ship-sources": _only(checks.boolean),
     "provenance": _only(checks.boolean),
     "source": _sources,
@@ -274,5 +275,6 @@ _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_TOOLKIT": ("toolkit", checks.toolkit),
     "HATCH_CUBIN_JOBS": ("jobs", checks.jobs_of_variable),
     "HATCH_CUBIN_CACHE_DIR": ("cache_dir", checks.place),
+    "HATCH_CUBIN_REMOTE": ("remote_cache", checks.remote_of_variable),
     "HATCH_CUBIN_TIMEOUT": ("timeout_s", checks.seconds),
 }

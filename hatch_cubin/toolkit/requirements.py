@@ -32,7 +32,7 @@ _PARTS = {
     ),
 }
 # No result depends on its version, and the newest one differs with Python's.
-_NOT_LOCKED = "cuda-bindings"
+_NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
@@ -45,7 +45,7 @@ def build_requirements(
         return []
     wanted = [*_toolkit_requirements(config.toolkit), *config.header_packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
-    return [*exact, *of_signatures(config, environ)]
+    return [*exact, *store_requirements(config), *of_signatures(config, environ)]
 
 
 def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
@@ -53,9 +53,16 @@ def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
     return [SIGNATURES] if config.trusted_keys or environ.get(SIGNING_KEY) else []
 
 
+def store_requirements(config: Config) -> list[str]:
+    """Return what a shared store needs: one that speaks HTTP nothing."""
+    return (
+        [] if config.remote_cache is None or config.remote_cache.startswith("http") else ["obstore>=0.11,<1"]
+    )
+
+
 def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
     exact = [f"{name}=={version}" for name, version in locked.items()]
-    return [*exact, *(each for each in wanted if _name(each) == _NOT_LOCKED)]
+    return [*exact, *(each for each in wanted if _name(each) in _NOT_LOCKED)]
 
 
 def install_command(config: Config, environ: Mapping[str, str]) -> str:

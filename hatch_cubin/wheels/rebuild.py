@@ -56,7 +56,7 @@ def rebuild(project: Project) -> Rebuilt:
     """Build a project with an empty cache."""
     environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
     with _temporary.make() as folder:
-        config = replace(project.config, cache_dir=str(folder), cache_size=None)
+        config = replace(project.config, cache_dir=str(folder), cache_size=None, remote_cache=None)
         again = replace(project, config=config, environ=environ)
         return Rebuilt(again, _pipeline.build(again, noted=False))
 

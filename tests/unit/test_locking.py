@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hatch_cubin.keys import lock
 from hatch_cubin.sources.project import Project, read_sources
 from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
 from tests.helpers import SAXPY, make_project, read_config
+from tests.shelf import Shelf, shelf
 
 pytestmark = pytest.mark.nvrtc
 
@@ -55,6 +57,70 @@ def test_where_nothing_is_asked_for_a_lock_does_not_change_that(
 
 def test_where_all_is_cached_no_wheel_is_asked_for(project: Project) -> None:
     assert wanted(project) == []
+
+
+@pytest.fixture
+def store(project: Project) -> Iterator[Shelf]:
+    """A shared store that has what was locked."""
+    with shelf() as server:
+        push(behind(project, server))
+        yield server
+
+
+def behind(project: Project, server: Shelf, **environ: str) -> Project:
+    """Return the project with a store, and a cache that has nothing."""
+    environ = {**project.environ, "HATCH_CUBIN_REMOTE": server.url, **environ}
+    return replace(project, config=read_config(OPTIONS, environ), environ=environ)
+
+
+def push(project: Project) -> None:
+    _pipeline.build(replace(project, environ={**project.environ, "HATCH_CUBIN_REMOTE_WRITE": "1"}))
+
+
+def test_where_a_store_has_all_no_wheel_is_asked_for(project: Project, store: Shelf) -> None:
+    assert wanted(_without_entries(behind(project, store))) == []
+
+
+def test_a_locked_build_takes_all_from_a_store_without_a_compiler(
+    project: Project, store: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = _pipeline.build(project)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    report = project.root / "report.json"
+    again = behind(project, store, HATCH_CUBIN_REPORT=str(report))
+    assert _pipeline.build(_without_entries(again)) == files
+    found = json.loads(report.read_text("utf-8"))
+    assert [unit["tier"] for unit in found["units"]] == ["remote"]
+
+
+def test_a_store_that_has_not_all_is_asked_once_and_the_rest_is_compiled(
+    project: Project, store: Shelf
+) -> None:
+    store.files.clear()
+    store.log.clear()
+    report = project.root / "report.json"
+    _pipeline.build(_without_entries(behind(project, store, HATCH_CUBIN_REPORT=str(report))))
+    found = json.loads(report.read_text("utf-8"))
+    assert (found["compiled"], found["remote"]["fault"]) == (1, None)
+
+
+def test_a_store_that_fails_is_told_by_the_build_and_not_before(
+    project: Project, store: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.fault = lambda handler: handler.answer(500)
+    said = list[str]()
+    lacking = replace(_without_entries(behind(project, store)), warn=said.append)
+    assert wanted(lacking) != []
+    assert said == []
+    _pipeline.build(lacking)
+    assert said == [f"the remote cache at {store.url} cannot be used fully: it fails (500)"]
+
+
+def test_a_store_in_a_bucket_still_needs_its_client(project: Project) -> None:
+    config = read_config(f'{OPTIONS}remote-cache = "s3://bucket"\n')
+    assert wanted(replace(project, config=config)) == ["obstore>=0.11,<1"]
 
 
 def _without_entries(project: Project) -> Project:

@@ -60,20 +60,51 @@ def test_a_report_lists_every_unit_by_name(tmp_path: Path) -> None:
         "compiled": 2,
         "failed": 0,
         "missing": 0,
+        "remote": None,
         "units": [
-            {"module": "k", "arch": "compute_90", "state": "hit", "hit": True, "seconds": 0.0, "bytes": 12},
+            {
+                "module": "k",
+                "arch": "compute_90",
+                "state": "hit",
+                "hit": True,
+                "tier": "local",
+                "seconds": 0.0,
+                "bytes": 12,
+            },
             {
                 "module": "k",
                 "arch": "sm_80",
                 "state": "compiled",
                 "hit": False,
+                "tier": None,
                 "seconds": 1.235,
                 "bytes": 10,
             },
-            {"module": "k", "arch": "sm_90", "state": "compiled", "hit": False, "seconds": 0.5, "bytes": 11},
+            {
+                "module": "k",
+                "arch": "sm_90",
+                "state": "compiled",
+                "hit": False,
+                "tier": None,
+                "seconds": 0.5,
+                "bytes": 11,
+            },
         ],
     }
     assert front.warned == []
+
+
+def test_what_came_from_the_store_behind_the_cache_is_counted_apart(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    front = Front(tmp_path, HATCH_CUBIN_REPORT=str(path))
+    found = results()
+    found.fetched = {unit for unit in found.done if str(unit.arch) == "compute_90"}
+    found.remote = {"url": "https://cache.example", "fetched": 1}
+    report(front.project, found, 1.75)
+    assert front.said == ["3 units: 0 cached, 1 fetched, 2 compiled in 1.8 s"]
+    facts = json.loads(path.read_text("utf-8"))
+    assert facts["remote"] == {"url": "https://cache.example", "fetched": 1}
+    assert [unit["tier"] for unit in facts["units"]] == ["remote", None, None]
 
 
 @pytest.mark.parametrize("state", ["failed", "missing"])
@@ -98,6 +129,7 @@ def test_a_report_has_what_became_of_units_without_a_result_and_nothing_is_said(
         "arch": "compute_90",
         "state": state,
         "hit": False,
+        "tier": None,
         "seconds": 0.0,
         "bytes": 0,
     }

@@ -1,8 +1,8 @@
 """Show, check, fill, trim or empty the cache, and hash the plan for CI.
 
-Only 'key' needs a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR names, or the table
-of the project that is here, or else the user's own. Builds may go on meanwhile; what is removed while they
-need it, they compile.
+Only 'key', 'pull' and 'push' need a project and a compiler. The cache is the one that HATCH_CUBIN_CACHE_DIR
+names, or the table of the project that is here, or else the user's own. Builds may go on meanwhile; what is
+removed while they need it, they compile.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import _files, _home
 from ..._digest import digest
@@ -22,6 +22,7 @@ from ...cache import history, housekeeping
 from ...errors import CheckError, Location, Problem
 from ...table import checks, tables
 from ...table.config import parse_config
+from .. import store
 from ..verb import (
     Answer,
     archs_argument,
@@ -55,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         own.set_defaults(act=act, action=name, refuse=own.error)
         project_arguments(own)
         json_argument(own)
-        if name == "key":
+        if name in {"key", "pull", "push"}:
             archs_argument(own)
         if name == "gc":
             _gc_arguments(own)
@@ -96,7 +97,8 @@ def _stats(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     with _told(folder):
         there = housekeeping.stats(folder)
-    builds = [{**each, "rate": _rate(each)} for each in history.builds(folder)]
+    builds = history.builds(folder)
+    tiers = history.tiers(builds)
     facts = {
         "folder": str(folder),
         "entries": there.entries,
@@ -104,24 +106,22 @@ def _stats(args: argparse.Namespace) -> Answer:
         "temporaries": there.temporaries,
         "bytes": there.bytes,
         "builds": builds,
+        "tiers": tiers,
     }
     lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
     if there.unproven:
         files = "1 file" if there.unproven == 1 else f"{there.unproven} files"
         lines.append(f"{files} that nothing proves, and a build would replace")
     if builds:
-        rows = [
-            (each["time"], each["hits"], each["misses"], f"{each['rate']:.0%}", each["project"])
-            for each in builds
-        ]
-        lines += table([("last builds", "hits", "misses", "rate", ""), *rows], right={3})
+        columns = ("time", "hits", "fetched", "misses", "project")
+        rows = [tuple(each[name] for name in columns) for each in builds]
+        lines += table([("last builds", "hits", "fetched", "misses", ""), *rows])
+        lines += [_told_of_tier(*item) for item in tiers.items() if item[1]["hits"]]
     return Answer(facts, lines)
 
 
-def _rate(build: Mapping[str, Any]) -> float:
-    """Return the part of a build's units that were in the cache; of none, all were."""
-    units = build["hits"] + build["misses"]
-    return round(build["hits"] / units, 4) if units else 1.0
+def _told_of_tier(name: str, tier: history.Tier) -> str:
+    return f"{name}: {tier['rate']:.0%} of all units, about {tier['saved_s']:.1f} s of compiling saved"
 
 
 def _merge(args: argparse.Namespace) -> Answer:
@@ -132,11 +132,8 @@ def _merge(args: argparse.Namespace) -> Answer:
     obstacles = {str(other): merging.obstacle(folder, other) for other in others}
     if problems := [Problem(what, Location(name), _MERGED) for name, what in obstacles.items() if what]:
         raise CheckError(*problems)
-    try:
-        with Cache(folder, None, _refuse) as cache:
-            merged = {str(other): merging.merge(cache, other) for other in others}
-    except ImportError as exc:
-        raise CheckError(Problem("entries are written by cuda-core", hint="pip install cuda-core")) from exc
+    with Cache(folder, None, _refuse) as cache:
+        merged = {str(other): merging.merge(cache, other) for other in others}
     facts = {
         "folder": str(folder),
         "from": [
@@ -212,6 +209,8 @@ _ACTIONS = {
     "stats": (_stats, "say what is in the cache, and what the last builds found there"),
     "fsck": (_fsck, "read all that is in the cache, and say what is damaged, orphaned or foreign"),
     "merge": (_merge, "copy what other cache folders have and their records prove"),
+    "pull": (store.pull, "take from the shared store what the project's plan needs and the cache lacks"),
+    "push": (store.push, "give the shared store what the cache has for the project's plan and it lacks"),
     "gc": (_gc, "drop what is not needed any more"),
     "clear": (_clear, "drop everything, and what builds recall, of any project"),
     "key": (_key, "print one hash over the keys of all units of the project"),

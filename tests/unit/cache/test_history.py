@@ -30,7 +30,7 @@ def test_a_build_is_remembered_with_what_it_used(tmp_path: Path) -> None:
     note(tmp_path / "cache", hits=7)
     (build,) = history.builds(tmp_path / "cache")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", build.pop("time"))
-    assert build == {"project": "/project", "hits": 7, "misses": 0}
+    assert build == {"project": "/project", "hits": 7, "misses": 0, "fetched": 0, "seconds": 0.0}
     assert history.keys(tmp_path / "cache") == {*KEYS}
 
 
@@ -112,3 +112,17 @@ def test_a_user_without_a_home_has_no_notes(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(_home, "own_folder", none)
     note(tmp_path)
     assert history.builds(tmp_path) == []
+
+
+def test_what_each_tier_saved_is_told_by_what_was_compiled() -> None:
+    first = {"hits": 0, "misses": 4, "fetched": 0, "seconds": 8.0}
+    second = {"hits": 4, "misses": 0, "fetched": 1, "seconds": 0.0}
+    assert history.tiers([first, second]) == {
+        "local": {"hits": 3, "rate": 0.375, "saved_s": 6.0},
+        "remote": {"hits": 1, "rate": 0.125, "saved_s": 2.0},
+    }
+
+
+def test_without_builds_nothing_was_saved() -> None:
+    nothing = {"hits": 0, "rate": 0.0, "saved_s": 0.0}
+    assert history.tiers([]) == {"local": nothing, "remote": nothing}

@@ -33,7 +33,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     [
         (["pl"], ["plan"]),
         (["in"], ["init", "inspect"]),
-        (["cache", ""], ["clear", "dir", "fsck", "gc", "key", "merge", "stats"]),
+        (["cache", ""], ["clear", "dir", "fsck", "gc", "key", "merge", "pull", "push", "stats"]),
         (["cache", "gc", "--ma"], ["--max-size"]),
         (["bundle", "--in"], ["--into"]),
         (["bundle", "--into", "a_"], ["a_folder"]),

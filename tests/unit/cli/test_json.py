@@ -17,6 +17,7 @@ from hatch_cubin import _ed25519, _pipeline
 from hatch_cubin.cache.signing import Signer
 from hatch_cubin.cli import main
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, pyproject, write_tree
+from tests.shelf import shelf
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
 SECTIONS = {
@@ -42,10 +43,14 @@ ARGUMENTS = {
     "cache stats": ["cache", "stats"],
     "cache fsck": ["cache", "fsck"],
     "cache merge": ["cache", "merge", "other"],
+    "cache pull": ["cache", "pull"],
+    "cache push": ["cache", "push"],
     "cache gc": ["cache", "gc", "--max-size", "1GiB"],
     "cache clear": ["cache", "clear"],
     "cache key": ["cache", "key"],
 }
+# Where its shared store is, one run after another: nowhere, where nobody answers, and at a server.
+STORES = {"bake": (None, "gone", "there"), "cache pull": ("gone", "there"), "cache push": ("gone", "there")}
 COPY_CU = SAXPY.replace("saxpy", "copy")
 PROJECT = {
     "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n'),
@@ -100,7 +105,7 @@ def test_every_verb_that_is_tried_is_documented() -> None:
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("verb", ARGUMENTS)
 def test_a_verb_prints_the_fields_that_are_documented(
-    project: Path, capsys: pytest.CaptureFixture[str], verb: str
+    project: Path, capsys: pytest.CaptureFixture[str], verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if verb == "cache stats":
         main.main(["bake"])  # something to remember
@@ -112,12 +117,22 @@ def test_a_verb_prints_the_fields_that_are_documented(
         write_tree(Path("other"), {"entries/notes.txt": ""})  # something to find
     if verb == "cache fsck":
         write_tree(Path(os.environ["HATCH_CUBIN_CACHE_DIR"]), {"notes.txt": ""})  # something to find
-    capsys.readouterr()
-    with contextlib.suppress(SystemExit):
-        main.main([*ARGUMENTS[verb], "--json"])
-    facts = json.loads(capsys.readouterr().out)
-    assert (facts["format"], facts["verb"]) == (main.FORMAT, ARGUMENTS[verb][0])
-    assert found(facts) == documented("All verbs", verb)
+    with shelf() as gone:
+        places = {"gone": gone.url}
+    types: dict[str, set[type]] = {}
+    with shelf() as there:
+        for store in STORES.get(verb, (None,)):
+            if store is not None:
+                monkeypatch.setenv("HATCH_CUBIN_REMOTE", places.get(store, there.url))
+                monkeypatch.setenv("HATCH_CUBIN_REMOTE_WRITE", "1")
+            capsys.readouterr()
+            with contextlib.suppress(SystemExit):
+                main.main([*ARGUMENTS[verb], "--json"])
+            facts = json.loads(capsys.readouterr().out)
+            assert (facts["format"], facts["verb"]) == (main.FORMAT, ARGUMENTS[verb][0])
+            for field, kinds in found(facts).items():
+                types.setdefault(field, set()).update(kinds)
+    assert types == documented("All verbs", verb)
 
 
 @pytest.mark.nvrtc

@@ -109,6 +109,21 @@ def test_header_packages_are_asked_for_after_the_toolkit() -> None:
     assert build_requirements(config, {}) == [*NEWEST, "nvidia-cutlass==4.*"]
 
 
+@pytest.mark.parametrize(
+    ("url", "asked"), [("s3://bucket/x", ["obstore>=0.11,<1"]), ("https://cache.example", [])]
+)
+def test_a_store_in_a_bucket_is_asked_for_its_client_by_the_table_or_the_environment(
+    url: str, asked: list[str]
+) -> None:
+    table = read_config(f'toolkit = "13"\nremote-cache = "{url}"\n')
+    assert build_requirements(table, {}) == [*NEWEST, *asked]
+    variable = {"HATCH_CUBIN_REMOTE": url}
+    assert build_requirements(read_config('toolkit = "13"\n', variable), variable) == [*NEWEST, *asked]
+    locked = {"cuda-core": "1.2.2", "nvidia-nvjitlink": "13.0.88"}
+    exact = ["cuda-core==1.2.2", "nvidia-nvjitlink==13.0.88", "cuda-bindings==13.*", *asked]
+    assert build_requirements(table, {}, locked) == exact
+
+
 @pytest.mark.parametrize("value", ["1", "true"])
 def test_nothing_is_asked_for_where_the_bundle_has_no_kernels(value: str) -> None:
     config = read_config('toolkit = "13"\nheader-packages = ["nvidia-cutlass"]')

@@ -18,6 +18,7 @@ from hatch_cubin.cache.proof import place
 from hatch_cubin.cli.main import main
 from tests import strange
 from tests.helpers import SAXPY, pyproject, write_tree
+from tests.shelf import shelf
 
 AXPY = SAXPY.replace("saxpy", "axpy")
 PROJECT = {
@@ -129,6 +130,8 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
     facts = say("stats", "--json")
     first, second = (build.pop("time") for build in facts["builds"])
     assert second <= first
+    took = facts["builds"][0].pop("seconds") + facts["builds"][1].pop("seconds")
+    saved = round(took / 2, 3)
     assert facts == {
         "format": 1,
         "verb": "cache",
@@ -140,16 +143,21 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
         "temporaries": 0,
         "bytes": sum(path.stat().st_size for path in files),
         "builds": [
-            {"project": str(project), "hits": 1, "misses": 1, "rate": 0.5},
-            {"project": str(project), "hits": 0, "misses": 1, "rate": 0.0},
+            {"project": str(project), "hits": 1, "misses": 1, "fetched": 0},
+            {"project": str(project), "hits": 0, "misses": 1, "fetched": 0},
         ],
+        "tiers": {
+            "local": {"hits": 1, "rate": 1 / 3, "saved_s": saved},
+            "remote": {"hits": 0, "rate": 0.0, "saved_s": 0.0},
+        },
     }
     assert say("stats") == [
         str(tmp_path / "cache"),
         f"2 entries, {facts['bytes'] / 1024:.1f} KiB",
-        "last builds           hits  misses  rate",
-        f"{first}     1       1   50%  {project}",
-        f"{second}     0       1    0%  {project}",
+        "last builds           hits  fetched  misses",
+        f"{first}     1        0       1  {project}",
+        f"{second}     0        0       1  {project}",
+        f"local: 33% of all units, about {saved:.1f} s of compiling saved",
     ]
 
 
@@ -167,6 +175,69 @@ def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: 
 def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
     assert say("stats") == [str(tmp_path / "cache"), "0 entries, 0 B"]
     assert say("clear") == ["removed 0 entries, 0 B"]
+
+
+# The shared store
+
+
+@pytest.mark.nvrtc
+def test_what_one_machine_pushes_another_pulls(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, say: Any
+) -> None:
+    main(["bake", "--archs", "sm_90"])
+    with shelf() as server:
+        monkeypatch.setenv("HATCH_CUBIN_REMOTE", server.url)
+        pushed, again = (say("push") for _ in range(2))
+        assert [line.rpartition(",")[0] for line in pushed[1:]] == ["2 units: 1 pushed"]
+        assert [line.rpartition(",")[0] for line in again[1:]] == ["2 units: 0 pushed"]
+        monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "another"))
+        facts = say("pull", "--json")
+        assert facts.pop("requests") == 4  # both units, the bytes of one, and the index for the other
+        assert facts.pop("bytes") > 0
+        assert facts == {
+            "format": 1,
+            "verb": "cache",
+            "errors": [],
+            "action": "pull",
+            "units": 2,
+            "local": 0,
+            "missing": 1,
+            "url": server.url,
+            "fetched": 1,
+            "pushed": 0,
+            "fault": None,
+        }
+        assert pushed[0] == server.url
+        assert say("pull", "--archs", "sm_90") == [server.url, "1 unit: 1 cached, 0 fetched, 0 missing, 0 B"]
+        main(["bake", "--archs", "sm_90", "--require-hits"])
+
+
+def test_without_a_store_nothing_is_pushed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refusal(capsys, 1, "push") == (
+        "hatch-cubin: error: pyproject.toml:9: there is no shared store to exchange results with\n"
+        '  hint: remote-cache = "https://…"\n'
+    )
+
+
+@pytest.mark.nvrtc
+def test_a_store_that_fails_is_an_error_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with shelf() as server:
+        server.fault = lambda handler: handler.answer(500)
+        monkeypatch.setenv("HATCH_CUBIN_REMOTE", server.url)
+        told = refusal(capsys, 1, "pull")
+    what = f"the remote cache at {server.url} cannot be used fully: it fails (500)"
+    assert told == f"hatch-cubin: error: {what}\n"
+
+
+@pytest.mark.nvrtc
+def test_a_store_that_cannot_be_opened_is_an_error_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setenv("HATCH_CUBIN_REMOTE", "s3://bucket")
+    assert "pip install 'hatch-cubin[remote]'" in refusal(capsys, 1, "push")
 
 
 # Whether it is right
@@ -411,7 +482,7 @@ def test_where_no_build_is_known_nothing_goes(
             ["gc", "--unused-for", "3"],
             "argument --unused-for: must be a time such as '30d', '12h' or '2w', not '3'",
         ),
-        ([], "name an action: dir, stats, fsck, merge, gc, clear, key"),
+        ([], "name an action: dir, stats, fsck, merge, pull, push, gc, clear, key"),
     ],
 )
 def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:

@@ -1,0 +1,64 @@
+"""What `hatch-cubin cache` does with the shared store: give it what it lacks, or take what a plan needs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckError, ConfigError, Problem
+from .verb import Answer, open_project, require_compiler, size
+
+if TYPE_CHECKING:
+    from ..cache.entries import Cache
+    from ..keys.jobs import Job
+    from ..stores.shared import Shared
+
+_Exchange = Callable[["Shared", "Cache", "Sequence[Job]"], tuple[dict[str, int], str]]
+
+
+def push(args: argparse.Namespace) -> Answer:
+    """Give the store what it lacks of what the folder has for the plan."""
+
+    def give(remote: Shared, _cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
+        remote.push([job.keys.key for job in jobs])
+        return {}, f"{len(remote.pushed)} pushed"
+
+    return _exchanged(args, give)
+
+
+def pull(args: argparse.Namespace) -> Answer:
+    """Take what the plan needs and the folder lacks."""
+
+    def take(remote: Shared, cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
+        from .. import _remote
+
+        lacking = [job for job in jobs if job.found_in(cache) is None]
+        _remote.fetch(remote, lacking)
+        missing = sum(job.found_in(cache) is None for job in lacking)
+        counts = {"local": len(jobs) - len(lacking), "missing": missing}
+        return counts, f"{counts['local']} cached, {len(lacking) - missing} fetched, {missing} missing"
+
+    return _exchanged(args, take)
+
+
+def _exchanged(args: argparse.Namespace, exchange: _Exchange) -> Answer:
+    project = open_project(args)
+    if project.config.remote_cache is None:
+        what = "there is no shared store to exchange results with"
+        raise ConfigError(Problem(what, project.config.place.of(), 'remote-cache = "https://…"'))
+    require_compiler(project)
+    from .. import _pipeline, _remote
+
+    plan, said = _pipeline.make_plan(project), list[str]()
+    with _pipeline.open_cache(project) as cache:
+        listening = replace(project, warn=said.append)
+        remote = _remote.open_remote(listening, cache, plan.jobs, plan.toolkit)
+        if remote is None:
+            raise CheckError(*map(Problem, said))
+        counts, done = exchange(remote, cache, plan.jobs)
+    facts: dict[str, Any] = {"units": len(plan.jobs), **counts, **remote.facts}
+    units = f"{len(plan.jobs)} unit{'s' * (len(plan.jobs) != 1)}"
+    lines = [facts["url"], f"{units}: {done}, {size(facts['bytes'])}"]
+    return Answer(facts, lines, [*map(Problem, said)])

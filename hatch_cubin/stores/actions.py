@@ -1,0 +1,123 @@
+"""Write and read an `ActionResult` of Bazel's remote execution API, as far as results need one. Pure.
+
+It is a message of protocol buffers. What is not ours is skipped when it is read: a server may add to it.
+Nothing in it is believed: whoever reads it proves what it leads to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_FILES, _STDOUT, _STDERR = 2, 5, 7  # the fields' numbers in an ActionResult
+_PATH, _DIGEST = 1, 2  # in an OutputFile
+_HASH, _SIZE = 1, 2  # in a Digest
+_NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # how a field is written
+_SKIPPED = {_EIGHT: 8, _FOUR: 4}
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+class File(NamedTuple):
+    """A file that an action has made."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+class Action(NamedTuple):
+    """What an action has made: its files, and what stands in the action itself."""
+
+    files: tuple[File, ...]
+    said: bytes = b""  # as its standard output
+    seal: bytes = b""  # as its standard error
+
+
+def encode(action: Action) -> bytes:
+    """Return the message, in the one form that all implementations write."""
+    files = b"".join(_field(_FILES, _file(each)) for each in action.files)
+    return files + _text(_STDOUT, action.said) + _text(_STDERR, action.seal)
+
+
+def decode(data: bytes) -> Action:
+    """Return the action that *data* is; ValueError where it is none."""
+    files = list[File]()
+    texts = {_STDOUT: b"", _STDERR: b""}
+    for number, value in _fields(data):
+        if number == _FILES:
+            files.append(_read_file(_inside(value)))
+        elif number in texts:
+            texts[number] = _inside(value)
+    return Action(tuple(files), texts[_STDOUT], texts[_STDERR])
+
+
+def _file(file: File) -> bytes:
+    size = b"" if file.size == 0 else _varint(_SIZE << 3 | _NUMBER) + _varint(file.size)
+    digest = _field(_HASH, file.sha256.encode()) + size
+    return _field(_PATH, file.path.encode()) + _field(_DIGEST, digest)
+
+
+def _read_file(data: bytes) -> File:
+    fields = dict(_fields(data))
+    digest = dict(_fields(_inside(fields.get(_DIGEST, b""))))
+    sha256, size = _inside(digest.get(_HASH, b"")).decode(), digest.get(_SIZE, 0)
+    if not _SHA256.fullmatch(sha256) or not isinstance(size, int):
+        raise ValueError("a file without a digest")
+    return File(_inside(fields.get(_PATH, b"")).decode(), sha256, size)
+
+
+def _inside(value: bytes | int) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("a number where a text should be")
+    return value
+
+
+def _text(number: int, data: bytes) -> bytes:
+    return _field(number, data) if data else b""  # what is empty is left out
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield the number and value of each field that is a text or a number."""
+    at = 0
+    while at < len(data):
+        tag, at = _read_varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == _NUMBER:
+            value, at = _read_varint(data, at)
+            yield number, value
+            continue
+        length = _SKIPPED.get(kind)
+        if length is None:
+            if kind != _BYTES:
+                raise ValueError("a field of an unknown kind")
+            length, at = _read_varint(data, at)
+        if length > len(data) - at:
+            raise ValueError("cut off")
+        if kind == _BYTES:
+            yield number, data[at : at + length]
+        at += length
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            break
+        number |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            return number, at
+    raise ValueError("a number without an end")

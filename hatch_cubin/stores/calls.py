@@ -1,0 +1,122 @@
+"""Ask a store many things at once, and go on without it where it stalls or fails.
+
+Requests are made in threads that nobody has to wait for: a name server, a handshake or a header that comes
+byte by byte can hold a request for longer than any timeout of its socket.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from .store import FaultError, Store
+
+_FAULTS = 3  # after so many a store is asked for nothing more
+PATIENCE_S = 3.5  # in all, in which next to nothing came or went
+_SLICE_S = 0.25  # that long, nothing need happen: stores may be far away
+_LITTLE = 1 << 13  # bytes in that time
+
+_K = TypeVar("_K")
+_R = TypeVar("_R")
+
+
+class Calls:
+    """The requests of one build to one store. What goes wrong is told once, and never raised."""
+
+    def __init__(self, store: Store, warn: Callable[[str], object], patience_s: float = PATIENCE_S) -> None:
+        self.store = store
+        self.fault: str | None = None  # the first that there was
+        self._warn = warn
+        self._faults = 0
+        self._left_s = patience_s
+
+    @property
+    def _over(self) -> bool:
+        return self._faults >= _FAULTS or self._left_s <= 0
+
+    def each(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> Iterator[tuple[_K, _R]]:
+        """Do *tasks*, so many at once, and yield what came of those that did not fail, as it comes."""
+        crew = _Crew(tasks, at_once)
+        try:
+            while (answer := self._next(crew)) is not None:
+                key, result = answer
+                if isinstance(result, FaultError):
+                    self.failed(str(result))
+                else:
+                    yield key, result
+        finally:
+            crew.dismiss()
+
+    def one(self, task: Callable[[], _R]) -> _R | None:
+        """Do one task; None where it failed."""
+        return next((result for _key, result in self.each([(None, task)], 1)), None)
+
+    def failed(self, why: str) -> None:
+        """Count a fault of the store."""
+        self._faults += 1
+        if self._over:
+            self.store.close()
+        if self.fault is None:
+            self.fault = why
+            self._warn(why)
+
+    def _next(self, crew: _Crew[_K, _R]) -> tuple[_K, _R | FaultError] | None:
+        """Return what is done next; None where nothing is left, or the store is not asked any more."""
+        if self._over:
+            return None
+        crew.fill()
+        while crew.busy:
+            before = self.store.traffic.bytes
+            try:
+                return crew.done(_SLICE_S)
+            except Empty:
+                if self.store.traffic.bytes - before < _LITTLE:
+                    self._left_s -= _SLICE_S
+            if self._left_s <= 0:
+                self.failed("it does not answer")
+                break
+        return None
+
+
+class _Crew(Generic[_K, _R]):
+    """Threads that do tasks, and do not outlive the process. They take no more than are asked for."""
+
+    def __init__(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> None:
+        self.busy = 0
+        self._tasks, self._at_once = iter(tasks), at_once
+        self._todo = SimpleQueue[tuple[_K, Callable[[], _R]] | None]()
+        self._done = SimpleQueue[tuple[_K, _R | FaultError]]()
+        self._threads = 0
+
+    def fill(self) -> None:
+        """Begin as many tasks as there may be at once."""
+        for task in itertools.islice(self._tasks, self._at_once - self.busy):
+            self.busy += 1
+            self._todo.put(task)
+            if self.busy > self._threads:
+                self._threads += 1
+                threading.Thread(target=self._work, daemon=True).start()
+
+    def done(self, patience_s: float) -> tuple[_K, _R | FaultError]:
+        """Return what came of a task; Empty where nothing did in that time."""
+        answer = self._done.get(timeout=patience_s)
+        self.busy -= 1
+        return answer
+
+    def dismiss(self) -> None:
+        """Let the threads end, each when it is done with what it does."""
+        for _ in range(self._threads):
+            self._todo.put(None)
+
+    def _work(self) -> None:
+        while (task := self._todo.get()) is not None:
+            key, do = task
+            try:
+                self._done.put((key, do()))
+            except FaultError as exc:
+                self._done.put((key, exc))
+            except Exception as exc:  # noqa: BLE001 - whatever it is, it is no reason for a build to fail
+                self._done.put((key, FaultError(f"asking it ended with {type(exc).__name__}")))

@@ -1,0 +1,248 @@
+"""The store that a build has behind its local folder: fetch what is missing there, and push what was made.
+
+What is fetched is proven as what is read of the folder is, and stored there as a build's own. So all else
+goes on as if the folder had had it. What is damaged, or an index that nobody who is trusted has sealed, is as
+good as not there.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from .._digest import file_digest
+from ..cache import exchange, proof
+from ..cache.entries import Cache
+from . import actions, packs
+from .actions import Action, File
+from .calls import Calls
+from .packs import Index, Item, Pack
+from .trust import Everybody, Trust
+
+FEW = 50  # units; what more have goes in packs
+
+_THREADS = 16
+_PACKS_AT_ONCE = 4  # for they are held in memory
+_TRIES = 5  # to write an index that others write too
+_APART_S = 0.2  # at first; then they go further apart
+_MOST_ACTION = 1 << 22  # bytes, some times what the largest record has
+_MOST_BLOB = 1 << 27  # a store that sends more could fill the memory
+
+_UNIT, _INDEX = "unit", "index"  # what an action can be of
+
+Wanted = Mapping[bytes, Collection[str]]  # keys, with the names that each unit asks for
+
+
+class Shared:
+    """A store, for the builds of one project with one toolchain, whose index it keeps under their *name*.
+
+    *units* is how many the project has: of few, each has an action of its own, and of many the index says
+    where they lie.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        cache: Cache,
+        *,
+        name: Sequence[str],
+        units: int,
+        trust: Trust | None = None,
+    ) -> None:
+        self.fetched: set[bytes] = set()
+        self.pushed: set[bytes] = set()
+        self._store, self._calls, self._cache = calls.store, calls, cache
+        self._trust = trust or Everybody()
+        self._index_name = _action_name(_INDEX, "\0".join(name).encode())
+        self._few = units <= FEW
+        self._absent: set[bytes] = set()  # keys of which the store has nothing that is right
+        self._lost: set[str] = set()  # packs, likewise
+        self._damaged = False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was exchanged, and what went wrong first, for JSON."""
+        traffic = self._store.traffic
+        return {
+            "url": self._store.url,
+            "fetched": len(self.fetched),
+            "pushed": len(self.pushed),
+            "requests": traffic.requests,
+            "bytes": traffic.bytes,
+            "fault": self._calls.fault,
+        }
+
+    def fetch(self, wanted: Wanted) -> None:
+        """Store locally what the store has of it."""
+        if self._few:
+            self._take(wanted, self._units(wanted))
+            self._absent |= wanted.keys() - self.fetched
+        if left := [key for key in wanted if key not in self.fetched]:
+            self._take(wanted, self._packed(left))
+        if self._damaged:
+            self._calls.failed("it sends something else than what was stored")
+        self._store.rest()
+
+    def push(self, keys: Sequence[bytes]) -> None:
+        """Give the store what it lacks of what the local folder has."""
+        if self._few:
+            own = (key for key in keys if key not in self.fetched)
+            tasks = ((key, partial(self._push_unit, key)) for key in own)
+            self.pushed |= {key for key, new in self._calls.each(tasks, _THREADS) if new}
+        else:
+            self._push_packs(keys)
+        self._store.rest()
+
+    def _take(self, wanted: Wanted, items: Iterable[Item]) -> None:
+        """Store what is proven."""
+        for item in items:
+            if not self._trust.vouches(item.record):
+                self._absent.add(item.key)
+            elif exchange.proven(*item, wanted[item.key]) is None:
+                self._damaged = True
+                self._absent.add(item.key)
+            else:
+                self._cache.accept(*item)
+                self.fetched.add(item.key)
+
+    # Few units: an action for each
+
+    def _units(self, keys: Iterable[bytes]) -> Iterator[Item]:
+        tasks = ((key, partial(self._unit, key)) for key in keys)
+        return (item for _key, item in self._calls.each(tasks, _THREADS) if item is not None)
+
+    def _unit(self, key: bytes) -> Item | None:
+        if (text := self._record(key)) is None or (record := proof.decode(text)) is None:
+            return None
+        data = self._blob(record.sha256, record.size)
+        return None if data is None else Item(key, text, data)
+
+    def _record(self, key: bytes) -> bytes | None:
+        """Return the record of a unit; None where the store has none, or one that is not right."""
+        action = self._decoded(self._store.get(_action_name(_UNIT, key), _MOST_ACTION))
+        if action is None:
+            return None
+        record = proof.decode(action.said)
+        if record is None or record.key != key.hex():
+            self._damaged = True
+            return None
+        return action.said if self._trust.vouches(action.said) else None
+
+    def _push_unit(self, key: bytes) -> bool:
+        if key not in self._absent and self._record(key) is not None:
+            return False
+        item = self._stored(key)
+        if item is None:
+            return False
+        file = File(key.hex(), file_digest(item.data), len(item.data))
+        action = actions.encode(Action((file,), item.record))
+        if len(action) > _MOST_ACTION:  # nobody would read it
+            return False
+        self._store.put(_blob_name(file.sha256), item.data)
+        self._store.put(_action_name(_UNIT, key), action)  # never before what it leads to
+        return True
+
+    # Many units: packs, and an index of them
+
+    def _packed(self, keys: Iterable[bytes]) -> Iterator[Item]:
+        index, _tag = self._calls.one(self._read_index) or (Index(), None)
+        asked: dict[str, list[bytes]] = {}
+        for key in keys:
+            if key in index.slots:
+                asked.setdefault(index.slots[key].pack, []).append(key)
+        for pack, data in self._contents(index, asked):
+            yield from (index.slots[key].of(key, data) for key in asked[pack])
+
+    def _contents(self, index: Index, asked: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the packs that are there, and remember which are not."""
+        tasks = ((pack, partial(self._blob, pack, index.packs[pack])) for pack in asked)
+        for pack, data in self._calls.each(tasks, _PACKS_AT_ONCE):
+            if data is None:
+                self._lost.add(pack)
+            else:
+                yield pack, data
+
+    def _push_packs(self, keys: Sequence[bytes]) -> None:
+        own, sent = {*keys}, list[Pack]()
+        for turn in range(_TRIES):
+            if (found := self._calls.one(self._read_index)) is None:
+                break
+            index, tag = found
+            index = index.without(self._lost, self._absent)
+            if not own - index.slots.keys():
+                break
+            index = index.aged(own)
+            there = index.slots.keys() | {key for pack in sent for key in pack.slots}
+            sent += self._send(index, [key for key in keys if key not in there])
+            if not sent or self._calls.one(partial(self._write_index, index.united(sent), tag)):
+                break
+            # Whoever else writes just now shall read at another time, what this one wrote.
+            time.sleep(random.uniform(0, _APART_S * 2**turn))  # noqa: S311 - it need not be a secret
+        self.pushed |= own & {key for pack in sent for key in pack.slots}
+
+    def _send(self, index: Index, keys: Iterable[bytes]) -> list[Pack]:
+        """Store packs of these results and of those in folded packs; return the packs without their bytes."""
+        cut = packs.cut(self._items(index, keys))
+        tasks = ((pack._replace(data=b""), partial(self._send_pack, pack)) for pack in cut)
+        sent = [pack for pack, _done in self._calls.each(tasks, _PACKS_AT_ONCE)]
+        self._lost -= {pack.sha256 for pack in sent}
+        self._absent -= {key for pack in sent for key in pack.slots}
+        return sent
+
+    def _items(self, index: Index, keys: Iterable[bytes]) -> Iterator[Item]:
+        yield from (item for key in keys if (item := self._stored(key)) is not None)
+        for pack, data in self._contents(index, index.folded()):
+            yield from (slot.of(key, data) for key, slot in index.slots.items() if slot.pack == pack)
+
+    def _send_pack(self, pack: Pack) -> None:
+        self._store.put(_blob_name(pack.sha256), pack.data)
+
+    def _read_index(self) -> tuple[Index, str | None]:
+        data, tag = self._store.read(self._index_name, packs.MOST_INDEX)
+        action = self._decoded(data)
+        if action is None or not self._trust.holds(action.said, action.seal):
+            return Index(), tag
+        try:
+            return packs.decode(action.said), tag
+        except ValueError:
+            self._damaged = True
+            return Index(), tag
+
+    def _write_index(self, index: Index, tag: str | None) -> bool:
+        text = index.encode()
+        files = tuple(File(f"{pack}.pack", pack, size) for pack, size in index.packs.items())
+        action = Action(files, text, self._trust.seal(text))
+        return self._store.replace(self._index_name, actions.encode(action), tag)
+
+    # Both
+
+    def _stored(self, key: bytes) -> Item | None:
+        found = self._cache.attempt(partial(exchange.stored, self._cache.folder, key), None)
+        if found is None or sum(map(len, found)) > _MOST_BLOB or not self._trust.vouches(found[0]):
+            return None
+        return Item(key, *found)
+
+    def _decoded(self, data: bytes | None) -> Action | None:
+        try:
+            return None if data is None else actions.decode(data)
+        except ValueError:
+            self._damaged = True
+            return None
+
+    def _blob(self, sha256: str, size: int) -> bytes | None:
+        data = self._store.get(_blob_name(sha256), min(size, _MOST_BLOB))
+        if data is None or file_digest(data) == sha256:
+            return data
+        self._damaged = True
+        return None
+
+
+def _action_name(kind: str, text: bytes) -> str:
+    return f"ac/{file_digest(f'hatch-cubin/{kind}/v1'.encode() + bytes(1) + text)}"
+
+
+def _blob_name(sha256: str) -> str:
+    return f"cas/{sha256}"

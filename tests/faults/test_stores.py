@@ -1,0 +1,286 @@
+"""A fault of a shared store costs a build one warning and little time: no wrong byte, and not the build."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _home, _pipeline
+from hatch_cubin.cache.entries import Cache
+from hatch_cubin.sources.project import Project
+from hatch_cubin.stores import calls
+from hatch_cubin.stores.calls import Calls
+from hatch_cubin.stores.http import HttpStore
+from hatch_cubin.stores.shared import FEW, Shared
+from hatch_cubin.stores.where import Place
+from hatch_cubin.table import urls
+from tests.helpers import SAXPY, make_project
+from tests.results import folder_with, item
+from tests.shelf import Fault, Handler, Shelf, shelf
+
+ITEMS = [item(f"unit {number}", 1000) for number in range(20)]
+KEYS = [each.key for each in ITEMS]
+MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(calls, "_SLICE_S", 0.02)
+
+
+@pytest.fixture
+def server() -> Iterator[Shelf]:
+    with shelf() as server:
+        yield server
+
+
+def answer(status: int, body: bytes = b"", **headers: str) -> Fault:
+    return lambda handler: handler.answer(status, body, **headers)
+
+
+def cut_off(handler: Handler) -> bool:
+    body = handler.server.files.get(handler.path, b"12345")
+    handler.answer(200, body[: len(body) // 2], Content_Length=str(len(body)))
+    return handler.hang_up()
+
+
+def wrong_length(handler: Handler) -> bool:
+    body = handler.server.files.get(handler.path, b"12345")
+    return handler.answer(200, body[: len(body) // 2])
+
+
+def another(handler: Handler) -> bool:
+    """Send what was asked for at another name."""
+    files = handler.server.files
+    return handler.answer(200, next((files[name] for name in files if name != handler.path), b""))
+
+
+def hang(handler: Handler) -> bool:
+    return handler.server.over.wait(60)
+
+
+def drip(handler: Handler) -> bool:
+    """Send a header that has no end, a byte at a time."""
+    while not handler.server.over.wait(0.005):
+        handler.wfile.write(b"X")
+    return True
+
+
+def endless(handler: Handler) -> bool:
+    handler.send_response(200)
+    handler.end_headers()
+    while not handler.server.over.is_set():
+        handler.wfile.write(b"x" * 65536)
+    return True
+
+
+def large(handler: Handler) -> bool:
+    handler.answer(200, b"", Content_Length=str(10 << 30))
+    return hang(handler)
+
+
+def reset(handler: Handler) -> bool:
+    return handler.hang_up(rudely=True)
+
+
+FAULTS: Mapping[str, Fault] = {
+    "404 with a body": answer(404, b"<html>" + b"x" * (1 << 16)),
+    "429": answer(429, Retry_After="3600"),
+    "500": answer(500, b"Traceback: secret"),
+    "403": answer(403),
+    "empty 200": answer(200),
+    "redirect": answer(302, Location="http://127.0.0.1:1/"),
+    "redirect to a file": answer(301, Location="file:///etc/passwd"),
+    "reset": reset,
+    "cut off": cut_off,
+    "wrong length": wrong_length,
+    "another's": another,
+    "10 GB": large,
+    "endless": endless,
+    "hang": hang,
+    "drip": drip,
+}
+SILENT = {"404 with a body"}
+
+
+def machine(server: Shelf, folder: Path, units: int, said: list[str], patience_s: float = 60) -> Shared:
+    """Return the store of a build on a machine of its own, which already has what is in *folder*."""
+    store = HttpStore(Place(urls.parse(server.url), None, own=True))
+    cache = Cache(folder, None, said.append)
+    return Shared(Calls(store, said.append, patience_s), cache, name=("demo", "13.0"), units=units)
+
+
+def right(folder: Path) -> int:
+    """Return how many results are in a folder; each one is right."""
+    cache = Cache(folder, None, lambda _text: None)
+    found = {each: cache.get(each.key) for each in ITEMS}
+    assert all(hit is None or hit.data == each.data for each, hit in found.items())
+    assert cache.damaged == 0
+    return sum(hit is not None for hit in found.values())
+
+
+@MODES
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kinds", [("ac", "cas"), ("cas",)], ids=["always", "for blobs"])
+def test_a_build_goes_on_whatever_the_store_does(
+    tmp_path: Path, server: Shelf, fault: str, units: int, kinds: tuple[str, ...]
+) -> None:
+    folder_with(tmp_path / "first", ITEMS)
+    machine(server, tmp_path / "first", units, []).push(KEYS)
+    server.log.clear()
+    server.fault = lambda handler: handler.path.split("/")[1] in kinds and FAULTS[fault](handler)
+    said = list[str]()
+    one = machine(server, tmp_path / "second", units, said, patience_s=0.2)
+    one.fetch(dict.fromkeys(KEYS, ()))
+    assert right(tmp_path / "second") == 0
+    folder_with(tmp_path / "second", ITEMS)
+    one.push(KEYS)
+    assert len(said) <= 1
+    assert len(said) == (fault not in SILENT) or fault.startswith("404")
+    assert not any("secret" in text or "passwd" in text for text in said)
+    server.fault = lambda _handler: False
+    later = list[str]()
+    again = machine(server, tmp_path / "third", units, later)
+    again.fetch(dict.fromkeys(KEYS, ()))
+    got = right(tmp_path / "third")
+    assert got == len(again.fetched)
+    folder_with(tmp_path / "third", ITEMS)
+    again.push(KEYS)
+    last = machine(server, tmp_path / "fourth", units, later)
+    last.fetch(dict.fromkeys(KEYS, ()))
+    assert right(tmp_path / "fourth") == len(ITEMS)
+    assert later == []
+
+
+@MODES
+def test_a_store_that_loses_half_gives_the_other_half(tmp_path: Path, server: Shelf, units: int) -> None:
+    said = list[str]()
+    for start in range(0, len(ITEMS), 5):  # packs of five
+        folder_with(tmp_path / "first", ITEMS[start : start + 5])
+        machine(server, tmp_path / "first", units, said).push(KEYS[: start + 5])
+    lost = sorted(name for name in server.files if name.startswith("/cas/"))[::2]
+    for name in lost:
+        del server.files[name]
+    one = machine(server, tmp_path / "second", units, said)
+    one.fetch(dict.fromkeys(KEYS, ()))
+    assert right(tmp_path / "second") == len(one.fetched) == len(ITEMS) // 2
+    folder_with(tmp_path / "second", ITEMS)
+    one.push(KEYS)
+    machine(server, tmp_path / "third", units, said).fetch(dict.fromkeys(KEYS, ()))
+    assert right(tmp_path / "third") == len(ITEMS)
+    assert said == []
+
+
+@MODES
+def test_no_flipped_bit_is_taken(
+    tmp_path: Path, server: Shelf, units: int, chance: random.Random, figures: Any
+) -> None:
+    folder_with(tmp_path / "first", ITEMS)
+    machine(server, tmp_path / "first", units, []).push(KEYS)
+    whole = dict(server.files)
+    for number in range(figures.pick(20, 2000)):
+        server.files |= whole
+        name = chance.choice(sorted(whole))
+        data = bytearray(whole[name])
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        server.files[name] = bytes(data)
+        folder = tmp_path / f"flip {number}"
+        machine(server, folder, units, []).fetch(dict.fromkeys(KEYS, ()))
+        assert right(folder) <= len(ITEMS)
+
+
+@MODES
+def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: Shelf, units: int) -> None:
+    said = list[str]()
+    start = threading.Barrier(8, timeout=60)
+
+    def write(number: int) -> None:
+        own = ITEMS[number * 2 : number * 2 + 8]
+        folder_with(tmp_path / f"{number}", own)
+        one = machine(server, tmp_path / f"{number}", units, said)
+        start.wait()
+        one.push([each.key for each in own])
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    one = machine(server, tmp_path / "reader", units, said)
+    one.fetch(dict.fromkeys(KEYS, ()))
+    assert right(tmp_path / "reader") == len(one.fetched) > 0
+    assert said == []
+
+
+# Whole builds
+
+
+@pytest.fixture
+def build(tmp_path: Path, server: Shelf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Build a project with a cache of its own behind which the server is; return what came of it."""
+    pytest.importorskip("cuda.core")
+    monkeypatch.setattr(_home, "own_folder", lambda: tmp_path / "own")
+    machines = iter(range(100))
+
+    def run(**environ: str) -> dict[str, Any]:
+        said, here = list[str](), tmp_path / f"machine {next(machines)}"
+        kernels = {f"k{number}.cu": SAXPY.replace("saxpy", f"k{number}") for number in range(3)}
+        own = {
+            "HATCH_CUBIN_CACHE_DIR": str(here / "cache"),
+            "HATCH_CUBIN_REMOTE": server.url,
+            "HATCH_CUBIN_REPORT": str(here / "report.json"),
+        }
+        project = make_project(here, kernels, "archs = ['sm_90']\n", **own, **environ)
+        files = _pipeline.build(replace(project, warn=said.append))
+        report = json.loads((here / "report.json").read_text("utf-8"))
+        return {"files": files, "said": said, **report}
+
+    return run
+
+
+@pytest.mark.nvrtc
+def test_what_one_build_compiles_the_next_machine_fetches(server: Shelf, build: Callable[..., Any]) -> None:
+    first = build()
+    assert (first["compiled"], first["remote"]["pushed"], server.files) == (3, 0, {})
+    second = build(HATCH_CUBIN_REMOTE_WRITE="1")
+    assert (second["compiled"], second["remote"]["pushed"]) == (3, 3)
+    third = build(HATCH_CUBIN_REQUIRE_HITS="1")
+    assert (third["hits"], [unit["tier"] for unit in third["units"]]) == (3, ["remote"] * 3)
+    assert first["files"] == second["files"] == third["files"]
+    assert [each["said"] for each in (first, second, third)] == [[], [], []]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("fault", ["500", "hang", "another's"])
+def test_a_wheel_is_the_same_whatever_the_store_does(
+    server: Shelf, build: Callable[..., Any], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hatch_cubin.stores.opening.PATIENCE_S", 0.2)
+    sound = build(HATCH_CUBIN_REMOTE_WRITE="1")
+    server.fault = FAULTS[fault]
+    found = build(HATCH_CUBIN_REMOTE_WRITE="1")
+    assert (found["files"], found["compiled"], found["hits"]) == (sound["files"], 3, 0)
+    (said,) = found["said"]
+    assert said == f"the remote cache at {server.url} cannot be used fully: {found['remote']['fault']}"
+
+
+@pytest.mark.nvrtc
+def test_a_rebuild_that_verifies_asks_no_store(
+    tmp_path: Path, server: Shelf, build: Callable[..., Any]
+) -> None:
+    from hatch_cubin.wheels.rebuild import rebuild
+
+    build(HATCH_CUBIN_REMOTE_WRITE="1")
+    server.log.clear()
+    project = make_project(tmp_path / "again", {"k0.cu": SAXPY}, HATCH_CUBIN_REMOTE=server.url)
+    assert isinstance(project, Project)
+    rebuild(project)
+    assert server.log == []

@@ -1,0 +1,77 @@
+"""Laws of packs and their index, and of the message that holds it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hatch_cubin.stores import actions, packs
+from hatch_cubin.stores.actions import Action, File
+from hatch_cubin.stores.packs import Index, Item, Pack
+
+ITEMS = st.builds(
+    Item, st.binary(min_size=1, max_size=4), st.binary(max_size=20), st.binary(min_size=1, max_size=90)
+)
+UNIQUE = st.lists(ITEMS, max_size=12, unique_by=lambda item: item.key)
+FILES = st.builds(
+    File,
+    st.text(st.characters(codec="utf-8"), min_size=1),
+    st.text("0123456789abcdef", min_size=64, max_size=64),
+    st.integers(0, 2**62),
+)
+ACTIONS = st.builds(Action, st.lists(FILES).map(tuple), st.binary(), st.binary())
+
+
+def written(builds: list[list[Item]]) -> tuple[Index, dict[str, bytes]]:
+    """Return the index and the packs after one build after another wrote, each with results of its own."""
+    index, blobs = Index(), dict[str, bytes]()
+    for items in builds:
+        index = index.aged({item.key for item in items})
+        lacking = [item for item in items if item.key not in index.slots]
+        folded = index.folded()
+        again = [slot.of(key, blobs[slot.pack]) for key, slot in index.slots.items() if slot.pack in folded]
+        made: list[Pack] = [*packs.cut([*lacking, *again])]
+        blobs |= {pack.sha256: pack.data for pack in made}
+        index = packs.decode(index.united(made).encode())
+    return index, blobs
+
+
+@given(st.lists(UNIQUE, max_size=30))
+def test_what_any_builds_wrote_is_found_as_the_first_of_them_wrote_it(builds: list[list[Item]]) -> None:
+    index, blobs = written(builds)
+    first = {item.key: item for items in reversed(builds) for item in items}
+    assert index.slots.keys() == first.keys()  # none of them was unused for long
+    assert {key: slot.of(key, blobs[slot.pack]) for key, slot in index.slots.items()} == first
+
+
+@given(st.lists(UNIQUE, min_size=1, max_size=30))
+def test_packs_neither_fade_nor_crumble(builds: list[list[Item]]) -> None:
+    index, _blobs = written(builds)
+    assert {slot.pack for slot in index.slots.values()} == index.packs.keys()
+    assert len(index.packs) <= packs._FEW + 1
+    for pack, size in index.packs.items():
+        assert 2 * sum(slot.size for slot in index.slots.values() if slot.pack == pack) >= size
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_an_index_or_refused(data: bytes) -> None:
+    try:
+        index = packs.decode(data)
+    except ValueError:
+        return
+    assert packs.decode(index.encode()) == index
+
+
+@given(ACTIONS)
+def test_an_action_is_what_was_written_down(action: Action) -> None:
+    assert actions.decode(actions.encode(action)) == action
+
+
+@given(ACTIONS, st.data())
+def test_a_damaged_action_is_refused_or_read_to_its_end(action: Action, data: st.DataObject) -> None:
+    text = bytearray(actions.encode(action) or b"\0")
+    text[data.draw(st.integers(0, len(text) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        actions.decode(bytes(text))
+    except ValueError:
+        return

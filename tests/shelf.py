@@ -1,0 +1,112 @@
+"""A small HTTP server that keeps what is put there, as nginx with DAV does, and fails as it is told."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+
+class Asked(NamedTuple):
+    """A request, as it came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+Fault = Callable[["Handler"], bool]  # answers a request in some wrong way, or says False
+
+
+class Shelf(ThreadingHTTPServer):
+    """What is stored, what was asked, and how to go wrong."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.log: list[Asked] = []
+        self.fault: Fault = lambda _handler: False
+        self.over = threading.Event()  # for what hangs
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def asked(self) -> list[str]:
+        """Return what was asked since the last time, in order."""
+        log, self.log = self.log, []
+        return [f"{each.method} {each.path.split('/')[1]}" for each in log]
+
+    def handle_error(self, _request: object, _client: object) -> None:
+        """Say nothing of clients that have gone."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection to a shelf."""
+
+    protocol_version = "HTTP/1.1"
+    server: Shelf
+    body = b""
+
+    def do_GET(self) -> None:
+        self.server.log.append(Asked(self.command, self.path, dict(self.headers)))
+        self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if not self.server.fault(self):
+            self.usual()
+
+    do_PUT = do_GET  # noqa: N815 - so it is called
+
+    def usual(self) -> None:
+        """Do what a sound server does."""
+        if self.command == "PUT":
+            there = self.path in self.server.files
+            self.server.files[self.path] = self.body
+            self.answer(204 if there else 201)
+        elif self.path in self.server.files:
+            self.answer(200, self.server.files[self.path])
+        else:
+            self.answer(404, b"<html>nothing is here</html>")
+
+    def answer(self, status: int, body: bytes = b"", **headers: str) -> bool:
+        self.send_response(status)
+        for name, value in {"Content_Length": str(len(body)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+        return True
+
+    def hang_up(self, *, rudely: bool = False) -> bool:
+        """End the connection; rudely, without a word."""
+        self.close_connection = True
+        if rudely:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.rfile.close()
+            self.connection.close()
+        else:
+            self.connection.shutdown(socket.SHUT_RDWR)
+        return True
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def shelf() -> Iterator[Shelf]:
+    """Return a shelf that is there for as long as it is used."""
+    with Shelf() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+            server.shutdown()
+            thread.join()

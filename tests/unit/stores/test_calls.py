@@ -1,0 +1,153 @@
+"""Asking a store: at once, no longer than it is worth, and no more when it fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hatch_cubin.stores import calls
+from hatch_cubin.stores.calls import Calls
+from hatch_cubin.stores.store import FaultError, Traffic
+
+
+class Store:
+    """A store of which only the traffic counts."""
+
+    url = "https://cache.example"
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+        self.closed = 0
+
+    get = read = put = replace = rest = None
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(calls, "_SLICE_S", 0.01)
+    return Store()
+
+
+@pytest.fixture
+def asked(store: Store, said: list[str]) -> Calls:
+    return Calls(store, said.append, patience_s=0.1)  # type: ignore[arg-type]  # it is asked for nothing itself
+
+
+@pytest.fixture
+def hang() -> Iterator[Callable[[], None]]:
+    """Return what does not come back before the test is over."""
+    over = threading.Event()
+    yield lambda: assert_waited(over)
+    over.set()
+
+
+def assert_waited(over: threading.Event) -> None:
+    assert over.wait(60)
+
+
+def fail() -> None:
+    raise FaultError("it is full")
+
+
+def test_what_comes_of_each_task_is_told_with_its_name(asked: Calls, said: list[str]) -> None:
+    tasks = [(number, lambda number=number: number * number) for number in range(100)]
+    assert sorted(asked.each(tasks, 16)) == [(number, number * number) for number in range(100)]
+    assert (said, asked.fault) == ([], None)
+
+
+def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: Calls) -> None:
+    both = threading.Barrier(2, timeout=60)
+    begun = list[int]()
+
+    def tasks() -> Iterator[tuple[int, Callable[[], int]]]:
+        for number in range(6):
+            begun.append(number)
+            yield number, both.wait
+
+    asked._left_s = 60
+    answers = asked.each(tasks(), 2)
+    next(answers)
+    assert begun == [0, 1]  # the next begins when somebody wants it
+    assert len([*answers]) == 5
+
+
+def test_three_faults_are_enough_and_the_first_is_told(asked: Calls, said: list[str]) -> None:
+    begun = list[int]()
+
+    def tasks() -> Iterator[tuple[int, Callable[[], None]]]:
+        for number in range(100):
+            begun.append(number)
+            yield number, fail
+
+    assert [*asked.each(tasks(), 1)] == []
+    assert (begun, said, asked.fault) == ([0, 1, 2], ["it is full"], "it is full")
+    assert asked.one(begun.clear) is None
+    assert begun == [0, 1, 2]
+
+
+def test_one_fault_costs_one_task(asked: Calls, said: list[str]) -> None:
+    assert [*asked.each([(1, fail), (2, lambda: None)], 1)] == [(2, None)]
+    assert said == ["it is full"]
+
+
+def test_what_no_store_should_do_is_a_fault_without_its_text(asked: Calls, said: list[str]) -> None:
+    def broken() -> None:
+        raise ValueError("Invalid header value 'Bearer secret'")
+
+    assert asked.one(broken) is None
+    assert said == ["asking it ended with ValueError"]
+
+
+def test_a_store_that_hangs_is_left_alone(asked: Calls, said: list[str], hang: Callable[[], None]) -> None:
+    assert [*asked.each([(1, hang), (2, hang)], 2)] == []
+    assert said == ["it does not answer"]
+    assert asked.one(lambda: 1) is None
+
+
+def test_a_store_that_sends_next_to_nothing_is_left_alone_too(
+    asked: Calls, said: list[str], store: Store
+) -> None:
+    over = threading.Event()
+
+    def drip() -> None:
+        while not over.wait(0.001):
+            store.traffic.moved(1)
+
+    assert asked.one(drip) is None
+    over.set()
+    assert said == ["it does not answer"]
+
+
+def test_a_store_that_sends_much_is_waited_for(asked: Calls, said: list[str], store: Store) -> None:
+    slices = 0
+
+    def send() -> str:
+        nonlocal slices
+        over = threading.Event()
+        for slices in range(100):  # noqa: B007 - it counts
+            store.traffic.moved(1 << 20)
+            over.wait(0.005)
+        return "all"
+
+    assert asked.one(send) == "all"
+    assert (said, slices) == ([], 99)
+
+
+def test_threads_end_with_their_work(asked: Calls) -> None:
+    before = {*threading.enumerate()}
+    [*asked.each([(number, threading.current_thread) for number in range(50)], 8)]
+    for thread in {*threading.enumerate()} - before:
+        assert thread.daemon  # or it would hold the process
+        thread.join(60)
+        assert not thread.is_alive()
