@@ -1,4 +1,4 @@
-"""Whom a build believes that an index is what some build wrote. A record is judged by itself."""
+"""Whom a build believes that what a store has is what some build made."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Protocol
 
 
 class Trust(Protocol):
-    """Seals the indexes that go to a store, and judges those that come from one."""
+    """Seals the indexes that go to a store, and judges what comes from one."""
+
+    def vouches(self, record: bytes) -> bool:
+        """Say whether somebody who is trusted has made a record, by what stands in it."""
 
     def seal(self, index: bytes) -> bytes:
         """Return what goes to the store beside an index."""
@@ -17,6 +20,9 @@ class Trust(Protocol):
 
 class Everybody:
     """Whoever can write to the store is trusted."""
+
+    def vouches(self, _record: bytes) -> bool:
+        return True
 
     def seal(self, _index: bytes) -> bytes:
         return b""

@@ -412,6 +412,10 @@ class Wax:
 
     def __init__(self, mark: bytes) -> None:
         self._mark = mark
+        self.strangers: set[bytes] = set()  # what such have made
+
+    def vouches(self, record: bytes) -> bool:
+        return record not in self.strangers
 
     def seal(self, index: bytes) -> bytes:
         return self._mark + file_digest(index).encode()
@@ -431,3 +435,18 @@ def test_an_index_that_nobody_who_is_trusted_has_sealed_is_not_there(opened: Ope
     other.push(keys(ITEMS))
     assert fetch(opened(store, units=FEW + 1, trust=Wax(b"others"))) == ITEMS
     assert said == []
+
+
+@MODES
+def test_what_a_stranger_has_made_is_not_taken_and_made_anew(
+    opened: Open, said: list[str], units: int
+) -> None:
+    store, wax = Memory(), Wax(b"ours")
+    opened(store, ITEMS, units, wax).push(keys(ITEMS))
+    wax.strangers = {ITEMS[0].record}
+    other = opened(store, units=units, trust=wax)
+    assert fetch(other) == ITEMS[1:]
+    assert said == []
+    folder_with(other._cache.folder, ITEMS)
+    other.push(keys(ITEMS))
+    assert other.pushed == {ITEMS[0].key}
