@@ -1,8 +1,7 @@
 """The store that a build has behind its local folder: fetch what is missing there, and push what was made.
 
 What is fetched is proven as what is read of the folder is, and stored there as a build's own. So all else
-goes on as if the folder had had it. What is damaged, or an index that nobody who is trusted has sealed, is as
-good as not there.
+goes on as if the folder had had it. What is damaged, or made by nobody who is trusted, is not there.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def test_a_verb_that_there_is_not_is_guessed(
     command, word = "hatch-cubin", arguments[0]
     kind = "VERB"
     if word == "cache":
-        known, kind = "dir, stats, fsck, merge, gc, clear or key", "ACTION"
+        known, kind = "dir, stats, fsck, merge, pull, push, gc, clear or key", "ACTION"
         command, word = "hatch-cubin cache", arguments[1]
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == f"{command}: error: argument {kind}: {word!r} is not {known}{guess}"

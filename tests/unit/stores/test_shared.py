@@ -11,15 +11,17 @@ import pytest
 from hatch_cubin._digest import file_digest
 from hatch_cubin.cache import exchange
 from hatch_cubin.cache.proof import Record
+from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
 from hatch_cubin.stores import actions, packs, shared
 from hatch_cubin.stores.actions import Action, File
 from hatch_cubin.stores.calls import Calls
 from hatch_cubin.stores.packs import Index, Item
 from hatch_cubin.stores.shared import FEW, Shared
 from hatch_cubin.stores.store import FaultError, Traffic
-from hatch_cubin.stores.trust import Trust
+from hatch_cubin.stores.trust import Trust as Judge
 from tests.results import folder_with, item
 
+OWNER, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 ITEMS = [item(f"unit {number}", 100 + number) for number in range(4)]
 DAMAGED = "it sends something else than what was stored"
 MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
@@ -97,7 +99,7 @@ def opened(tmp_path: Path, said: list[str]) -> Callable[..., Shared]:
     machines = iter(range(1000))
 
     def open_shared(
-        store: Memory, items: Iterable[Item] = (), units: int = FEW, trust: Trust | None = None
+        store: Memory, items: Iterable[Item] = (), units: int = FEW, trust: Judge | None = None
     ) -> Shared:
         cache = folder_with(tmp_path / str(next(machines)), items)
         return Shared(Calls(store, said.append), cache, name=("demo", "13.0.88"), units=units, trust=trust)
@@ -412,6 +414,10 @@ class Wax:
 
     def __init__(self, mark: bytes) -> None:
         self._mark = mark
+        self.strangers: set[bytes] = set()  # what such have made
+
+    def vouches(self, record: bytes) -> bool:
+        return record not in self.strangers
 
     def seal(self, index: bytes) -> bytes:
         return self._mark + file_digest(index).encode()
@@ -431,3 +437,52 @@ def test_an_index_that_nobody_who_is_trusted_has_sealed_is_not_there(opened: Ope
     other.push(keys(ITEMS))
     assert fetch(opened(store, units=FEW + 1, trust=Wax(b"others"))) == ITEMS
     assert said == []
+
+
+@MODES
+def test_what_a_stranger_has_made_is_not_taken_and_made_anew(
+    opened: Open, said: list[str], units: int
+) -> None:
+    store, wax = Memory(), Wax(b"ours")
+    opened(store, ITEMS, units, wax).push(keys(ITEMS))
+    wax.strangers = {ITEMS[0].record}
+    other = opened(store, units=units, trust=wax)
+    assert fetch(other) == ITEMS[1:]
+    assert said == []
+    folder_with(other._cache.folder, ITEMS)
+    other.push(keys(ITEMS))  # what nobody would take is not given either
+    assert other.pushed == set()
+    anew = ITEMS[0]._replace(record=signed(ITEMS[0].record))
+    folder_with(other._cache.folder, [anew])
+    other.push(keys(ITEMS))
+    assert other.pushed == {anew.key}
+    assert fetch(opened(store, units=units, trust=wax)) == [anew, *ITEMS[1:]]
+
+
+def signed(record: bytes) -> bytes:
+    return record + OWNER.sign(RECORD, record)
+
+
+@MODES
+def test_of_a_store_who_trusts_keys_takes_only_what_one_of_them_has_signed(
+    opened: Open, said: list[str], units: int
+) -> None:
+    trusting = Signing(OWNER, Trust([OWNER.key], required=False))
+    others = [
+        [*ITEMS[:3], ITEMS[3]._replace(record=signed(ITEMS[3].record))],  # but one is signed by nobody
+        [each._replace(record=each.record + STRANGER.sign(RECORD, each.record)) for each in ITEMS],
+        [each._replace(record=each.record + OWNER.sign(INDEX, each.record)) for each in ITEMS],
+        [each._replace(record=signed(ITEMS[0].record)) for each in ITEMS[1:]],  # of another unit
+    ]
+    for items, taken in zip(others, ([ITEMS[3].key], [], [], []), strict=True):
+        store = Memory()
+        opened(store, items, units, Signing(OWNER)).push(keys(items))  # trusts everybody, and seals
+        assert keys(fetch(opened(store, units=units, trust=trusting))) == taken
+    store = Memory()
+    right = [each._replace(record=signed(each.record)) for each in ITEMS]
+    opened(store, right, units, trusting).push(keys(right))
+    assert fetch(opened(store, units=units, trust=Signing(trust=trusting.trust))) == right
+    assert fetch(opened(store, units=units)) == right  # who trusts everybody
+    if units > FEW:
+        stranger = Signing(STRANGER, Trust([STRANGER.key], required=False))
+        assert fetch(opened(store, units=units, trust=stranger)) == []
