@@ -83,3 +83,20 @@ def test_a_driver_that_crashes_takes_its_own_process_along_and_no_file(
     done = run_beside(driver, tmp_path, "program.py", STANDIN_FAULTS=f"{call}=crash")
     assert done.returncode == -signal.SIGSEGV
     assert python(TRY).splitlines() == ["no error"] * 3
+
+
+WHILE_IT_HANGS = """
+import os, threading
+import cuda.core  # which would be imported meanwhile
+from pkg import _cubins as cubins
+os.mkfifo("pipe")
+threading.Thread(target=cubins.preload, daemon=True).start()
+while not os.path.exists("log") or "cuLibraryLoadData" not in open("log").read():
+    pass
+print(cubins.is_available("k"), cubins.read("k", cc=(9, 0)), cubins.find("k").arch)
+"""
+
+
+def test_while_a_load_hangs_others_read_and_the_process_can_end(python: Run) -> None:
+    said = python(WHILE_IT_HANGS, STANDIN_FAULTS="cuLibraryLoadData=hang")
+    assert said == "True b'k for sm_90' sm_90"
