@@ -48,7 +48,10 @@ def bring(folder: Path, *, cuda12: bool) -> int:
     for package, options in PROJECTS.items():
         install(site / package, _built(package, options))
     install(site / "waves", _example())
-    shutil.copytree(REPOSITORY / "example_project/src/waves", site / "waves", dirs_exist_ok=True)
+    left_out = shutil.ignore_patterns("_cubins", "__pycache__")  # of an install for editing
+    shutil.copytree(
+        REPOSITORY / "example_project/src/waves", site / "waves", ignore=left_out, dirs_exist_ok=True
+    )
     if cuda12:
         _bring_cuda12(site)
     (folder / "recipes.json").write_text(json.dumps(RECIPES))
