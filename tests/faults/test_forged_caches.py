@@ -26,6 +26,7 @@ from hatch_cubin.cache.signing import INDEX, RECORD, Signer
 from hatch_cubin.errors import MissError
 from tests.faults.harness.builds import OPTIONS, UNITS, Builds, Outcome
 from tests.helpers import read_config, sha256
+from tests.shelf import shelf
 
 pytest.importorskip("cuda.core")
 pytest.importorskip("cryptography")
@@ -56,7 +57,7 @@ class Victim:
         named = [Signer(key).key for key in trusted]
         table = f"{OPTIONS}trusted-keys = {json.dumps(named)}\n" if named else OPTIONS
         usual = {"HATCH_CUBIN_CACHE_DIR": str(self.cache)}
-        config = read_config(table, usual)
+        config = read_config(table, {**usual, **environ})
         self._builds.project = replace(
             self._builds.project, config=config, environ={**os.environ, **usual, **environ}
         )
@@ -247,6 +248,36 @@ def test_what_the_forgeries_are_worth_where_nobody_asks_for_signatures(victim: V
     shutil.rmtree(_home.own_folder() / "recall")
     served = victim.build()
     assert (served.compiled, served.warnings, served.made == right.made) == (0, (), False)
+
+
+# --- a store that others fill ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signed", [{}, signs(STRANGER)], ids=["unsigned", "signed by a stranger"])
+def test_of_a_poisoned_store_nothing_is_taken_where_keys_are_trusted(
+    victim: Victim, signed: dict[str, str]
+) -> None:
+    right = victim.build(**signed)
+    for unit in victim.units:
+        forged = unit.poison()
+        line = Signer(STRANGER).sign(RECORD, forged) if signed else b""
+        unit.record.write_bytes(forged + line)
+    with shelf() as store:
+        at = {"HATCH_CUBIN_REMOTE": store.url}
+
+        def build_elsewhere(*trusted: bytes, **environ: str) -> Outcome:
+            shutil.rmtree(victim.cache, ignore_errors=True)
+            return victim.build(*trusted, **at, **environ)
+
+        shutil.rmtree(_home.own_folder() / "recall")
+        victim.build(HATCH_CUBIN_REMOTE_WRITE="1", **at, **signed)
+        served = build_elsewhere()
+        assert (served.compiled, served.made == right.made) == (0, False)  # who trusts whoever writes there
+        shutil.rmtree(_home.own_folder() / "recall")
+        assert build_elsewhere(TRUSTED) == replace(right, compiled=UNITS)
+        write = {"HATCH_CUBIN_REMOTE_WRITE": "1", **signs(TRUSTED)}
+        assert build_elsewhere(TRUSTED, **write) == replace(right, compiled=UNITS)
+        assert build_elsewhere(TRUSTED, **ASKED) == replace(right, compiled=0)
 
 
 # --- who is trusted, and when -------------------------------------------------------------------
