@@ -171,6 +171,7 @@ class _Crew:
         task, _deadline = self._busy.pop(worker)
         if message is None:
             return self._ended(worker, task)
+        worker.served = True
         self._idle.append(worker)
         result = Result(**message)
         if not self._accepts(result):
@@ -200,7 +201,7 @@ class _Crew:
             return None
         if task.prelude:
             self._harmful.add(task.prelude.id)
-        if self._busy or task.prelude:
+        if self._busy or task.prelude or worker.served:
             self._suspects.append(replace(task, prelude=None))
             return None
         said = "\n".join([f"fatal: the compiler crashed ({worker.ending})", *worker.complaints])
@@ -218,6 +219,7 @@ class _Worker(Process):
 
     def __init__(self, setup: Setup, watch: Watch) -> None:
         super().__init__([sys.executable, "-I", setup.script], watch)
+        self.served = False  # what comes after an answer may end it before the next task does
         self.held: int | None = None  # the prelude that it has precompiled, or is precompiling
         self.send(
             {

@@ -43,10 +43,12 @@ class Watch:
         """Return what is heard next; None where that is nothing for so many seconds."""
         until = time.monotonic() + seconds
         while not self._heard:
-            left = max(0.0, until - time.monotonic())
-            for key, events in self._selector.select(min(left, _LONGEST_S)):
+            left = until - time.monotonic()
+            ready = self._selector.select(max(0.0, min(left, _LONGEST_S)))
+            for key, events in ready:
                 key.data(events)
-            if not left and not self._heard:
+            # What was said while nobody listened is no silence, however long that was; chatter is.
+            if left <= 0 and not self._heard and (not ready or left < -_LAST_WORDS_S):
                 return None
         return self._heard.popleft()
 

@@ -122,7 +122,7 @@ class BuildCubins(Command):
         for path, place in self._places(project, _pipeline.needed_files(project, by_name=True)):
             if project.config.ship_sources:
                 self.mkpath(str(place.parent))
-                self.copy_file(str(project.root / path), str(place))
+                self.copy_file(str(project.tree.at(path)), str(place))
             else:
                 place.unlink(missing_ok=True)
 

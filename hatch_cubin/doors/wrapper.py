@@ -153,7 +153,7 @@ def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path
     caches = tuple(f"{place}/" for place in dict(_places(project, wheel, cache_entries(project))))
     there = {info.filename for info in wheel.members}
     if project.config.ship_sources:
-        shipped: dict[str, Content] = {place: str(project.root / path) for place, path in places.items()}
+        shipped: dict[str, Content] = {place: str(project.tree.at(path)) for place, path in places.items()}
         added |= {place: content for place, content in shipped.items() if place not in there}
         places = {}
     return repack.write(

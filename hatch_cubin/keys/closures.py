@@ -84,7 +84,8 @@ class Closures:
     def _meaning(self, content: str) -> str:
         """Return a digest of what a text includes and defines: other edits of it lead nowhere else."""
         if content not in self._meanings:
-            self._meanings[content] = digest([compact(self._scans.used[content][:2])])
+            scan = self._scans.used.get(content)  # nobody has scanned what is too large
+            self._meanings[content] = content if scan is None else digest([compact(scan[:2])])
         return self._meanings[content]
 
     def _way(self, resolver: Resolver) -> _Way:

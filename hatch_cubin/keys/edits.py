@@ -35,12 +35,13 @@ class Edits:
 
     def _digest(self, path: str) -> str:
         file = self._tree.at(path)
+        now = time.time_ns()  # before all that takes time
         state = _state(file)
         known, content = self._read.get(path, (None, ""))
         if state is not None and state == known:
             return content
         content = content_digest(file)
-        if state is not None and max(state[2:]) < time.time_ns() - _TICK_NS:
+        if state is not None and max(state[2:]) < now - _TICK_NS:
             self._read[path] = state, content
         return content
 

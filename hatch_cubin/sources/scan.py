@@ -124,9 +124,9 @@ def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
     """Return a macro and what it stands for, as far as an include can use it."""
     if not parameters and parse_operand(value).form != "unknown":
         return name, value.strip()
-    if parameters and "../" not in value and _TEMPLATE.fullmatch(f"({value}"):
+    if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
         return name, f"({value.strip()}"
-    return name, FAR if "../" in value else UNKNOWABLE
+    return name, FAR if ".." in value else UNKNOWABLE  # another macro may have the slash
 
 
 def meanings(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

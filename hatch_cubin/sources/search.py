@@ -225,8 +225,8 @@ class Search:
     def _read(self, root: Root, relative: str) -> tuple[str, Scan]:
         path = os.path.join(root.path, relative)
         if not root.tree:
-            if root.logical and self.tree.home(own := root.within(relative)) and not self.tree.holds(own):
-                raise disk.leads_out(self.tree, own)
+            if self._leads_out(root, relative):
+                raise disk.leads_out(self.tree, root.within(relative))
             return self.scans.of_file(path, self.tree)
         folder = self.outside[root]
         if (content := folder.content(relative)) and (known := self.scans.of_digest(content)):
@@ -240,12 +240,21 @@ class Search:
     def read_any(self, spot: Spot) -> tuple[str, Scan]:
         """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
         path = spot.path
+        if self._leads_out(spot.root, spot.relative):
+            raise disk.leads_out(self.tree, spot.root.within(spot.relative))
         try:
             if os.stat(path).st_size <= _SCANNED_BYTES:
                 return self.read(spot)
         except (OSError, SourceError):
             pass
         return content_digest(path), Scan(())
+
+    def _leads_out(self, root: Root, relative: str) -> bool:
+        """Say whether a file of a source root is a link to a place outside of it."""
+        if root.tree or not root.logical or not self.tree.roots:
+            return False
+        own = root.within(relative)
+        return self.tree.home(own) is not None and not self.tree.holds(own)
 
     def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
         """Yield every file in the project's own search folders and in *folders*; links are followed."""
@@ -266,9 +275,13 @@ class Search:
             if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler read those
                 raise disk.unreadable(exc, exc.filename, self.tree) from exc
 
-        own = [root.path for root in self.search if not root.tree]
+        starts = [*(root.path for root in self.search if not root.tree), *folders]
+        if self.tree.roots:  # to the compiler they lie in the project, and so in what has that in it
+            project = Path(os.path.realpath(self.tree.root))
+            if any(project.is_relative_to(os.path.realpath(start)) for start in starts):
+                starts += [each.folder for each in self.tree.roots]
         seen: set[str] = set()
-        for start in (*own, *folders):
+        for start in starts:
             for parent, inner, files in os.walk(start, onerror=failed, followlinks=True):
                 real = os.path.realpath(parent)
                 if real in seen:
@@ -299,5 +312,12 @@ def _comes_back(name: str) -> bool:
 def _tidy(root: Path, written: str) -> str:
     """Return a path without its `..`, unless that is another file because of a link."""
     tidy = os.path.normpath(written)
-    same = ".." not in written or os.path.samefile(root / written, root / tidy)
+    same = ".." not in written or _are_same(root / written, root / tidy)
     return (tidy if same else written).replace(os.sep, "/")
+
+
+def _are_same(path: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:  # what is tidied leads past a link, and to nothing
+        return False

@@ -120,6 +120,9 @@ def _placed(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
     if os.path.lexists(root / name):
         what = f"there is {name!r} in the project too: which of them is meant?"
         raise SourceError(Problem(what, hint="give one of them another name"))
+    if not is_sdist and (name == _IN_SDISTS or os.path.lexists(root / _IN_SDISTS)):
+        what = f"{_IN_SDISTS!r} is where an sdist has source roots: nothing else can have that name"
+        raise SourceError(Problem(what, hint="give it another name"))
     if is_sdist:
         if not folder.is_relative_to(project):
             raise SourceError(Problem(f"{way!r} is a link to a place outside of the sdist"))

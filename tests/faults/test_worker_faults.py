@@ -113,6 +113,26 @@ def outcomes(results: Iterator[Result]) -> dict[int, str]:
     return found
 
 
+DYING = STUB.replace(
+    "worker.main()",
+    """send_first = worker.send
+
+def send(pipe, message):
+    send_first(pipe, message)
+    if "id" in message:
+        os.kill(os.getpid(), 9)
+
+worker.send = send
+worker.main()""",
+)
+
+
+@pytest.mark.linux
+def test_a_process_that_dies_after_an_answer_takes_no_other_task_down(tmp_path: Path) -> None:
+    codes = ["a", "b", "c", "d"]
+    assert outcomes(run(tasks(*codes), setup_for(tmp_path, DYING, jobs=1))) == dict(enumerate(codes))
+
+
 @pytest.mark.linux
 def test_a_task_that_crashes_in_company_runs_again_alone_after_all_others(tmp_path: Path) -> None:
     """It may have been short of memory: the second time it is well."""

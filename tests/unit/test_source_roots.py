@@ -17,6 +17,7 @@ from hatch_cubin import _pipeline
 from hatch_cubin.errors import HatchCubinError, SourceError
 from hatch_cubin.keys import lock
 from hatch_cubin.keys.headers import project_roots
+from hatch_cubin.sources import search
 from hatch_cubin.sources.includes import Resolver
 from hatch_cubin.sources.project import Project
 from tests.helpers import SAXPY, make_project, write_tree
@@ -209,6 +210,59 @@ def test_a_computed_include_means_files_of_roots_too(tmp_path: Path) -> None:
         "source-roots/csrc/k.cu",
     }
     assert built["k.sm_90.cubin"]
+
+
+UP_AND_DOWN = f"""\
+#define TEXT(x) #x
+#define NEAR(x) TEXT(x)
+#define UP ..
+#include NEAR(UP/csrc/near.h)
+{SAXPY}"""
+GUESS = "#define TEXT(x) #x\n#define NEAR(x) TEXT(x)\n"
+
+
+def key_of(project: Project, name: str) -> bytes:
+    (key,) = {job.keys.key for job in _pipeline.make_plan(project).jobs if job.unit.module.name == name}
+    return key
+
+
+@pytest.mark.parametrize(
+    ("above", "own"),
+    [
+        pytest.param({}, {"k.cu": f"{GUESS}#include NEAR(csrc/near.h)\n{SAXPY}"}, id="from the package"),
+        pytest.param({"csrc/k.cu": f"{GUESS}#include NEAR(csrc/near.h)\n{SAXPY}"}, {}, id="from a root"),
+        pytest.param({"csrc/k.cu": UP_AND_DOWN}, {}, id="by two macros"),
+    ],
+)
+def test_what_an_include_may_mean_by_the_name_of_a_root_is_in_the_key_and_in_the_sdist(
+    tmp_path: Path, above: dict[str, str], own: dict[str, str]
+) -> None:
+    project = mono(tmp_path, above, own, OPTIONS.replace('["csrc/include"]', '["."]'))
+    assert compiled(project)["k.sm_90.cubin"]
+    before = key_of(project, "k")
+    assert "source-roots/csrc/near.h" in _pipeline.sdist_files(project)
+    (tmp_path / "csrc/near.h").write_text(PRESENT + "// edited\n")
+    assert key_of(project, "k") != before
+
+
+def test_what_is_too_large_to_be_scanned_is_part_of_what_an_include_may_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_SCANNED_BYTES", 4096)
+    files = {"k.cu": f"{GUESS}#include NEAR(near.h)\n{SAXPY}", "near.h": "", "data.bin": "x" * 5000}
+    project = make_project(tmp_path, files, 'archs = ["sm_90"]\n')
+    before = key_of(project, "k")
+    assert key_of(project, "k") == before
+    (tmp_path / "demo/data.bin").write_text("y" * 5000)
+    assert key_of(project, "k") != before
+
+
+def test_a_guess_that_finds_a_link_out_of_a_root_is_refused(tmp_path: Path) -> None:
+    project = mono(tmp_path, {"csrc/k.cu": f"{GUESS}#include NEAR(near.h)\n{SAXPY}", "else/secret.h": ""}, {})
+    (tmp_path / "csrc/link.h").symlink_to("../else/secret.h")
+    with pytest.raises(SourceError) as caught:
+        _pipeline.make_plan(project)
+    assert "csrc/link.h: is a link to a place outside of the source root 'csrc'" in str(caught.value)
 
 
 def test_a_lock_of_the_tree_holds_in_the_sdist(tmp_path: Path) -> None:

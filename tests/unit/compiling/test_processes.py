@@ -82,6 +82,15 @@ def test_several_are_told_apart(watch: Watch) -> None:
         ]
 
 
+def test_what_was_said_while_nobody_listened_is_heard(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago the time to wait for it was over, and in however many pieces it comes."""
+    monkeypatch.setattr(processes, "_STREAMS_MAY_BE_SOCKETS", True)  # threads would still be carrying it
+    message: Message = {"data": b"x" * 150_000}
+    with start(watch, READY + 'worker.send(results, {"data": b"x" * 150_000})') as process:
+        process._process.wait()
+        assert watch.next(0.0) == (process, message)
+
+
 def test_where_nothing_is_said_in_time_nothing_is_returned(watch: Watch) -> None:
     with start(watch, ECHO):
         assert watch.next(0.0) is None

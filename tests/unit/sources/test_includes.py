@@ -300,6 +300,14 @@ WIDENED = [
 UPWARDS = sorted([*WIDENED, "project/far/.hidden/x.h", "project/far/e.h"])
 
 
+def test_a_header_behind_a_link_leads_on_from_where_it_is(tmp_path: Path) -> None:
+    """What the same path would be without the link is not there."""
+    write_tree(tmp_path, {"real/a.h": "right", "real/in/b.h": '#include "../a.h"\n', "pkg/k.cu": ""})
+    (tmp_path / "pkg/sub").symlink_to("../real/in")
+    found = closure(tmp_path, '#include "sub/b.h"')
+    assert found.files["project/pkg/sub/../a.h"] == sha256(b"right")
+
+
 @pytest.mark.parametrize(
     ("text", "macros", "expected"),
     [
@@ -357,6 +365,8 @@ UPWARDS = sorted([*WIDENED, "project/far/.hidden/x.h", "project/far/e.h"])
         pytest.param("#define D sub\n#include <D/d.h>", (), [], id="no macro is expanded in a plain <>"),
         pytest.param("#include STR(../far/e.h)", (), UPWARDS, id="upwards"),
         pytest.param("#define H STR(../far/e.h)\n#include H", (), UPWARDS, id="upwards by a macro"),
+        pytest.param("#define UP ..\n#include STR(UP/far/e.h)", (), UPWARDS, id="upwards by two macros"),
+        pytest.param("#include STR(UP/far/e.h)", (("UP", ".."),), UPWARDS, id="upwards by the table"),
         pytest.param(
             "#ifndef __has_include\n#define __has_include(x) 0\n#endif", (), [], id="own __has_include"
         ),

@@ -83,6 +83,14 @@ def test_a_root_that_is_not_there_says_where_it_was_looked_for(mono: Path, way: 
     ]
 
 
+def test_nothing_else_has_the_name_that_sdists_give_to_roots(mono: Path) -> None:
+    what = "'source-roots' is where an sdist has source roots: nothing else can have that name"
+    told = [f"pyproject.toml:{LINE}: source-roots: {what}", "  hint: give it another name"]
+    assert refused(mono / "pkg", 'source-roots = { source-roots = "../csrc" }') == told
+    write_tree(mono / "pkg", {"source-roots/a.cu": ""})
+    assert refused(mono / "pkg") == told
+
+
 def test_a_root_has_no_name_of_the_projects_own(mono: Path) -> None:
     write_tree(mono / "pkg", {"csrc/a.cu": ""})
     told = [
