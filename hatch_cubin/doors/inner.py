@@ -48,7 +48,7 @@ def _hint(config: Config, module: str) -> str:
         return meant
     known = {backend: distribution for distribution, backend in BACKENDS.items()}
     distribution = known.get(module, module.partition(".")[0].replace("_", "-"))
-    return f'requires = ["hatch-cubin", "{distribution}"] in [build-system] installs it'
+    return f'what installs it is "{distribution}" in requires of [build-system]'
 
 
 def _meant(written: str) -> str | None:

@@ -36,6 +36,8 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
         return lambda message: _streams.tell(stream, f"{PREFIX}{kind}{message}")
 
     root = Path(folder).absolute()
+    if ".." in root.parts:  # hatchling takes the package's folder for one of another project then
+        root = root.resolve()
     console = Console(stream, say=tell(""), warn=tell("warning: "))
     return Project(
         root=root,

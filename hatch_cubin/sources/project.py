@@ -114,9 +114,7 @@ def read_sources(project: Project) -> list[Source]:
         Problem(
             f"sources: {pattern!r} matches no file",
             config.place.of("sources", index),
-            f'it is a folder: "{pattern}/**/*.cu" is what is in it'
-            if project.tree.at(pattern).is_dir()
-            else None,
+            _why_none_matches(project, pattern),
         )
         for index, pattern in enumerate(config.sources)
         if pattern in unmatched and pattern not in DEFAULT_SOURCES
@@ -135,6 +133,15 @@ def read_sources(project: Project) -> list[Source]:
     if problems:
         raise SourceError(*problems)
     return sources
+
+
+def _why_none_matches(project: Project, pattern: str) -> str | None:
+    home = project.tree.home(pattern)
+    if home is not None and home.is_partial and not home.folder.is_dir():
+        return f"by its PKG-INFO this is an sdist, and it has no {home.way}: it was made without hatch-cubin"
+    if project.tree.at(pattern).is_dir():
+        return f'it is a folder: "{pattern}/**/*.cu" is what is in it'
+    return None
 
 
 def _elsewhere(project: Project) -> str:

@@ -128,6 +128,12 @@ def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
         folders[:] = sorted(
             name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
         )
+        for name in folders if strict else ():
+            own = above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
+            if tree.home(own) and not tree.holds(
+                own
+            ):  # kernels would be missing, and no sdist could have them
+                raise disk.leads_out(tree, own)
         for name in sorted(files):
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
     for each in tree.roots if not above else ():

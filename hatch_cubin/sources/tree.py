@@ -130,7 +130,9 @@ def _placed(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
     if not folder.is_dir():
         what = f"there is no folder {way!r} above {project}, and that is no sdist, which would have it inside"
         beside = [path.name for path in folder.parent.glob("*") if path.is_dir()]
-        raise SourceError(Problem(what, hint=guess(folder.name, beside) or _COPIED_AWAY))
+        meant = guess(folder.name, beside)
+        in_full = meant and meant.replace("'", f"'{os.path.dirname(way)}/", 1)
+        raise SourceError(Problem(what, hint=in_full or _COPIED_AWAY))
     if folder.is_relative_to(project):
         raise SourceError(Problem(f"{way!r} lies in the project, which needs no root for it"))
     if project.is_relative_to(folder):

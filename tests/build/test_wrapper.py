@@ -154,7 +154,7 @@ def test_a_backend_that_is_not_installed_is_told(tmp_path: Path) -> None:
         done.stderr
         == """\
 hatch-cubin: error: pyproject.toml:11: the build backend 'no_such_backend.api' is not installed here
-  hint: requires = ["hatch-cubin", "no-such-backend"] in [build-system] installs it
+  hint: what installs it is "no-such-backend" in requires of [build-system]
 hatch-cubin: 1 error, nothing was built
 """
     )

@@ -257,6 +257,25 @@ def test_what_is_too_large_to_be_scanned_is_part_of_what_an_include_may_mean(
     assert key_of(project, "k") != before
 
 
+def test_a_folder_that_is_a_link_out_of_a_root_is_refused(tmp_path: Path) -> None:
+    """Its kernels would be missing, and nobody told."""
+    project = mono(tmp_path, {"else/k.cu": SAXPY}, {}, OPTIONS.replace("csrc/*.cu", "csrc/**/*.cu"))
+    (tmp_path / "csrc/more").symlink_to("../else")
+    with pytest.raises(SourceError) as caught:
+        _pipeline.make_plan(project)
+    assert str(caught.value) == "csrc/more: is a link to a place outside of the source root 'csrc'"
+
+
+def test_an_sdist_that_was_made_without_us_is_told(tmp_path: Path) -> None:
+    project = mono(tmp_path, {}, {"own.cu": SAXPY})
+    again = unpacked(project, tmp_path / "un/packed")
+    shutil.rmtree(again.root / "source-roots")
+    with pytest.raises(HatchCubinError) as caught:
+        _pipeline.make_plan(again)
+    why = "by its PKG-INFO this is an sdist, and it has no source-roots/csrc: it was made without hatch-cubin"
+    assert f"sources: 'csrc/*.cu' matches no file\n  hint: {why}" in str(caught.value)
+
+
 def test_a_guess_that_finds_a_link_out_of_a_root_is_refused(tmp_path: Path) -> None:
     project = mono(tmp_path, {"csrc/k.cu": f"{GUESS}#include NEAR(near.h)\n{SAXPY}", "else/secret.h": ""}, {})
     (tmp_path / "csrc/link.h").symlink_to("../else/secret.h")

@@ -64,6 +64,10 @@ def run(args: argparse.Namespace) -> Answer:
             hint = "make an empty one, which is enough beside setup.py"
         raise ConfigError(Problem(what, hint=hint))
     pyproject, backend = tables.read_project(root)
+    if backend.partition(".")[0] == WRAPPER.partition(".")[0] and backend != WRAPPER:
+        where = tables.place_of(root, ("build-system",)).of("build-backend")
+        hint = f'build-backend = "{WRAPPER}"'
+        raise ConfigError(Problem(f"there is no build backend {backend!r}", where, hint))
     place, is_new = _table_place(root)
     if is_new and (unread := tables.unread_table(root, backend)):
         what = f"there is a table {unread} already, which the project's build backend does not read"

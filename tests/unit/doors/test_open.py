@@ -34,6 +34,13 @@ def test_hatchling_says_which_packages_its_wheel_has(tmp_path: Path) -> None:
     assert (project.config.jobs, project.config.archs) == (3, ("sm_90",))
 
 
+def test_a_project_is_the_same_by_another_way_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tmp_path, {"pyproject.toml": pyproject(""), "src/demo/__init__.py": "", "dist/x": ""})
+    monkeypatch.chdir(tmp_path / "dist")
+    project = _opened(Path(".."))
+    assert (project.root, project.packages) == (tmp_path, {"demo": "src/demo"})
+
+
 def test_setuptools_says_which_packages_a_project_without_a_build_backend_has(tmp_path: Path) -> None:
     text = (
         '[project]\nname = "demo"\nversion = "1.0"\n'

@@ -72,7 +72,7 @@ COPIED = "a front end that copies the project away leaves it behind: build in pl
     [
         pytest.param("../shared", COPIED, id="absent"),
         pytest.param("../../of/shared", COPIED, id="with all that it is in"),
-        pytest.param("../crsc", "did you mean 'csrc'?", id="misspelled"),
+        pytest.param("../crsc", "did you mean '../csrc'?", id="misspelled"),
         pytest.param("../csrc/a.cu", COPIED, id="no folder"),
     ],
 )
