@@ -130,9 +130,7 @@ def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
         )
         for name in folders if strict else ():
             own = above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
-            if tree.home(own) and not tree.holds(
-                own
-            ):  # kernels would be missing, and no sdist could have them
+            if tree.home(own) and not tree.holds(own):  # its kernels would be missing, and nobody told
                 raise disk.leads_out(tree, own)
         for name in sorted(files):
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")

@@ -328,7 +328,7 @@ def test_a_file_that_cannot_be_read_or_written_is_said(
 def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = '[build-system]\nrequires = ["hatch-cubin"]\nbuild-backend = "hatch_cubin.backends"\n'
     write_tree(tmp_path, {"pyproject.toml": text})
-    with pytest.raises(SystemExit, match="^1$"):
+    with pytest.raises(SystemExit, match=r"^1$"):
         main(["init", "--project", str(tmp_path)])
     assert capsys.readouterr().err == (
         "hatch-cubin: error: pyproject.toml:3: there is no build backend 'hatch_cubin.backends'\n"
