@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -254,6 +254,8 @@ class _HeaderFinder:
             if closure.missing:
                 search = (*search, *outside())
                 closure = self._resolve(module, search, own)
+        if not own.absent <= closure.absent:  # what was missing at first is there now
+            closure = replace(closure, absent={*own.absent, *closure.absent})
         return closure, search
 
     def _resolve(self, module: Module, search: tuple[Root, ...], own: Closure | None = None) -> Closure:

@@ -272,10 +272,6 @@ class Driver:
     def __call__(self, _device: object) -> tuple[Any, tuple[int, int], int]:
         return self, (9, 0), 13000
 
-    @property
-    def ObjectCode(self) -> Any:  # noqa: N802 - cuda.core's name
-        return self
-
     def from_cubin(self, data: bytes, **_names: object) -> Any:
         self.given.append(data)
         return self
@@ -300,6 +296,7 @@ def test_damaged_kernels_are_given_to_no_driver(
 ) -> None:
     folder, driver = memory / "bundle", Driver()
     monkeypatch.setattr(cubins, "_device", driver)
+    monkeypatch.setattr("cuda.core.ObjectCode", driver)
     paths = [folder / f"{name}.sm_90.cubin" for name in NAMES]
     counts: Counter[str] = Counter()
     for _ in range(figures.pick(short, long)):
