@@ -7,7 +7,7 @@ import ssl
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from http.client import BadStatusLine, IncompleteRead
+from http.client import BadStatusLine, HTTPResponse, IncompleteRead
 from itertools import pairwise
 
 import pytest
@@ -83,6 +83,21 @@ def test_it_is_told_who_asks(server: Shelf, opened: Open) -> None:
     opened(server.url, "Bearer hunter2").get("cas/a", 1)
     opened(server.url).get("cas/a", 1)
     assert [asked.headers.get("Authorization") for asked in server.log] == ["Bearer hunter2", None]
+
+
+def test_a_line_that_is_cut_amid_a_body_is_a_fault(
+    server: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_asked: object) -> bytes:
+        raise ConnectionResetError
+
+    store = opened(server.url)
+    store.put("cas/a", b"abc")
+    monkeypatch.setattr(HTTPResponse, "read", cut)
+    with pytest.raises(FaultError) as caught:
+        store.get("cas/a", 3)
+    assert str(caught.value) == "it broke off"
+    assert store._idle == []
 
 
 def test_a_connection_is_kept(server: Shelf, opened: Open) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hatch_cubin.errors import ToolchainError
+from hatch_cubin.keys.jobs import expand
+from hatch_cubin.toolkit import devices
 from hatch_cubin.toolkit.devices import native_archs
 
 
@@ -72,3 +75,18 @@ def test_native_without_a_gpu_says_so(
         f"archs = ['native'] needs a GPU, and there is none here: {reason}\n"
         "  hint: name the archs to build for, or build where the GPU is"
     )
+
+
+def test_a_plan_asks_for_them_where_they_are_named_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def found() -> tuple[int, ...]:
+        asked.append("native")
+        return (90, 80)
+
+    toolkit: Any = SimpleNamespace(supported=(80, 90))
+    monkeypatch.setattr(devices, "native_archs", found)
+    assert [str(each.arch) for each in expand(["sm_90"], toolkit)] == ["sm_90"]
+    assert asked == []
+    assert {str(each.arch) for each in expand(["native"], toolkit)} == {"sm_80", "sm_90"}
+    assert asked == ["native"]
