@@ -7,8 +7,9 @@ from typing import Any
 
 SIGNING_KEY = "HATCH_CUBIN_SIGNING_KEY"
 REQUIRE_SIGNED = "HATCH_CUBIN_REQUIRE_SIGNED"
+REMOTE, REMOTE_TOKEN = "HATCH_CUBIN_REMOTE", "HATCH_CUBIN_REMOTE_TOKEN"  # the URL may have a password
 
-_SECRETS = frozenset({SIGNING_KEY})
+_SECRETS = frozenset({SIGNING_KEY, REMOTE, REMOTE_TOKEN})
 _SWITCHES = (
     "HATCH_CUBIN_SKIP",
     "HATCH_CUBIN_REQUIRE_HITS",
@@ -26,7 +27,7 @@ def is_on(environ: Mapping[str, str], switch: str) -> bool:
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a program may know that we start, and that signs nothing."""
+    """Return what a program may know that we start, and that signs nothing and asks no store."""
     return {name: value for name, value in environ.items() if name not in _SECRETS}
 
 

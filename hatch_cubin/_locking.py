@@ -38,11 +38,17 @@ class Word(NamedTuple):
 
 
 def heard(
-    project: Project, sources: Sequence[Source], hold: Path | None = None, patience_s: float | None = None
+    project: Project,
+    sources: Sequence[Source],
+    hold: Path | None = None,
+    patience_s: float | None = None,
+    *,
+    looks: bool = True,
 ) -> Word | None:
     """Return what the project's lock says, None where it has none; results are kept in the folder *hold*.
 
-    *patience_s* is what a store is worth that has what the cache lacks.
+    *patience_s* is what a store is worth that has what the cache lacks. Nothing *looks* for results where
+    they would not be taken.
     """
     found = lock.read(project.root)
     if found is None:
@@ -52,7 +58,7 @@ def heard(
         return None
     plan = locked.plan(found, project, sources)
     refuse(project, plan.changes)
-    believed = not plan.changes and not plan.doubts
+    believed = looks and not plan.changes and not plan.doubts
     return Word(found, plan, *(_results(project, plan, hold, patience_s) if believed else (None, None)))
 
 

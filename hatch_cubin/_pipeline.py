@@ -125,8 +125,8 @@ def choose_plan(
     of the toolkit here in any case.
     """
     sources = read_sources(project)
-    word = _locking.heard(project, sources, hold)
-    if word is not None and word.found is not None and not followed:
+    word = _locking.heard(project, sources, hold, looks=not followed)
+    if word is not None and word.found is not None:
         for note in word.plan.notes:
             project.say(note)
         plan = Plan(word.plan.toolkit, word.plan.jobs, Recall(None))

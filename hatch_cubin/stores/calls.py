@@ -29,7 +29,7 @@ class Calls:
     def __init__(self, store: Store, warn: Callable[[str], object], patience_s: float = PATIENCE_S) -> None:
         self.store = store
         self.fault: str | None = None  # the first that there was
-        self._warn = warn
+        self.tell = warn
         self._faults = 0
         self._left_s = patience_s
 
@@ -61,7 +61,7 @@ class Calls:
             self.store.close()
         if self.fault is None:
             self.fault = why
-            self._warn(why)
+            self.tell(why)
 
     def _next(self, crew: _Crew[_K, _R]) -> tuple[_K, _R | FaultError] | None:
         """Return what is done next; None where nothing is left, or the store is not asked any more."""

@@ -24,6 +24,7 @@ from .trust import Everybody, Trust
 FEW = 50  # units; what more have goes in packs
 
 _THREADS = 16
+_SAMPLE = 2 * _THREADS  # of what an index lacks: whether parts of the project have stored it by themselves
 _PACKS_AT_ONCE = 4  # for they are held in memory
 _TRIES = 5  # to write an index that others write too
 _APART_S = 0.2  # at first; then they go further apart
@@ -57,6 +58,7 @@ class Shared:
         self._trust = trust or Everybody()
         self._index_name = _action_name(_INDEX, "\0".join(name).encode())
         self._few = units <= FEW
+        self._unsigned: set[bytes] = set()  # keys of what is here, and would count for nobody there
         self._absent: set[bytes] = set()  # keys of which the store has nothing that is right
         self._lost: set[str] = set()  # packs, likewise
         self._damaged = False
@@ -81,6 +83,8 @@ class Shared:
             self._absent |= wanted.keys() - self.fetched
         if left := [key for key in wanted if key not in self.fetched]:
             self._take(wanted, self._packed(left))
+        if not self._few and (left := [key for key in left if key not in self.fetched]):
+            self._take(wanted, self._single(sorted(left)))
         if self._damaged:
             self._calls.failed("it sends something else than what was stored")
         self._store.rest()
@@ -93,6 +97,8 @@ class Shared:
             self.pushed |= {key for key, new in self._calls.each(tasks, _THREADS) if new}
         else:
             self._push_packs(keys)
+        if self._unsigned:
+            self._calls.tell(f"it is not given results that no trusted key has signed: {len(self._unsigned)}")
         self._store.rest()
 
     def _take(self, wanted: Wanted, items: Iterable[Item]) -> None:
@@ -112,6 +118,12 @@ class Shared:
     def _units(self, keys: Iterable[bytes]) -> Iterator[Item]:
         tasks = ((key, partial(self._unit, key)) for key in keys)
         return (item for _key, item in self._calls.each(tasks, _THREADS) if item is not None)
+
+    def _single(self, keys: Sequence[bytes]) -> Iterator[Item]:
+        """Yield what jobs with few of the units have stored, if a sample says that there is any of it."""
+        yield from (found := [*self._units(keys[:_SAMPLE])])
+        if found:
+            yield from self._units(keys[_SAMPLE:])
 
     def _unit(self, key: bytes) -> Item | None:
         if (text := self._record(key)) is None or (record := proof.decode(text)) is None:
@@ -220,7 +232,10 @@ class Shared:
 
     def _stored(self, key: bytes) -> Item | None:
         found = self._cache.attempt(partial(exchange.stored, self._cache.folder, key), None)
-        if found is None or sum(map(len, found)) > _MOST_BLOB or not self._trust.vouches(found[0]):
+        if found is None or sum(map(len, found)) > _MOST_BLOB:
+            return None
+        if not self._trust.vouches(found[0]):
+            self._unsigned.add(key)
             return None
         return Item(key, *found)
 

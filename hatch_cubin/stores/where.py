@@ -10,11 +10,10 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from .._environment import REMOTE, REMOTE_TOKEN
 from ..table import urls
 from ..table.config import Config
 from ..table.urls import Url
-
-VARIABLE, TOKEN = "HATCH_CUBIN_REMOTE", "HATCH_CUBIN_REMOTE_TOKEN"
 
 
 class Place(NamedTuple):
@@ -31,8 +30,9 @@ def place_of(config: Config, environ: Mapping[str, str]) -> Place | None:
         return None
     if "remote_cache" not in config.replaced:
         return Place(urls.parse(config.remote_cache), None, own=False)
-    url = urls.parse(environ[VARIABLE])
-    return Place(url._replace(user=None, password=""), _authorization(url, environ.get(TOKEN)), own=True)
+    url = urls.parse(environ[REMOTE])
+    authorization = _authorization(url, environ.get(REMOTE_TOKEN))
+    return Place(url._replace(user=None, password=""), authorization, own=True)
 
 
 def _authorization(url: Url, token: str | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._environment import REQUIRE_SIGNED, is_on, read_environment
+from .._environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment
 from ..errors import ConfigError, Problem
 from . import checks, options
 from .checks import Macros, Variants
@@ -275,6 +275,6 @@ _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_TOOLKIT": ("toolkit", checks.toolkit),
     "HATCH_CUBIN_JOBS": ("jobs", checks.jobs_of_variable),
     "HATCH_CUBIN_CACHE_DIR": ("cache_dir", checks.place),
-    "HATCH_CUBIN_REMOTE": ("remote_cache", checks.remote_of_variable),
+    REMOTE: ("remote_cache", checks.remote_of_variable),
     "HATCH_CUBIN_TIMEOUT": ("timeout_s", checks.seconds),
 }

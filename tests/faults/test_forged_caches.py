@@ -29,7 +29,6 @@ from tests.helpers import read_config, sha256
 from tests.shelf import shelf
 
 pytest.importorskip("cuda.core")
-pytest.importorskip("cryptography")
 pytestmark = pytest.mark.nvrtc
 
 TRUSTED, REVOKED, STRANGER = (bytes([number]) * 32 for number in (1, 2, 3))

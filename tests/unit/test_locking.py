@@ -190,6 +190,16 @@ def test_what_checks_signatures_need_not_be_there_before_it_was_asked_for(
     assert wanted(signed(project)) == [SIGNATURES]
 
 
+def test_who_would_not_take_results_does_not_look_for_them(project: Project, store: Shelf) -> None:
+    """A shard compiles what is its own: every result of the plan is not its business."""
+    there = behind(project, store)
+    store.asked()
+    word = _locking.heard(there, read_sources(there), looks=False)
+    assert word is not None
+    assert (word.plan.changes, word.found, word.remote) == ((), None, None)
+    assert store.asked() == []
+
+
 def test_another_toolkit_in_the_table_asks_for_that_one(project: Project) -> None:
     other = replace(project, config=read_config('toolkit = "12.9"'))
     assert wanted(other) == build_requirements(other.config, {})

@@ -20,8 +20,6 @@ from hatch_cubin.sources.project import Project
 from tests.helpers import read_config
 from tests.strange import a_pipe
 
-pytest.importorskip("cryptography")
-
 OWN, OTHER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 PRIVATE = _ed25519.write(_ed25519.PRIVATE, bytes([1]) * 32)
 HINT = "\n  hint: give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"

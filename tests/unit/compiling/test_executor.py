@@ -126,6 +126,8 @@ REFUSAL = re.compile(
 @pytest.mark.linux
 def test_a_worker_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HATCH_CUBIN_SIGNING_KEY", "of this process alone")
+    monkeypatch.setenv("HATCH_CUBIN_REMOTE", "https://ada:of this process@cache.example")
+    monkeypatch.setenv("HATCH_CUBIN_REMOTE_TOKEN", "of this process")
     monkeypatch.setenv("HATCH_CUBIN_JOBS", "1")
     tasks = in_order([Task(1, "c++", SAXPY.encode(), b"demo/k.cu", (b"-arch=sm_90",), ())])
     seen: list[bytes] = []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 import pytest
+from moto.server import ThreadedMotoServer
 
 from hatch_cubin.stores.objects import _CREDENTIALS, ObjectStore
 from hatch_cubin.stores.store import FaultError
@@ -14,16 +15,13 @@ from hatch_cubin.stores.where import Place
 from hatch_cubin.table import urls
 from tests.shelf import Fault, Shelf, shelf
 
-pytest.importorskip("obstore")
-
 Open = Callable[..., ObjectStore]
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """Return where an S3 is, with an empty bucket."""
-    moto = pytest.importorskip("moto.server")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"

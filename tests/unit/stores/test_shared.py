@@ -187,12 +187,29 @@ def test_a_part_of_a_large_project_finds_what_is_in_packs(opened: Open) -> None:
     assert fetch(opened(store, units=1), ITEMS[:1]) == ITEMS[:1]
 
 
+def test_a_large_project_finds_what_its_parts_have_stored(opened: Open) -> None:
+    """A job of CI may have few of its units: those of an arch, or of a shard."""
+    many = [item(f"unit {number}") for number in range(2 * FEW)]
+    store = Memory()
+    for part in (many[:FEW], many[FEW:]):
+        opened(store, part).push(keys(part))
+    whole = opened(store, units=len(many))
+    assert fetch(whole, many) == many
+    whole.push(keys(many))  # together, from now on
+    store.asked()
+    assert fetch(opened(store, units=len(many)), many) == many
+    assert store.asked() == ["get ac", "get cas"]
+
+
 def test_an_empty_store_costs_what_was_asked(opened: Open, said: list[str]) -> None:
     store = Memory()
     assert fetch(opened(store, units=FEW)) == []
     assert store.asked() == ["get ac"] * (len(ITEMS) + 1)
     assert fetch(opened(store, units=FEW + 1)) == []
-    assert store.asked() == ["get ac"]
+    assert store.asked() == ["get ac"] * (len(ITEMS) + 1)
+    many = [item(f"unit {number}") for number in range(2 * FEW)]
+    assert fetch(opened(store, units=len(many)), many) == []
+    assert store.asked() == ["get ac"] * (32 + 1)
     assert said == []
 
 
@@ -452,6 +469,7 @@ def test_what_a_stranger_has_made_is_not_taken_and_made_anew(
     folder_with(other._cache.folder, ITEMS)
     other.push(keys(ITEMS))  # what nobody would take is not given either
     assert other.pushed == set()
+    assert said == ["it is not given results that no trusted key has signed: 1"]
     anew = ITEMS[0]._replace(record=signed(ITEMS[0].record))
     folder_with(other._cache.folder, [anew])
     other.push(keys(ITEMS))
