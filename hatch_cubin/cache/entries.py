@@ -183,8 +183,7 @@ class Cache:
         signed = encoded if self.signing is None else self.signing.signed(encoded)
         if self.signing is not None and self.signing.doubt(signed) is not None:
             self._uncounted.add(key)
-        values = {key: compiled.data, record_key(key): signed}
-        self.attempt(lambda: self._put(key, values), None)
+        self.attempt(lambda: self._put(key, compiled.data, signed), None)
         self._refused.discard(key)
 
     def attempt(self, action: Callable[[], _R], otherwise: _R) -> _R:
@@ -295,26 +294,30 @@ class Cache:
             return None
         return File(link, status)
 
-    def _put(self, key: bytes, values: Mapping[bytes, bytes]) -> None:
-        self._make_way(key)
+    def _put(self, key: bytes, data: bytes, record: bytes) -> None:
         for _ in range(_TRIES - 1):
-            with contextlib.suppress(FileNotFoundError):
-                return self._write(values)
-        return self._write(values)
+            try:
+                return self._write(key, data, record)
+            except (FileExistsError, NotADirectoryError, IsADirectoryError):
+                self._make_way(key)
+            except FileNotFoundError:
+                continue
+        return self._write(key, data, record)
 
-    def _write(self, values: Mapping[bytes, bytes]) -> None:
-        """Write an entry, then its record, so that a record never stands alone for long."""
+    def _write(self, key: bytes, data: bytes, record: bytes) -> None:
+        """Write an entry, then its record, so that a record never stands alone for long.
+
+        cuda.core waits until the disk has the entry. Nobody waits for the record: one that is torn proves
+        nothing, and the entry is a miss.
+        """
         if self._store is None:  # not made before, for that fails where nothing can be written
             from cuda.core.utils import FileStreamProgramCache
 
             self._store = FileStreamProgramCache(self.folder)
-        # All who write share this lock, and nobody waits for it: it says that temporary files are in use.
-        with try_lock(f"{self.folder}{os.sep}tmp", shared=True) or Lock(None):
-            for each, data in values.items():
-                self._store[each] = data
-        entry, record = (look(place(self.folder, each)) for each in values)
-        if entry is not None and record is not None:
-            use(entry, record)
+        with exchange.writing(self.folder):
+            self._store[key] = data
+            exchange.write(self.folder, record_key(key), record)
+        exchange.use_both(self.folder, key)
 
     def _make_way(self, key: bytes) -> None:
         """Remove pipes and such that stand in a folder's place, and folders that stand in a file's."""

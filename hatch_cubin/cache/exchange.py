@@ -26,17 +26,21 @@ def proven(key: bytes, record: bytes, data: bytes, asked: Collection[str]) -> Re
 def accept(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
     """Store what was proven. Nothing waits for the disk: what a power cut damages is a miss."""
     (folder / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths = [place(folder, each) for each in (key, record_key(key))]
-    with try_lock(folder / "tmp", shared=True) or Lock(None):  # temporary files are in use
-        for path, content in zip(paths, (data, record), strict=True):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            _write(folder, path, content)
-    entry, proof = map(look, paths)
-    if entry is not None and proof is not None:
-        use(entry, proof)
+    with writing(folder):
+        write(folder, key, data)
+        write(folder, record_key(key), record)
+    use_both(folder, key)
 
 
-def _write(folder: Path, path: str, data: bytes) -> None:
+def writing(folder: Path) -> Lock:
+    """Return what says that temporary files are in use. All who write share it, and nobody waits for it."""
+    return try_lock(folder / "tmp", shared=True) or Lock(None)
+
+
+def write(folder: Path, key: bytes, data: bytes) -> None:
+    """Write a file where cuda.core would."""
+    path = place(folder, key)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix="entry-", dir=folder / "tmp")
     try:
         with open(descriptor, "wb") as file:
@@ -46,6 +50,13 @@ def _write(folder: Path, path: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def use_both(folder: Path, key: bytes) -> None:
+    """Count an entry and its record as used, where both are."""
+    entry, record = (look(place(folder, each)) for each in (key, record_key(key)))
+    if entry is not None and record is not None:
+        use(entry, record)
 
 
 def stored(folder: Path, key: bytes) -> tuple[bytes, bytes] | None:

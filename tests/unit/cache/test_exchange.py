@@ -97,7 +97,7 @@ def test_a_folder_that_takes_nothing_is_one_warning_and_keeps_nothing_half(
 def test_what_is_gone_as_soon_as_it_was_stored_is_a_miss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_write", lambda *_args: None)
+    monkeypatch.setattr(exchange, "write", lambda *_args: None)
     assert folder_with(tmp_path, [ONE]).get(ONE.key) is None
 
 
