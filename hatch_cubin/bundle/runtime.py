@@ -297,6 +297,7 @@ def is_available(kernel: "str | None" = None, strict: "bool | None" = None) -> b
 def cache(then: "Any" = None) -> "Any":
     """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* where given."""
     try:
+        _cuda_core()
         from cuda.core.utils import ProgramCacheResource
     except Exception as exc:
         raise CubinUnavailableError(_say(f"cache() needs {_lacking(exc)}")) from exc
@@ -666,6 +667,7 @@ def _verified(entry: Entry) -> bytes:
 
 
 _lock: "list[Any]" = []
+_core: "list[Any]" = []  # cuda.core, once all of it is imported
 _used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
 _kept: "set[int]" = set()  # devices whose primary context lives on for what was loaded into it
 _hanging: "list[Any]" = []  # the thread that waits for a driver which does not answer
@@ -700,8 +702,7 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
     """Return an entry's code as cuda.core's `ObjectCode`, made once in this process."""
     with _loading():
         if entry.sha256 not in found.loaded:
-            from cuda import core
-
+            core = _cuda_core()
             symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
             make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
             data = _verified(entry)
@@ -798,7 +799,7 @@ def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
         raise ValueError(_say(f"there is no CUDA device {device}"))
     driver = _driver_version()
     try:
-        from cuda import core
+        core = _cuda_core()
     except Exception as exc:
         raise CubinUnavailableError(_say(f"loading kernels needs {_lacking(exc)}")) from exc
     try:
@@ -808,6 +809,15 @@ def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
         which = "the current CUDA device" if device is None else f"CUDA device {device}"
         raise CubinUnavailableError(_say(f"{which} cannot be used: {exc}")) from exc
     return chosen, (int(major), int(minor)), driver
+
+
+def _cuda_core() -> "Any":
+    """Import cuda.core in one thread alone: to any other its import looks done before it is."""
+    if not _core:
+        with _loading():
+            from cuda import core
+        _core.append(core)
+    return _core[0]
 
 
 def _lacking(exc: BaseException) -> str:

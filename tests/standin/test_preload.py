@@ -165,6 +165,47 @@ for thread in threads: thread.join()
     assert sum(each.what == "LAUNCH" for each in log) == 8 * 6
 
 
+# cuda.core 1.2.2 replaces its `__spec__` while it is imported, and with it what other threads would wait for.
+WHILE_CUDA_CORE_IS_IMPORTED = """
+import sys, threading
+from pkg import _cubins as cubins
+
+waits_or_ended = threading.Event()
+said = []
+
+class Lock:
+    def __init__(self): self.lock = threading.RLock()
+    def __enter__(self):
+        if not self.lock.acquire(blocking=False):
+            waits_or_ended.set()
+            self.lock.acquire()
+    def __exit__(self, *_raised): self.lock.release()
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "cuda.core._module" and not waits_or_ended.is_set():
+            thread.start()
+            waits_or_ended.wait()
+
+def ask():
+    try: said.append(cubins.kernel("a").handle is not None)
+    except cubins.CubinError as exc: said.append(str(exc))
+    waits_or_ended.set()
+
+thread = threading.Thread(target=ask)
+cubins._lock.append(Lock())
+sys.meta_path.insert(0, Finder())
+cubins.preload()
+thread.join()
+print(said)
+"""
+
+
+@pytest.mark.usefixtures("package")
+def test_a_thread_that_asks_while_another_imports_cuda_core_gets_its_kernel(python: Run) -> None:
+    assert python(WHILE_CUDA_CORE_IS_IMPORTED) == "[True]"
+
+
 # --- processes ---
 
 WORKER = """
