@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -34,10 +35,10 @@ VARIANTS = f"""
 path = "**/saxpy.cu"
 variants = {{ TIMES = {list(range(1, 33))} }}
 """
+PTX = 'archs = ["compute_75"]'
 PROJECTS = {  # package → its table
     "mypkg": 'archs = ["all-major"]',
     "many": f'archs = ["all-major"]{VARIANTS}',
-    "translated": 'archs = ["compute_75"]',
     "suffixed": 'archs = ["sm_90a", "sm_100a", "sm_103a", "sm_120a"]',
 }
 
@@ -46,7 +47,8 @@ def bring(folder: Path, *, cuda12: bool) -> int:
     """Write everything into *folder* and return how many bytes that are."""
     site = folder / "site"
     for package, options in PROJECTS.items():
-        install(site / package, _built(package, options))
+        install(site / package, _built({"saxpy.cu": SCALED if package == "many" else SAXPY}, options))
+    install(site / "translated", _built({"saxpy.ptx": _old_ptx()}, PTX))
     install(site / "waves", _example())
     left_out = shutil.ignore_patterns("_cubins", "__pycache__")  # of an install for editing
     shutil.copytree(
@@ -59,10 +61,15 @@ def bring(folder: Path, *, cuda12: bool) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _built(package: str, options: str) -> dict[str, bytes]:
-    source = SCALED if package == "many" else SAXPY
+def _built(sources: dict[str, str], options: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as root:
-        return dict(_pipeline.build(make_project(Path(root), {"saxpy.cu": source}, options)))
+        return dict(_pipeline.build(make_project(Path(root), sources, options)))
+
+
+def _old_ptx() -> str:
+    """Return PTX that all drivers for CUDA 12 and 13 take: the compiler that is here may be newer."""
+    text = _built({"saxpy.cu": SAXPY}, PTX)["saxpy.compute_75.ptx"].decode()
+    return re.sub(r"^\.version .*", ".version 7.0", text, flags=re.MULTILINE)
 
 
 def _example() -> dict[str, bytes]:

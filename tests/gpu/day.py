@@ -1,11 +1,12 @@
 """The day a GPU is there: run what only a device can tell, and write down what it said.
 
-    python3 FOLDER/day.py [--report report.json]
+    python3 FOLDER/day.py [--report report.json] [--total 540]
 
 FOLDER is what `python -m tests.gpu.bring` packed. Python 3.10 or newer, numpy and cuda-core are needed;
 torch, cupy, numba-cuda and triton are compared with where they work. Nothing is asked, no network is used.
-Each step is a process of its own with a limit, so that one that crashes or hangs costs the others nothing. It
-ends with 0 if no step failed. With --dry-run, kernels need compute nothing: for the tests' stand-in driver.
+Each step is a process of its own with a limit, so that one that crashes or hangs costs the others nothing.
+What is not begun when the time for all is over is skipped. It ends with 0 if no step failed. With --dry-run,
+kernels need compute nothing: for the tests' stand-in driver.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 120.0  # seconds for a step: the rest is to be run in any case
+TOTAL = 540.0  # seconds for all: the machine is lent for ten minutes
 COUNT = 1 << 16
 DRY_RUN = "HATCH_CUBIN_DRY_RUN"
 ROUNDS = "HATCH_CUBIN_ROUNDS"  # how often a first kernel is timed
@@ -327,14 +330,18 @@ def run_step(name: str) -> None:
 def outcome_of(name: str, limit: float) -> dict[str, Any]:
     """Run a step in a process of its own and return its outcome."""
     began = time.perf_counter()
-    command = [sys.executable, str(HERE / "day.py"), "--step", name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
-        lines = done.stdout.splitlines()
-        outcome = json.loads(lines[-1]) if not done.returncode and lines else None
-        crashed = {"outcome": "failed", "why": f"ended with {done.returncode}: {done.stderr[-2000:]}"}
-    except subprocess.TimeoutExpired:
-        outcome, crashed = None, {"outcome": "failed", "why": f"not done after {limit} s"}
+    if limit <= 0:
+        return {"outcome": "skipped", "why": "the time for all steps was over"}
+    command, pipe = [sys.executable, str(HERE / "day.py"), "--step", name], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as step:
+        try:
+            out, told = step.communicate(timeout=limit)
+            lines = out.splitlines()
+            outcome = json.loads(lines[-1]) if not step.returncode and lines else None
+            crashed = {"outcome": "failed", "why": f"ended with {step.returncode}: {told[-2000:]}"}
+        except subprocess.TimeoutExpired:
+            os.killpg(step.pid, signal.SIGKILL)  # what it started has the device, too
+            outcome, crashed = None, {"outcome": "failed", "why": f"not done after {limit:.0f} s"}
     return {**(outcome or crashed), "wall": time.perf_counter() - began}
 
 
@@ -343,6 +350,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--report", type=Path, default=Path("report.json"))
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for a step")
+    parser.add_argument("--total", type=float, default=TOTAL, help="seconds for all steps")
     parser.add_argument("--dry-run", action="store_true", help="kernels need compute nothing")
     parser.add_argument("--only", action="append", choices=STEPS, help="this step, and others so named")
     parser.add_argument("--step", choices=STEPS, help="run this one here, and print its outcome")
@@ -353,8 +361,9 @@ def main() -> None:
     if given.dry_run:
         os.environ[DRY_RUN] = "1"
     report: dict[str, Any] = {"dry_run": given.dry_run, "steps": {}}
+    end = time.monotonic() + given.total
     for name in given.only or STEPS:
-        report["steps"][name] = outcome_of(name, given.limit)
+        report["steps"][name] = outcome_of(name, min(given.limit, end - time.monotonic()))
         given.report.write_text(json.dumps(report, indent=2))  # what was found stays, whatever comes
         outcome = report["steps"][name]
         sys.stdout.write(f"{outcome['outcome']:8} {name}  {outcome.get('why', '')[:200]}\n")

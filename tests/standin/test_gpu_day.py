@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.gpu.bring import LARGEST, bring
 
-from . import run_beside
+from . import events, run_beside
 
 pytestmark = [pytest.mark.gcc, pytest.mark.linux, pytest.mark.nvrtc]
 
@@ -31,10 +32,12 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def reported(driver: Path, brought: Path, folder: Path, *only: str, **environ: str) -> tuple[int, Any]:
+def reported(
+    driver: Path, brought: Path, folder: Path, *only: str, given: tuple[str, ...] = (), **environ: str
+) -> tuple[int, Any]:
     """Run the script as it is run that day, but for the driver; return its exit code and its report."""
-    arguments = (str(brought / "day.py"), "--dry-run", *(f"--only={name}" for name in only))
-    environ.update(STANDIN_DRIVER="13050", HATCH_CUBIN_ROUNDS="1")
+    arguments = (str(brought / "day.py"), "--dry-run", *given, *(f"--only={name}" for name in only))
+    environ.update(STANDIN_DRIVER="13000", HATCH_CUBIN_ROUNDS="1")
     done = run_beside(driver, folder, *arguments, **environ)
     return done.returncode, json.loads((folder / "report.json").read_text())
 
@@ -71,3 +74,16 @@ def test_a_driver_that_crashes_costs_the_steps_that_load_and_no_other(
     found = {name: each["outcome"] for name, each in report["steps"].items()}
     assert (code, found) == (1, {"cubin": "failed", "machine": "passed", "PTX": "failed"})
     assert report["steps"]["cubin"]["why"].startswith("ended with -11")
+
+
+def test_a_step_that_hangs_is_ended_with_what_it_started_and_the_rest_is_skipped_in_time(
+    driver: Path, brought: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    steps, faults = ("first kernel hatch-cubin", "cubin"), "cuLibraryLoadData=hang"
+    code, report = reported(driver, brought, tmp_path, *steps, given=("--total=8",), STANDIN_FAULTS=faults)
+    hung, late = (report["steps"][name] for name in steps)
+    assert (code, hung["outcome"], hung["why"]) == (1, "failed", "not done after 8 s")
+    assert late == {"outcome": "skipped", "why": "the time for all steps was over"}
+    (process,) = {each.process for each in events(tmp_path, "cuLibraryLoadData")}
+    assert not os.path.exists(f"/proc/{process}/stat") or ") Z " in Path(f"/proc/{process}/stat").read_text()
