@@ -258,14 +258,14 @@ def translated(
     _check_gpu(cc, driver, device)
     asked = _asked(("*",))
     cc, driver = _gpu(cc, driver, device)
-    found: "dict[_Module, Entry]" = {}
+    found: "dict[tuple[_Module, str], Entry]" = {}
     for each, kernel_name in asked:
         try:
             entry = _choose(each, kernel_name, cc, driver, strict=False)
         except CubinNotFoundError:
             continue
         if entry.kind == "ptx":
-            found[each] = entry
+            found[each, entry.arch] = entry
     return tuple(found.values())
 
 
@@ -441,7 +441,7 @@ def _search(
     of_kernel, of_module = _named(manifest, name, kernel_name)
     candidates = {each.name: each for each in (*of_kernel, *of_module)}
     if not candidates:
-        _no_such_name(name, manifest)
+        raise CubinNotFoundError(_no_such_name(name, manifest))
     fitting = [
         each
         for each in candidates.values()
@@ -469,6 +469,7 @@ def _asked(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
     """Return all kernels that any of the names means, and whether one means it without `*` and `?`."""
     manifest = _manifest()
     asked: "dict[tuple[_Module, str], bool]" = {}
+    unknown: "list[str]" = []
     for name in names:
         if not isinstance(name, str):
             _no_name(name)
@@ -478,10 +479,12 @@ def _asked(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
         exact += [(each, one) for each in of_module for one in each.kernels]
         alike = [] if exact else _like(manifest, name, kernel_name)
         if not exact and not alike:
-            _no_such_name(name, manifest)
+            unknown.append(_no_such_name(name, manifest))
         asked.update(dict.fromkeys(exact, True))
         for each in alike:
             asked.setdefault(each, False)
+    if unknown:
+        raise CubinNotFoundError("\n".join(dict.fromkeys(unknown)))
     return asked
 
 
@@ -504,11 +507,10 @@ def _having(manifest: "_Manifest", name: str, kernel_name: str) -> "_Module":
     return found
 
 
-def _no_such_name(name: str, manifest: "_Manifest") -> "NoReturn":
+def _no_such_name(name: str, manifest: "_Manifest") -> str:
+    """Word that a name means nothing, with what may have been meant."""
     if manifest.header.get("skipped"):
-        raise CubinNotFoundError(
-            _say(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels")
-        )
+        return _say(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels")
     import difflib
 
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
@@ -519,7 +521,7 @@ def _no_such_name(name: str, manifest: "_Manifest") -> "NoReturn":
         guess = f"did you mean {' or '.join(map(repr, close))}?"
     if "<" in name:
         guess = f"of a template, only what 'instantiate' names is built; {guess}"
-    raise CubinNotFoundError(_say(f"no kernel or module {name!r}; {guess}"))
+    return _say(f"no kernel or module {name!r}; {guess}")
 
 
 def _not_one(
@@ -615,21 +617,30 @@ def _nothing_fits(
     device = f"compute capability {cc[0]}.{cc[1]}"
     if driver is not None:
         device += f" with driver {_version(driver)}"
-    what = f"nothing shipped for {kernel_name or found.name!r} runs on {device}: shipped {shipped}"
+    what = f"nothing shipped for {_called(found, kernel_name)} runs on {device}: shipped {shipped}"
     raise CubinNotFoundError(_say(f"{what}; {_what_would_fit(found, entries, found.entries, cc)}"))
 
 
 def _would_be_translated(
     found: "_Module", kernel_name: "str | None", entry: Entry, cc: "tuple[int, int]"
 ) -> "NoReturn":
-    what = f"{kernel_name or found.name!r} for compute capability {cc[0]}.{cc[1]}"
+    what = f"{_called(found, kernel_name)} for compute capability {cc[0]}.{cc[1]}"
     which = f" ({entry.arch})" if entry.arch else ""
     cubins = [each for each in found.entries if each.kind == "cubin"]
     having = [each for each in _having_kernel(found, kernel_name) if each.kind == "cubin"]
-    fix = _what_would_fit(found, having, cubins, cc)
+    fix = _what_would_fit(found, having, cubins, cc) if entry.arch else "give use() machine code"
     raise CubinNotFoundError(
         _say(f"{what} is PTX{which}, and strict loading lets the driver translate none; {fix}")
     )
+
+
+def _called(found: "_Module", kernel_name: "str | None") -> str:
+    """Return a kernel's name for a message, with its module's where other sources have one of that name."""
+    if kernel_name is None:
+        return repr(found.name)
+    having, _ = _named(found.manifest, kernel_name, kernel_name)
+    of_module = f" of module {found.base!r}" if len({each.base for each in having}) > 1 else ""
+    return f"{kernel_name!r}{of_module}"
 
 
 def _what_would_fit(
@@ -739,7 +750,8 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
             file = (int(chosen.device_id), found, entry.sha256)
             plan.setdefault(file, (entry, []))[1].append(kernel_name)
     if missing and (wrong or not plan):
-        raise CubinNotFoundError("\n".join(missing))
+        more = [f"and {len(missing) - 20} more"] if len(missing) > 20 else []
+        raise CubinNotFoundError("\n".join([*list(missing)[:20], *more]))
     library = _driver_library()
     loaded = [_load_now(library, device, found, *what) for (device, found, _), what in plan.items()]
     return Preloaded(tuple(loaded), tuple(missing.values()))

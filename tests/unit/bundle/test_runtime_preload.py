@@ -80,6 +80,16 @@ def test_a_name_that_means_nothing_is_told(tmp_path: Path, name: str) -> None:
     assert f"no kernel or module {name!r}; " in str(caught.value)
 
 
+def test_all_names_that_mean_nothing_are_told_at_once(tmp_path: Path) -> None:
+    cubins = load(tmp_path, *EVERYTHING)
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.preload("kk", "k", "z*", "kk")
+    assert [line.partition("; ")[0].partition(": ")[2] for line in str(caught.value).splitlines()] == [
+        "no kernel or module 'kk'",
+        "no kernel or module 'z*'",
+    ]
+
+
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("name", [5, None, ["k"]])
 def test_a_name_is_text(tmp_path: Path, name: Any) -> None:
@@ -243,6 +253,26 @@ def test_a_bundle_that_has_nothing_for_this_gpu_is_told(tmp_path: Path) -> None:
     cubins = load(tmp_path, made("only", "sm_100"))
     with pytest.raises(cubins.CubinNotFoundError, match="nothing shipped for 'only' runs on"):
         cubins.preload()
+
+
+@pytest.mark.usefixtures("core")
+def test_a_kernel_that_several_sources_have_is_told_with_its_module(tmp_path: Path) -> None:
+    variants = (made("b", "sm_100", {"f": "f"}, variant={"N": number}) for number in "12")
+    cubins = load(tmp_path, made("a", kernels={"f": "f"}), *variants)
+    told = "nothing shipped for 'f' of module 'b' runs on compute capability 9.0 with driver 13.0: "
+    assert [str(each).partition("shipped sm")[0] for each in cubins.preload().missing] == [
+        f"{cubins.__name__}: {told}"
+    ]
+
+
+@pytest.mark.usefixtures("core")
+def test_of_many_that_are_missing_twenty_are_named(tmp_path: Path) -> None:
+    cubins = load(tmp_path, *(made(f"k{number}", "sm_100") for number in range(21)))
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.preload()
+    lines = str(caught.value).splitlines()
+    assert [line.count("nothing shipped for") for line in lines] == [1] * 20 + [0]
+    assert lines[-1] == "and 1 more"
 
 
 @pytest.mark.usefixtures("core")

@@ -76,6 +76,16 @@ def test_what_would_serve_without_being_translated_is_told(tmp_path: Path, fix: 
     assert f" lets the driver translate none; {fix} (bundle of " in str(caught.value)
 
 
+def test_ptx_that_use_was_given_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    with cubins.use({"k": b".version 8.0"}, strict=True), pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.find("k", cc=(9, 0))
+    assert str(caught.value).partition(" (bundle of ")[0] == (
+        f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX, and strict loading lets the driver "
+        "translate none; give use() machine code"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "strict"),
     [
@@ -166,6 +176,12 @@ def test_what_would_be_translated_on_a_gpu_is_reported(
         found = cubins.translated(**gpu)
     assert [each.module for each in found] == modules
     assert {each.rule for each in found} <= {"PTX, translated by the driver"}
+
+
+def test_each_file_of_a_module_that_would_be_translated_is_reported(tmp_path: Path) -> None:
+    old, new = made("m", "compute_80", {"f": "f", "g": "g"}), made("m", "compute_90", {"g": "g"})
+    found = load_bundle(tmp_path, bundle(old, new)).translated(cc=(9, 0))
+    assert [each.file for each in found] == ["m.compute_80.ptx", "m.compute_90.ptx"]
 
 
 @pytest.mark.usefixtures("core")
