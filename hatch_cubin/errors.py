@@ -8,12 +8,13 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._environment import is_on
-from ._streams import Lossy
+from ._streams import Lossy, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 PREFIX = "hatch-cubin: "
+_ANNOTATED = 20  # lines of details
 _INTERRUPTED = 130  # as shells count: 128 and the signal's number
 _CONTROLS = {code: ascii(chr(code))[1:-1] for code in (*range(9), *range(11, 32), *range(127, 160))}
 _LINE_ENDS = {ord("\n"): "\\n"}
@@ -126,10 +127,13 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 
 
 @contextlib.contextmanager
-def reported(display: Callable[[str], object], outcome: str = "") -> Iterator[None]:
+def reported(
+    display: Callable[[str], object], outcome: str = "", folder: str | None = None
+) -> Iterator[None]:
     """Turn a user's problems into messages and exit code 1, an interrupt into 130; let the rest through.
 
-    *outcome* follows the count of problems, and says what they led to.
+    *outcome* follows the count of problems, and says what they led to. Their places may be relative to
+    *folder*, where that is not the current one.
     """
     try:
         yield
@@ -143,4 +147,19 @@ def reported(display: Callable[[str], object], outcome: str = "") -> Iterator[No
         for message in render(exc, outcome):
             with Lossy(sys.stderr):
                 display(message)
+        annotate("error", in_order(exc.problems), folder)
         raise SystemExit(1) from None
+
+
+def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) -> None:
+    """Have GitHub Actions show problems at their lines; elsewhere do nothing."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from . import _github
+
+    for problem in problems:
+        path, line = problem.where or (None, None)
+        text = str(problem._replace(where=None, details=problem.details[:_ANNOTATED]))
+        place = None if path is None else _github.in_repository(path, folder)
+        with Lossy(sys.stderr):
+            write(sys.stderr, _github.annotation(kind, text, place, line))

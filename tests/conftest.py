@@ -90,7 +90,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the user's settings and cache folder out of every test."""
-    for name in ("HATCH_ENV", "HATCH_ENV_ACTIVE", "NO_COLOR", "FORCE_COLOR"):  # of what runs these tests
+    for name in (
+        *("HATCH_ENV", "HATCH_ENV_ACTIVE", "NO_COLOR", "FORCE_COLOR"),  # of what runs these tests
+        *("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"),
+    ):
         monkeypatch.delenv(name, raising=False)
     for name in (
         "ARCHS",

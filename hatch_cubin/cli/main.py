@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from ..errors import Problem
+    from .verb import Answer
 
 VERBS = {
     "init": "set a project up: add hatch-cubin to its pyproject.toml",
@@ -27,6 +28,8 @@ VERBS = {
     "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
     "inspect": "show what is in wheels, in folders or in installed packages",
     "verify": "check wheels against their manifests, or against a rebuild",
+    "check": "check wheels before they are published: kernels for every GPU, size, tags",
+    "diff": "say what is other in one wheel than in another, what matters most first",
     "cache": "show, check, trim or empty the cache; hash the plan for CI",
     "keygen": "make a key that signs what builds store in a cache",
     "bundle": "write the bundle into a package folder, for any build backend",
@@ -95,17 +98,35 @@ def _is_own(option: str) -> bool:
 def _answer(args: argparse.Namespace) -> None:
     from ..errors import HatchCubinError, reported
 
-    as_json = getattr(args, "json", False)
-    with reported(_complain):
+    as_json, folder = getattr(args, "json", False), getattr(args, "project", None)
+    with reported(_complain, folder=folder):
         try:
             _require_folder(args)
             answer = args.run(args)
         except HatchCubinError as exc:
             if as_json:
-                _print(_json(args.verb, {}, exc.problems), exc.problems)
+                _print(_json(args.verb, {}, exc.problems), exc.problems, folder)
             raise
+        _tell_beside(args.verb, answer, folder)
         text = _json(args.verb, answer.facts, answer.problems) if as_json else _plain(answer.lines)
-        _print(text, answer.problems)
+        _print(text, answer.problems, folder)
+
+
+def _tell_beside(verb: str, answer: Answer, folder: str | None) -> None:
+    """Tell what changes no exit code, and give a job of GitHub Actions its summary."""
+    from ..errors import PREFIX, annotate
+
+    for problem in answer.warnings:
+        with _streams.Lossy(sys.stderr):
+            _complain(f"{PREFIX}warning: {problem}")
+    annotate("warning", answer.warnings, folder)
+    if answer.summary:
+        from .. import _github
+
+        title = f"## hatch-cubin {verb}"
+        if (fault := _github.summarize([title, "", *answer.summary])) is not None:
+            with _streams.Lossy(sys.stderr):
+                _complain(f"{PREFIX}warning: GITHUB_STEP_SUMMARY cannot be written: {fault.strerror}")
 
 
 def _require_folder(args: argparse.Namespace) -> None:
@@ -230,7 +251,7 @@ def _plain(lines: Iterable[str]) -> str:
     return "".join(f"{plain(line)}\n" for line in lines)
 
 
-def _print(text: str, problems: Sequence[Problem] = ()) -> None:
+def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
     """Write to standard output, and end with all that is wrong; that it cannot be written is, too."""
     try:
         if text:
@@ -244,7 +265,7 @@ def _print(text: str, problems: Sequence[Problem] = ()) -> None:
     if problems:
         from ..errors import CheckError, reported
 
-        with reported(_complain):
+        with reported(_complain, folder=folder):
             raise CheckError(*problems)
 
 

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._sizes import size
-from ..errors import Problem
+from ..errors import BundleError, Location, Problem
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..sources.project import Project
 
 __all__ = [
     "Answer",
     "archs_argument",
+    "capability",
     "check_build",
     "jobs",
     "json_argument",
     "locked_argument",
     "open_project",
+    "output_arguments",
     "project_arguments",
     "require_compiler",
     "size",
+    "size_of",
     "table",
+    "write_page",
 ]
 
 
@@ -35,11 +42,20 @@ class Answer(NamedTuple):
     facts: Mapping[str, Any]
     lines: Sequence[str] = ()
     problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()  # which change no exit code
+    summary: Sequence[str] = ()  # lines of Markdown for a job of GitHub Actions
 
 
-def json_argument(parser: argparse.ArgumentParser) -> None:
+def json_argument(parser: argparse._ActionsContainer) -> None:
     """Add `--json`, which every verb has that prints facts."""
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+
+
+def output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--json` and `--markdown`, of which one is enough."""
+    either = parser.add_mutually_exclusive_group()
+    json_argument(either)
+    either.add_argument("--markdown", action="store_true", help="print it as Markdown, for a comment")
 
 
 def wheels_argument(parser: argparse.ArgumentParser) -> None:
@@ -119,11 +135,43 @@ def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list
     ]
 
 
+def write_page(path: Path, text: str) -> None:
+    """Write a page for a browser; BundleError where that cannot be."""
+    from .. import _files
+
+    try:
+        _files.write(path, text)
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(path)))) from exc
+
+
 def jobs(text: str) -> str:
     """Return a number of jobs as it is given; argparse's error where HATCH_CUBIN_JOBS could not be that."""
     from ..table import checks
 
     return _checked(checks.jobs_of_variable, text)
+
+
+def size_of(text: str) -> int:
+    """Return the bytes that a size means; argparse's error where it is none."""
+    from ..table import checks
+
+    try:
+        return checks.size(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
+def capability(text: str) -> int:
+    """Return a compute capability as a number, 8.9 as 89; argparse's error where it is none."""
+    match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
+    if match is None:
+        from .. import _gpus
+
+        meant = " or ".join(f"{number // 10}.{number % 10}" for number in _gpus.capabilities(text))
+        advice = f"did you mean {meant}?" if meant else "write it as 8.9"
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: {advice}")
+    return int(match[1]) * 10 + int(match[2])
 
 
 def _archs(text: str) -> str:

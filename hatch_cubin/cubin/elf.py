@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _EXECUTABLE = 2
-_SYMTAB = 2
+_SYMTAB, _NOTHING_IN_FILE = 2, 8
 _OBJECT, _FUNC = 1, 2
 _OWN = "."  # what the toolkit's own symbols begin with
 _KERNEL = 0x10  # st_other of an entry point
@@ -125,6 +125,20 @@ def read_order(data: bytes) -> tuple[tuple[str, bool], ...]:
         return ()
     lying = sorted(listed, key=lambda pair: (pair[1].section, pair[1].value))
     return tuple((name, symbol.kind == _FUNC and not symbol.is_kernel) for name, symbol in [*listed, *lying])
+
+
+def read_code(data: bytes) -> bytes:
+    """Return what of a cubin is about its kernels alone, in one piece: their code and what describes it.
+
+    ValueError where the sections cannot be read.
+    """
+    try:
+        sections = _sections(data)
+        endings = tuple(f".{name}" for name, _index, _section in _kernels(data, sections))
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+    own = (each for each in sections if each.name.endswith(endings) and each.kind != _NOTHING_IN_FILE)
+    return b"".join(data[each.offset : each.offset + each.size] for each in own)
 
 
 def _sections(data: bytes) -> list[_Section]:

@@ -25,6 +25,7 @@ from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import Config, parse_config
 from ..table.names import MISNAMED_HOOKS
+from . import budget
 
 _NOTHING = ", nothing was built"
 
@@ -51,9 +52,12 @@ class CubinBuildHook(BuildHookInterface[Any]):
                 self._sdist(self._project(), build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove what was staged for the wheel."""
+        """Remove what was staged for the wheel, and the wheel if it is larger than the table allows."""
         if self._unstage is not None:
             self._unstage()
+        if self.target_name == "wheel" and version != "editable":
+            with reported(self.app.display_error, _NOTHING):
+                budget.keep(self._read_config(), artifact_path)
 
     def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":

@@ -26,6 +26,7 @@ from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import Config, parse_config
 from ..table.names import WRAPPER
+from . import budget
 
 _NOTHING = ", nothing was built"
 _BUILD_CUBINS = "build_cubins"
@@ -206,6 +207,13 @@ class _Sdist(sdist):
 
 
 class _Wheel(Command):
+    def run(self) -> None:
+        """Make the wheel; it does not stay if it is larger than the table allows."""
+        super().run()
+        with reported(_print, _NOTHING):
+            _kind, _python, wheel = self.distribution.dist_files[-1]
+            budget.keep(_read_config(_root(self.distribution)), wheel)
+
     def write_wheelfile(self, folder: str, *rest: str) -> None:
         """Put the bill of materials into the folder of the wheel's metadata too."""
         super().write_wheelfile(folder, *rest)

@@ -17,7 +17,7 @@ from ..sources.project import Project, cache_entries
 from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import Config, parse_config
-from . import hidden, inner, repack, source_archive
+from . import budget, hidden, inner, repack, source_archive
 from .open import open_project
 
 Settings = Mapping[str, Any] | None
@@ -156,12 +156,14 @@ def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path
         shipped: dict[str, Content] = {place: str(project.tree.at(path)) for place, path in places.items()}
         added |= {place: content for place, content in shipped.items() if place not in there}
         places = {}
-    return repack.write(
+    name = repack.write(
         wheel,
         into,
         added,
         lambda name: BUNDLE in name.split("/") or name in places or name.startswith(caches),
     )
+    budget.keep(project.config, str(into / name))
+    return name
 
 
 def _places(project: Project, wheel: repack.Wheel, paths: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -58,6 +58,7 @@ class Config:
     jobs: int | None = None
     cache_dir: str | None = None
     cache_size: int | None = None
+    max_size: int | None = None  # of a wheel
     trusted_keys: tuple[str, ...] = ()
     remote_cache: str | None = None
     ship_sources: bool = False

@@ -155,6 +155,7 @@ def above(path: str) -> str | None:
 _READERS: dict[str, Callable[[object], Any]] = {
     "backend": _backend,
     "cache-size": _size,
+    "max-size": _size,
     "define": _define,
     "jobs": _jobs,
     "options": _options,

@@ -248,6 +248,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "jobs": _only(checks.jobs),
     "cache-dir": _cache_dir,
     "cache-size": _only(checks.size),
+    "max-size": _only(checks.size),
     "trusted-keys": _trusted_keys,
     "remote-cache": _only(checks.remote),
     "ship-sources": _only(checks.boolean),

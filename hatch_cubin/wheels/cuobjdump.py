@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from .. import _temporary
@@ -24,6 +24,12 @@ def find_cuobjdump(environ: Mapping[str, str]) -> str | None:
     for folder in (nvidia and nvidia.submodule_search_locations) or []:
         places += sorted(map(str, Path(folder).glob("*/bin")), reverse=True)
     return shutil.which("cuobjdump", path=os.pathsep.join(places))
+
+
+def second_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:
+    """Return what reads cubins that our own reader cannot read; None where there is no such program."""
+    program = find_cuobjdump(environ)
+    return None if program is None else lambda data: read_usage(program, data)
 
 
 def read_usage(program: str, data: bytes) -> dict[str, dict[str, int]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 from .. import __version__
 from .._sizes import size
+from .coverage import coverage, coverage_part, promised, units_in
+from .markup import breakable, escaped, in_html, scrolling
+from .parts import Part
 from .survey import BundleFacts, KernelFacts, UnitFacts, made_with
 
 Seconds = Mapping[tuple[str, str], float]  # by module and arch: what a build took
@@ -19,16 +20,18 @@ _PARTS = Path(__file__).with_name("html")
 _COLOURS = 8
 _SHOWN = 20  # modules in a chart that is not unfolded
 _MOST_IN_MATRIX = 400
-_BREAKS = re.compile(r"([,\[]|::|&lt;)")
 _UNKNOWN = "&ndash;"
 _USES = {"registers": "registers", "shared": "shared memory", "stack": "stack", "spills": "spills"}
 
 
-def page(title: str, bundles: Sequence[BundleFacts], seconds: Seconds) -> str:
+def page(
+    title: str, bundles: Sequence[BundleFacts], seconds: Seconds, difference: Sequence[Part] = ()
+) -> str:
     """Return the page. It loads nothing from anywhere, and runs no script but its own."""
     style, script = (_PARTS.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    sections = "\n".join(_section(bundle, seconds) for bundle in bundles)
+    compared = f"<section>\n{''.join(map(in_html, difference))}\n</section>\n" if difference else ""
+    sections = compared + "\n".join(_section(bundle, seconds) for bundle in bundles)
     return f"""\
 <!doctype html>
 <html lang="en">
@@ -36,11 +39,11 @@ def page(title: str, bundles: Sequence[BundleFacts], seconds: Seconds) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_text(title)}: CUDA kernels</title>
+<title>{escaped(title)}: CUDA kernels</title>
 <style>{style}</style>
 </head>
 <body>
-<header><h1>{_text(title)}</h1></header>
+<header><h1>{escaped(title)}</h1></header>
 <main>
 {sections}
 </main>
@@ -58,11 +61,12 @@ driver: what it uses is known on the GPU only.</p>
 
 def _section(facts: BundleFacts, seconds: Seconds) -> str:
     colours = _colours(facts["archs"])
-    parts = [f"<h2>{_text(facts['where'])}</h2>", _made_with(facts), _tiles(facts, seconds)]
+    parts = [f"<h2>{escaped(facts['where'])}</h2>", _made_with(facts), _tiles(facts, seconds)]
     if facts["units"]:
         left = _arch_chart(facts, colours) + _time_chart(facts, seconds)
         parts += [
             f'<div class="charts"><div>{left}</div><div>{_module_chart(facts, colours)}</div></div>',
+            _coverage(facts),
             _matrix(facts),
             _unit_table(facts["units"], seconds),
             _shared(facts),
@@ -71,7 +75,7 @@ def _section(facts: BundleFacts, seconds: Seconds) -> str:
 
 
 def _made_with(facts: BundleFacts) -> str:
-    return "".join(f'<p class="soft">{_text(line)}</p>' for line in made_with(facts))
+    return "".join(f'<p class="soft">{escaped(line)}</p>' for line in made_with(facts))
 
 
 def _tiles(facts: BundleFacts, seconds: Seconds) -> str:
@@ -87,7 +91,7 @@ def _tiles(facts: BundleFacts, seconds: Seconds) -> str:
         "compile time": f"{sum(seconds.values()):.1f} s" if seconds else None,
     }
     shown = "".join(
-        f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>"
+        f"<div><dt>{name}</dt><dd>{escaped(value)}</dd></div>"
         for name, value in tiles.items()
         if value is not None
     )
@@ -107,12 +111,22 @@ def _colours(archs: Iterable[str]) -> dict[str, str]:
 
 
 def _arch_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
-    archs = facts["archs"]
+    archs, packed = facts["archs"], _packed(facts)
     rows = [
         _chart_row(arch, [(arch, count, colours.get(arch, "ptx"))], max(archs.values()), size(count))
         for arch, count in archs.items()
     ]
-    return _chart("Size by arch", rows)
+    in_wheel = ", ".join(f"{arch} {size(count)}" for arch, count in packed.items())
+    return _chart("Size by arch", rows, f"packed in the wheel: {escaped(in_wheel)}" if packed else "")
+
+
+def _packed(facts: BundleFacts) -> dict[str, int]:
+    """Return what each arch takes in the wheel; nothing where there is none."""
+    files: dict[str, dict[str, int]] = {}
+    for unit in facts["units"]:
+        if unit["packed"] is not None:
+            files.setdefault(unit["arch"], {})[unit["file"]] = unit["packed"]
+    return {arch: sum(files[arch].values()) for arch in facts["archs"] if arch in files}
 
 
 def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
@@ -154,15 +168,20 @@ def _chart_row(name: str, parts: Sequence[tuple[str, float, str]], longest: floa
     rectangles, at = [], 0.0
     for label, amount, colour in parts:
         width = 100 * amount / (longest or 1)
-        what = f"<title>{_text(label)}</title>"
+        what = f"<title>{escaped(label)}</title>"
         rectangles.append(f'<rect x="{at:.3f}" width="{width:.3f}" height="1" class="{colour}">{what}</rect>')
         at += width
     shape = 'viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"'
     bar = f'<svg class="bar" {shape}>{"".join(rectangles)}</svg>'
-    return f'<tr><th scope="row" class="name">{_name(name)}</th><td>{bar}</td>{_cell(total)}</tr>'
+    return f'<tr><th scope="row" class="name">{breakable(name)}</th><td>{bar}</td>{_cell(total)}</tr>'
 
 
 # --- tables ------------------------------------------------------------------------------------
+
+
+def _coverage(facts: BundleFacts) -> str:
+    units = units_in(facts)
+    return in_html(coverage_part("What each GPU runs", coverage(units, promised(units))))
 
 
 def _matrix(facts: BundleFacts) -> str:
@@ -171,15 +190,15 @@ def _matrix(facts: BundleFacts) -> str:
         return ""
     sizes = {(unit["module"], unit["arch"]): unit["bytes"] for unit in facts["units"]}
     largest = max(sizes.values()) or 1
-    head = "".join(f'<th scope="col" class="number">{_text(arch)}</th>' for arch in archs)
+    head = "".join(f'<th scope="col" class="number">{escaped(arch)}</th>' for arch in archs)
     rows = "".join(
-        f'<tr><th scope="row" class="name">{_name(name)}</th>'
+        f'<tr><th scope="row" class="name">{breakable(name)}</th>'
         + "".join(_matrix_cell(sizes.get((name, arch)), largest) for arch in archs)
         + "</tr>"
         for name in modules
     )
     table = f'<table><thead><tr><th scope="col">module</th>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    return f"<h3>Modules &times; archs</h3>{_scrolling(table, 'Size of each module for each arch')}"
+    return f"<h3>Modules &times; archs</h3>{scrolling(table, 'Size of each module for each arch')}"
 
 
 def _matrix_cell(count: int | None, largest: int) -> str:
@@ -199,24 +218,24 @@ def _unit_table(units: Sequence[UnitFacts], seconds: Seconds) -> str:
     table = f'<table class="units"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
     field = '<input type="search" placeholder="module, arch or kernel">'
     find = f'<p class="find" hidden><label>Find {field}</label><output class="soft"></output></p>'
-    return f"<section><h3>Kernels</h3>{find}{_scrolling(table, 'What each kernel uses')}</section>"
+    return f"<section><h3>Kernels</h3>{find}{scrolling(table, 'What each kernel uses')}</section>"
 
 
 def _unit_rows(unit: UnitFacts, seconds: Seconds) -> Iterator[str]:
     took = seconds.get((unit["module"], unit["arch"]))
-    start = f'<td class="name">{_name(unit["module"])}</td><td class="arch">{_text(unit["arch"])}</td>'
+    start = f'<td class="name">{breakable(unit["module"])}</td><td class="arch">{escaped(unit["arch"])}</td>'
     for number, kernel in enumerate(unit["kernels"]):
         again = " again" if number else ""
         numbers = _number(unit["bytes"], size(unit["bytes"]), again)
         if seconds:
             numbers += _number(took, None if took is None else f"{took:.2f} s", again)
-        yield f'<tr>{start}<td class="name">{_name(kernel["name"])}</td>{numbers}{_uses(kernel)}</tr>'
+        yield f'<tr>{start}<td class="name">{breakable(kernel["name"])}</td>{numbers}{_uses(kernel)}</tr>'
     if not unit["kernels"]:
         what = unit["problem"] or "there is no kernel in it"
         numbers = _number(unit["bytes"], size(unit["bytes"])) + _number(None, None) * (
             len(_USES) + bool(seconds)
         )
-        yield f'<tr>{start}<td class="warn">{_text(what)}</td>{numbers}</tr>'
+        yield f'<tr>{start}<td class="warn">{escaped(what)}</td>{numbers}</tr>'
 
 
 def _uses(kernel: KernelFacts) -> str:
@@ -243,26 +262,13 @@ def _shared(facts: BundleFacts) -> str:
     if not facts["shared"]:
         return ""
     rows = "".join(
-        f'<tr><td class="name">{_name(each["file"])}</td><td class="number">{size(each["bytes"])}</td>'
-        f'<td class="name">{_text(", ".join(each["units"]))}</td></tr>'
+        f'<tr><td class="name">{breakable(each["file"])}</td><td class="number">{size(each["bytes"])}</td>'
+        f'<td class="name">{escaped(", ".join(each["units"]))}</td></tr>'
         for each in facts["shared"]
     )
     head = '<th scope="col">file</th><th scope="col" class="number">size</th><th scope="col">serves</th>'
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f"<h3>Identical results, stored once</h3>{_scrolling(table, 'Files that serve several units')}"
-
-
-def _scrolling(table: str, label: str) -> str:
-    return f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">{table}</div>'
-
-
-def _name(name: str) -> str:
-    """Let long names be broken where readers would break them."""
-    return _BREAKS.sub(r"\1<wbr>", _text(name))
-
-
-def _text(value: object) -> str:
-    return escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"))
+    return f"<h3>Identical results, stored once</h3>{scrolling(table, 'Files that serve several units')}"
 
 
 def _hash(part: str) -> str:

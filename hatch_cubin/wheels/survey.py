@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Literal, TypedDict
 
@@ -11,7 +11,7 @@ from .._order import by_number
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
 from ..cubin.elf import read_cubin, read_resources
 from ..cubin.names import plain_name
-from ..errors import BundleError, Problem
+from ..errors import BundleError, Location, Problem
 from ..sources.source import ptx_entries
 from .installed import Bundle
 
@@ -147,6 +147,13 @@ def made_with(facts: BundleFacts) -> list[str]:
     if facts["skipped"]:
         lines.append("built with HATCH_CUBIN_SKIP: there are no kernels in it")
     return lines
+
+
+def unreadable(facts: BundleFacts) -> Iterator[Problem]:
+    """Yield what could not be read of a bundle."""
+    for unit in facts["units"]:
+        if unit["problem"]:
+            yield Problem(unit["problem"], Location(f"{facts['where']}/{unit['file']}"))
 
 
 def manifest_of(bundle: Bundle) -> Manifest:

@@ -22,12 +22,16 @@ from ..verb import (
     open_project,
     project_arguments,
     require_compiler,
+    size,
 )
 
 if TYPE_CHECKING:
     from ..._pipeline import Plan
     from ..._sharding import Shard
     from ...keys.jobs import Job
+
+
+_SLOWEST = 5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +76,28 @@ def run(args: argparse.Namespace) -> Answer:
         jobs, facts = _sharding.share(project, plan.jobs, plan.toolkit, args.shard, args.weights or ())
         plan = plan._replace(jobs=jobs)
     results = _pipeline.attempt(project, plan)
-    return Answer({**_report.facts(results), **facts}, problems=_pipeline.failures(results, plan))
+    found, problems = _report.facts(results), _pipeline.failures(results, plan)
+    return Answer({**found, **facts}, problems=problems, summary=_summary(found, problems))
+
+
+def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]:
+    """Return what a job of CI tells of it: how many units were compiled, and which took longest."""
+    from ...wheels.parts import Part, Table
+    from ..rendering import as_markdown, problem_parts
+
+    units, counts = found["units"], ("hits", "compiled", "failed", "missing")
+    row = [str(len(units)), *(str(found[name]) for name in counts)]
+    parts = [Part("units", (), Table(["all", *counts], [row], numbers=range(5)))]
+    slowest = sorted(units, key=lambda unit: -unit["seconds"])[:_SLOWEST]
+    rows = [
+        [unit["module"], unit["arch"], f"{unit['seconds']:.1f}", size(unit["bytes"])]
+        for unit in slowest
+        if unit["seconds"]
+    ]
+    if rows:
+        head = ["module", "arch", "seconds", "size"]
+        parts.append(Part("what took longest", (), Table(head, rows, numbers=[2, 3], names=[0, 1])))
+    return as_markdown([*parts, *problem_parts(problems, ())])
 
 
 def _shard(text: str) -> Shard:

@@ -20,7 +20,7 @@ from ... import _files, _home
 from ..._digest import digest
 from ...cache import history, housekeeping
 from ...errors import CheckError, Location, Problem
-from ...table import checks, tables
+from ...table import tables
 from ...table.config import parse_config
 from .. import store
 from ..verb import (
@@ -31,6 +31,7 @@ from ..verb import (
     project_arguments,
     require_compiler,
     size,
+    size_of,
     table,
 )
 
@@ -68,7 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _gc_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--max-size", metavar="SIZE", type=_size, help="what was used longest ago goes, down to '2GiB'"
+        "--max-size", metavar="SIZE", type=size_of, help="what was used longest ago goes, down to '2GiB'"
     )
     parser.add_argument(
         "--unused-for", metavar="TIME", type=_seconds, help="what was not used for '30d', '12h' or '2w' goes"
@@ -273,13 +274,6 @@ def _removed(folder: Path, removed: housekeeping.Removed) -> Answer:
 
 def _entries(count: int) -> str:
     return "1 entry" if count == 1 else f"{count} entries"
-
-
-def _size(text: str) -> int:
-    try:
-        return checks.size(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from None
 
 
 def _seconds(text: str) -> float:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ... import _arch, _gpus
 from ..._order import by_number
 from ...errors import ConfigError, Problem
-from ..verb import Answer, json_argument, open_project, project_arguments, require_compiler
+from ..verb import Answer, capability, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
     from ..._arch import Arch
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("source", metavar="SOURCE", help="its path in the project, or a module's name")
     parser.add_argument("--arch", metavar="ARCH", type=_one_arch, help="only this one, as in sm_89")
-    parser.add_argument("--gpu", metavar="CC", type=_capability, help="a compute capability, as in 8.9")
+    parser.add_argument("--gpu", metavar="CC", type=capability, help="a compute capability, as in 8.9")
     parser.add_argument(
         "--driver", metavar="CUDA", type=_driver, help="with --gpu: the CUDA of its driver, as in 13.0"
     )
@@ -243,15 +243,6 @@ def _one_arch(text: str) -> Arch:
         meant = " or ".join(_gpus.archs_meant(text))
         advice = f"did you mean {meant}?" if meant else "write it as sm_89 or compute_89"
         raise argparse.ArgumentTypeError(f"{exc}: {advice}") from None
-
-
-def _capability(text: str) -> int:
-    match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
-    if match is None:
-        meant = " or ".join(f"{number // 10}.{number % 10}" for number in _gpus.capabilities(text))
-        advice = f"did you mean {meant}?" if meant else "write it as 8.9"
-        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: {advice}")
-    return int(match[1]) * 10 + int(match[2])
 
 
 def _driver(text: str) -> int:

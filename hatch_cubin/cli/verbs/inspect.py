@@ -10,18 +10,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import _files, _home
+from ... import _home
 from ..._sizes import size
 from ...errors import BundleError, Location, Problem
-from ...wheels.cuobjdump import find_cuobjdump, read_usage
+from ...wheels.cuobjdump import second_reader
 from ...wheels.installed import named, opened
 from ...wheels.page import page
-from ...wheels.survey import BundleFacts, KernelFacts, SecondReader, UnitFacts, made_with, survey, unit_name
-from ..verb import Answer, json_argument, table, wheels_argument
+from ...wheels.survey import (
+    BundleFacts,
+    KernelFacts,
+    SecondReader,
+    UnitFacts,
+    made_with,
+    survey,
+    unit_name,
+    unreadable,
+)
+from ..verb import Answer, json_argument, table, wheels_argument, write_page
 
 _BAR = 24
 _HEAD = ("module", "arch", "size", "registers", "shared", "stack", "spills", "kernel")
@@ -43,19 +52,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Survey every bundle that there is."""
-    program = find_cuobjdump(os.environ)
-    second: SecondReader | None = None if program is None else lambda data: read_usage(program, data)
+    second = second_reader(os.environ)
     problems: list[Problem] = []
     results = [_result(what, second, problems) for what in named(args.wheels)]
     bundles = [bundle for result in results for bundle in result["bundles"]]
     try:
         times = {} if args.report is None else _read_times(args.report, bundles)
         if args.html is not None:
-            _write(args.html, page(_title([result["path"] for result in results]), bundles, times))
+            write_page(args.html, page(_title([result["path"] for result in results]), bundles, times))
     except BundleError as exc:  # what is known already must not be lost
         problems += exc.problems
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
-    return Answer({"results": results}, lines, [*problems, *_problems(bundles)])
+    return Answer(
+        {"results": results}, lines, [*problems, *(each for bundle in bundles for each in unreadable(bundle))]
+    )
 
 
 def _result(what: str, second: SecondReader | None, problems: list[Problem]) -> dict[str, Any]:
@@ -75,20 +85,6 @@ def _result(what: str, second: SecondReader | None, problems: list[Problem]) -> 
 def _title(paths: Sequence[str]) -> str:
     first = os.path.basename(os.path.abspath(paths[0]))
     return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
-
-
-def _problems(bundles: Iterable[BundleFacts]) -> Iterator[Problem]:
-    for bundle in bundles:
-        for unit in bundle["units"]:
-            if unit["problem"]:
-                yield Problem(unit["problem"], Location(f"{bundle['where']}/{unit['file']}"))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        _files.write(path, text)
-    except OSError as exc:
-        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(path)))) from exc
 
 
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:

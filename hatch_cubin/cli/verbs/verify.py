@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
-from ...wheels.bill import bill_of, bill_problems
+from ...wheels.bill import bill_of
 from ...wheels.installed import Bundle, Found, bundles_of, named, opened
-from ...wheels.record import record_problems
+from ...wheels.proof import proof_problems
 from ...wheels.survey import manifest_of, unit_name
-from ...wheels.verify import bundle_problems, is_of_this_version
+from ...wheels.verify import is_of_this_version
 from ..verb import (
     Answer,
     json_argument,
@@ -82,7 +82,7 @@ def _checked(what: str, again: _Again | None) -> Answer:
     try:
         with opened(what) as found:
             facts |= {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
-            problems += _problems(found)
+            problems += proof_problems(found)
             lines += [] if problems else [_agrees(bundle) for bundle in found.bundles]
             if again is not None:
                 bundle, comparison = _compare(again, found)
@@ -92,14 +92,6 @@ def _checked(what: str, again: _Again | None) -> Answer:
     except HatchCubinError as exc:  # what is known already must not be lost
         problems += exc.problems
     return Answer({**facts, "ok": not problems}, lines, problems)
-
-
-def _problems(found: Found) -> Iterator[Problem]:
-    if found.wheel is not None:
-        yield from record_problems(found.wheel)
-    for bundle in found.bundles:
-        yield from bundle_problems(bundle, in_wheel=found.wheel is not None)
-    yield from bill_problems(found)
 
 
 def _agrees(bundle: Bundle) -> str:

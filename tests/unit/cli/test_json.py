@@ -7,7 +7,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ import pytest
 from hatch_cubin import _ed25519, _pipeline
 from hatch_cubin.cache.signing import Signer
 from hatch_cubin.cli import main
-from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, pyproject, write_tree
+from hatch_cubin.wheels import check
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
+from tests.library import code, whole_wheel
 from tests.shelf import shelf
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
@@ -98,7 +100,8 @@ def found(facts: Any) -> dict[str, set[type]]:
 
 
 def test_every_verb_that_is_tried_is_documented() -> None:
-    assert {*SECTIONS} == {"All verbs", "What is wrong", "explain", "inspect", "verify", *ARGUMENTS}
+    looking = {"check", "diff", "explain", "inspect", "verify"}
+    assert {*SECTIONS} == {"All verbs", "What is wrong", *looking, *ARGUMENTS}
     assert {verb.partition(" ")[0] for verb in SECTIONS} == {"All", "What", *main.VERBS}
 
 
@@ -178,8 +181,13 @@ def signed_by_another(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def collected(field: str, headings: dict[str, set[type | None]]) -> str:
     """Return how the reference writes a field whose path has a name in it."""
-    groups = (heading for heading in headings if heading.endswith(".*") and field.startswith(heading[:-1]))
+    groups = (heading for heading in headings if ".*" in heading and _is_like(field, heading))
     return next(groups, field)
+
+
+def _is_like(field: str, heading: str) -> bool:
+    start, _, end = heading.partition("*")
+    return field.startswith(start) and field.endswith(end)
 
 
 @pytest.mark.nvrtc
@@ -217,6 +225,53 @@ def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
     (project / "demo/_cubins/include.sm_90.cubin").write_bytes(b"")
     look("demo")
     assert types == fields_of_verb
+
+
+def fields_of(
+    capsys: pytest.CaptureFixture[str], known: dict[str, set[type | None]], *runs: Sequence[object]
+) -> dict[str, set[type]]:
+    """Return the fields that several runs of a verb have printed."""
+    types: dict[str, set[type]] = {}
+    for arguments in runs:
+        with contextlib.suppress(SystemExit):
+            main.main([*map(str, arguments), "--json"])
+        for field, kinds in found(json.loads(capsys.readouterr().out)).items():
+            types.setdefault(collected(field, known), set()).update(kinds)
+    return types
+
+
+def test_check_prints_the_fields_that_are_documented(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(check, "PYPI", 1)
+    files = bundle(
+        made("a", "sm_80", data=code("a", spills=1, stack=8)),
+        made("copy", "sm_90", {"copy": "copy"}, data=code("copy")),
+        made("copy", "compute_80", {"copy": "copy"}, data=COPY_PTX.encode()),
+    )
+    wheel = whole_wheel(tmp_path, files)
+    folder = write_tree(tmp_path / "demo/_cubins", files)
+    known = documented("All verbs", "check")
+    runs = (["check", wheel, "--gpu", "7.5,8.0"], ["check", folder, "--max-size", "1MB"])
+    assert fields_of(capsys, known, *runs) == known
+
+
+def test_diff_prints_the_fields_that_are_documented(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = documented("All verbs", "diff")
+    old, new = {"nvrtc": "13.0.1", "nvjitlink": "13.0.1"}, {"nvrtc": "13.0.2", "cuda_core": "1.2"}
+    before = bundle(made("a", "sm_80", data=code("a")), made("b", "sm_80", data=code("b")), toolchain=old)
+    after = bundle(
+        made("a", "sm_80", data=code("a", spills=1)), made("c", "sm_90", data=code("c")), toolchain=new
+    )
+    one, other = whole_wheel(tmp_path / "one", before), whole_wheel(tmp_path / "other", after)
+    write_tree(tmp_path / "two/a/_cubins", before)
+    two = write_tree(tmp_path / "two/b/_cubins", before).parents[1]
+    more = write_tree(tmp_path / "more/c/_cubins", after).parents[1]
+    runs = (["diff", one, other], ["diff", two, more], ["diff", more, two])
+    assert fields_of(capsys, known, *runs) == known
 
 
 @pytest.mark.nvrtc

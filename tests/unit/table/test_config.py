@@ -65,6 +65,7 @@ def test_every_key_is_read() -> None:
         jobs = 3
         cache-dir = ".cache/cubins"
         cache-size = "2 GiB"
+        max-size = "100 MB"
         trusted-keys = ["{KEY}"]
         ship-sources = true
 
@@ -93,6 +94,7 @@ def test_every_key_is_read() -> None:
         jobs=3,
         cache_dir=".cache/cubins",
         cache_size=2 << 30,
+        max_size=100_000_000,
         trusted_keys=(KEY,),
         ship_sources=True,
         source=(

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin import _pipeline
-from hatch_cubin.cli.verbs import inspect
 from hatch_cubin.wheels.cuobjdump import find_cuobjdump, read_usage
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.survey import survey
@@ -74,7 +73,7 @@ def test_nvidias_reader_helps_where_ours_cannot_read(
     assert theirs == [
         {**unit, "kernels": [{**kernel, "spills": None} for kernel in unit["kernels"]]} for unit in ours
     ]
-    monkeypatch.setattr(inspect, "find_cuobjdump", lambda environ: None)
+    monkeypatch.setattr("hatch_cubin.wheels.cuobjdump.find_cuobjdump", lambda environ: None)
     nobodys = inspect_json(capsys, real)["results"][0]["bundles"][0]["units"]
     assert [[kernel["name"] for kernel in unit["kernels"]] for unit in nobodys] == [
         [kernel["name"] for kernel in unit["kernels"]] for unit in ours

@@ -1,0 +1,76 @@
+"""What GitHub Actions shows of a job besides its log: annotations at lines, and the job's summary."""
+
+from __future__ import annotations
+
+import glob
+import os
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_DEEP = 2  # levels of folders in which a project of a repository is looked for
+_TEXT = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
+_VALUE = _TEXT | {ord(":"): "%3A", ord(","): "%2C"}
+
+
+def is_here() -> bool:
+    """Say whether this is a job of GitHub Actions."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def annotation(kind: str, text: str, place: str | None, line: int | None) -> str:
+    """Return a line that GitHub shows as an error or a warning at a place in the repository."""
+    where = "" if place is None else f" file={place.translate(_VALUE)}"
+    if where and line is not None:
+        where += f",line={line}"
+    return f"::{kind}{where}::{text.translate(_TEXT)}\n"
+
+
+def in_repository(path: str, folder: str | None) -> str:
+    """Return a path as the repository has it, if it can be found there.
+
+    A build from an sdist runs in a folder of its own. There, the folder helps in which its front end was
+    called, or a search for the one project that has such a file.
+    """
+    if workspace := os.environ.get("GITHUB_WORKSPACE"):
+        for base in filter(None, (folder, os.curdir, os.environ.get("PWD"), workspace)):
+            if found := _inside(os.path.join(base, path), workspace):
+                return found
+        projects = [] if os.path.isabs(path) else [*_projects_with(path, workspace)]
+        if len(projects) == 1:
+            return projects[0]
+    return path.replace(os.sep, "/")
+
+
+def _inside(path: str, workspace: str) -> str | None:
+    try:
+        if os.path.exists(path):
+            inside = os.path.relpath(os.path.realpath(path), os.path.realpath(workspace))
+            return None if inside.startswith(os.pardir) else inside.replace(os.sep, "/")
+    except (OSError, ValueError):  # the current folder is gone, the path has a null byte, is on another drive
+        pass
+    return None
+
+
+def _projects_with(path: str, workspace: str) -> Iterator[str]:
+    for depth in range(1, _DEEP + 1):
+        pattern = os.path.join(glob.escape(workspace), *["*"] * depth, glob.escape(path))
+        yield from filter(None, (_inside(found, workspace) for found in sorted(glob.glob(pattern))))
+
+
+def summarize(lines: Sequence[str]) -> OSError | None:
+    """Add lines of Markdown to the summary of this job; return why it cannot be written."""
+    if not lines or not is_here() or not (path := os.environ.get("GITHUB_STEP_SUMMARY")):
+        return None
+    try:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(_ended(lines))
+    except OSError as exc:
+        return exc
+    return None
+
+
+def _ended(lines: Iterable[str]) -> Iterator[str]:
+    yield from (f"{line}\n" for line in lines)
+    yield "\n"

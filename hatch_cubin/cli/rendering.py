@@ -1,0 +1,89 @@
+"""Show parts of an answer: as lines for a terminal, and as Markdown for a pull request or a job's summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..errors import Problem, in_order
+from ..wheels.parts import Part, Table
+from .verb import table
+
+_MOST = 200_000  # characters: a comment may have 65 536, a job's summary 1 MiB
+_MEANS_SOMETHING = re.compile(r"([\\`*_\[\]|~#@])")
+_HTML = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+
+
+def as_lines(parts: Iterable[Part]) -> list[str]:
+    """Return parts as lines with aligned columns; an empty line stands between two parts."""
+    lines: list[str] = []
+    for part in parts:
+        lines += [""] * bool(lines)
+        lines.append(_plain(part.title))
+        lines += [f"  {_plain(line)}" for line in part.lines]
+        if part.table is not None:
+            rows = [[*map(_plain, row)] for row in (part.table.head, *part.table.rows)]
+            lines += [f"  {line}" for line in table(rows, right=part.table.numbers)]
+    return lines
+
+
+def as_markdown(parts: Iterable[Part]) -> list[str]:
+    """Return parts as lines of Markdown, in which nothing that others named is more than text."""
+    lines = [line for part in parts for line in _markdown(part)]
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line) + 1
+        if size > _MOST:
+            return [*lines[:number], "", f"… and {len(lines) - number} more lines"]
+    return lines
+
+
+def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[Part]:
+    """Yield what is wrong, for those who see nothing else of it."""
+    for title, told in (("what is wrong", problems), ("warnings", warnings)):
+        if told:
+            rows = [[str(each.where or ""), *_said(each)] for each in in_order(told)]
+            yield Part(title, (), Table(["where", "what"], rows, names=[0]))
+
+
+def _said(problem: Problem) -> list[str]:
+    hint = () if problem.hint is None else (f"hint: {problem.hint}",)
+    return ["; ".join((problem.what, *(detail.strip() for detail in problem.details), *hint))]
+
+
+def _markdown(part: Part) -> Iterator[str]:
+    yield from (f"### {_escaped(part.title)}", "")
+    for line in part.lines:
+        yield from (_escaped(line), "")
+    if part.table is not None:
+        yield _row([_escaped(name) for name in part.table.head])
+        yield _row(
+            ["---:" if number in part.table.numbers else "---" for number in range(len(part.table.head))]
+        )
+        yield from (_row(_cells(part.table, row)) for row in part.table.rows)
+        yield ""
+
+
+def _cells(shown: Table, row: Sequence[str]) -> list[str]:
+    return [
+        _code(cell) if number in shown.names and cell else _escaped(cell) for number, cell in enumerate(row)
+    ]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return _MEANS_SOMETHING.sub(r"\\\1", _plain(text).translate(_HTML))
+
+
+def _code(text: str) -> str:
+    """Return a name as code, which is no Markdown; a pipe would end the cell all the same."""
+    name = _plain(text).replace("`", "'").replace("|", r"\|")
+    return f"`{name}`"
+
+
+def _plain(text: str) -> str:
+    """Escape what cannot be printed: a name that somebody else chose must not steer a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

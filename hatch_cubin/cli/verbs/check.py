@@ -1,0 +1,97 @@
+"""Check wheels before they are published.
+
+Each has to have a bundle with kernels, and each kernel has to run on every GPU that the wheel promises: those
+that its archs name, or those of --gpu. It has to hold together as 'verify' says, to be no larger than
+'max-size' allows, to have tags that fit, and no path of the machine that built it. All that is wrong with any
+of them is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from typing import Any
+
+from ...errors import HatchCubinError, Problem
+from ...table import tables
+from ...table.config import parse_config
+from ...wheels.check import Verdict, check, parts
+from ...wheels.cuobjdump import second_reader
+from ...wheels.installed import named, opened
+from ...wheels.parts import Part
+from ..rendering import as_lines, as_markdown, problem_parts
+from ..verb import Answer, capability, folder_argument, output_arguments, size_of, wheels_argument
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    wheels_argument(parser)
+    parser.add_argument(
+        "--gpu",
+        metavar="LIST",
+        type=_capabilities,
+        default=(),
+        help="the GPUs that it is for, as in '8.0,9.0'; by default those that its archs name",
+    )
+    parser.add_argument(
+        "--max-size", metavar="SIZE", type=size_of, help="of a wheel, as in '100 MB'; by default the table's"
+    )
+    folder_argument(parser)
+    output_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Check everything, and return all that is wrong."""
+    budget = args.max_size or _budget(args.project)
+    results: list[dict[str, Any]] = []
+    shown: list[Part] = []
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    for what in named(args.wheels):
+        path, verdict = _checked(what, args, budget)
+        results.append(_facts(what, path, verdict))
+        shown += parts(path, verdict)
+        problems += verdict.problems
+        warnings += verdict.warnings
+    facts = {"ok": not problems, "max_size": budget, "results": results}
+    summary = as_markdown([*shown, *problem_parts(problems, warnings)])
+    return Answer(facts, summary if args.markdown else as_lines(shown), problems, warnings, summary)
+
+
+def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, Verdict]:
+    """Check one wheel; what keeps it from being looked into is a problem of its own."""
+    try:
+        with opened(what) as found:
+            return found.path, check(found, args.gpu, budget, second_reader(os.environ))
+    except HatchCubinError as exc:
+        return what, Verdict(None, {}, (), exc.problems, ())
+
+
+def _facts(what: str, path: str, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "named": what,
+        "path": path,
+        "ok": not verdict.problems,
+        "bytes": verdict.bytes,
+        "largest": verdict.largest,
+        "bundles": verdict.bundles,
+        "warnings": [
+            {name: told for name, told in problem.facts().items() if name != "line"}
+            for problem in verdict.warnings
+        ],
+    }
+
+
+def _budget(folder: str) -> int | None:
+    """Return what the table of the project that is here allows; None where there is no project."""
+    if not os.path.exists(os.path.join(folder, "pyproject.toml")):
+        return None
+    with contextlib.suppress(tables.NoTableError):
+        settings, place, _backend = tables.find_table(folder)
+        return parse_config(settings, place, os.environ).max_size
+    return None
+
+
+def _capabilities(text: str) -> list[int]:
+    return [capability(each) for each in text.replace(",", " ").split()]

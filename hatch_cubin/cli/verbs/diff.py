@@ -1,0 +1,179 @@
+"""Say what is other in one wheel than in another: kernels that are lost, spills, registers, sizes.
+
+Each is a wheel, a folder or an installed package. Without the second one, the first is compared with what the
+project here builds; what the cache lacks is compiled. --fail-on ends with 1 where something is worse: 'lost'
+(a kernel, or one of its archs), 'spills', 'registers', 'stack', 'shared' of any kernel, 'size' of the wheel;
+with a limit as in 'size=5%' or 'registers=8' only where it is worse by more than that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import BundleError, HatchCubinError, Location, Problem
+from ...table import checks
+from ...wheels.cuobjdump import second_reader
+from ...wheels.diff import KINDS, BundleDiff, Limit, Sizes, compare, pairs, too_much
+from ...wheels.diff_parts import change, diff_parts
+from ...wheels.installed import Bundle, opened, package_at
+from ...wheels.page import page
+from ...wheels.parts import count
+from ...wheels.survey import BundleFacts, survey, unreadable
+from ..rendering import as_lines, as_markdown, problem_parts
+from ..verb import (
+    Answer,
+    check_build,
+    open_project,
+    output_arguments,
+    project_arguments,
+    require_compiler,
+    size,
+    write_page,
+)
+
+_SHOWN = 10
+_WORSE = {
+    "lost": "lost",
+    "spills": "with more spills",
+    "registers": "with more registers",
+    "stack": "with more stack",
+    "shared": "with more shared memory",
+}
+
+
+class _Side(NamedTuple):
+    """One of the two: its path, the size of a wheel, and its bundles by package."""
+
+    path: str
+    title: str
+    bytes: int | None
+    bundles: Mapping[str, BundleFacts]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    what = "a wheel, a folder, or the import name of an installed package"
+    parser.add_argument("before", metavar="WHEEL|DIR|PACKAGE", help=what)
+    parser.add_argument(
+        "after", metavar="WHEEL|DIR|PACKAGE", nargs="?", help="another; by default what the project builds"
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="LIST",
+        type=_limits,
+        default=(),
+        help=f"end with 1 for more of these: {','.join(KINDS)}, as in 'lost,spills,size=5%%'",
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
+    project_arguments(parser)
+    output_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Compare both."""
+    before, after = _sides(args)
+    diffs = [compare(*pair) for pair in pairs(before.bundles, after.bundles)]
+    wheel: Sizes = {"before": before.bytes, "after": after.bytes}
+    both = [before, after]
+    problems = [each for side in both for facts in side.bundles.values() for each in unreadable(facts)]
+    problems += _too_much(after.path, args.fail_on, diffs, wheel)
+    parts = [*diff_parts(before.title, after.title, wheel, diffs)]
+    if args.html is not None:
+        title = " and ".join(os.path.basename(side.title) for side in both)
+        bundles = [facts for side in both for facts in side.bundles.values()]
+        write_page(args.html, page(title, bundles, {}, parts))
+    facts = {"before": before.path, "after": after.path, "bytes": wheel, "bundles": diffs}
+    summary = as_markdown([*parts, *problem_parts(problems, ())])
+    return Answer(facts, summary if args.markdown else as_lines(parts), problems, (), summary)
+
+
+def _sides(args: argparse.Namespace) -> tuple[_Side, _Side]:
+    """Return what is compared; all that keeps either from being looked into is told."""
+    sides: list[_Side] = []
+    problems: list[Problem] = []
+    for what in (args.before, args.after):
+        try:
+            sides.append(_of_project(args) if what is None else _side(what))
+        except HatchCubinError as exc:
+            problems += exc.problems
+    if problems:
+        raise BundleError(*problems)
+    before, after = sides
+    return before, after
+
+
+def _side(what: str) -> _Side:
+    with opened(what) as found:
+        surveyed = [survey(bundle, second_reader(os.environ)) for bundle in found.bundles]
+        size = os.path.getsize(found.path) if found.wheel is not None else None
+        return _Side(found.path, found.path, size, {package_at(facts["place"]): facts for facts in surveyed})
+
+
+def _of_project(args: argparse.Namespace) -> _Side:
+    """Build the project here, as its wheel would have it."""
+    project = open_project(args)
+    check_build(project)
+    from ... import _pipeline
+
+    files = _pipeline.build(project, require=require_compiler)
+    bundle = Bundle(project.bundle_folder, dict.fromkeys(files), files.__getitem__)
+    title = f"what the project in {args.project} builds"
+    return _Side(args.project, title, None, {project.package: survey(bundle, second_reader(os.environ))})
+
+
+def _too_much(
+    path: str, limits: Sequence[Limit], diffs: Sequence[BundleDiff], wheel: Sizes
+) -> Iterator[Problem]:
+    """Yield a problem for each limit that is passed, with what passes it."""
+    for limit in limits:
+        if limit.what == "size":
+            before, after = _weights(diffs, wheel)
+            if limit.is_passed(before, after):
+                what = f"has grown from {size(before)} to {size(after)}, {change(before, after)}"
+                yield Problem(f"{what} (--fail-on {limit.text})", Location(path))
+        elif passed := [title for diff in diffs for title in too_much(diff, limit)]:
+            more = len(passed) - _SHOWN
+            shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
+            what = f"{count(len(passed), 'kernel')} {_WORSE[limit.what]} (--fail-on {limit.text})"
+            yield Problem(what, Location(path), details=shown)
+
+
+def _weights(diffs: Sequence[BundleDiff], wheel: Sizes) -> tuple[int, int]:
+    """Return the sizes of two wheels; where one is no wheel, those of what is in the bundles."""
+    if wheel["before"] is not None and wheel["after"] is not None:
+        return wheel["before"], wheel["after"]
+    sizes = [diff["bytes"] for diff in diffs]
+    return sum(each["before"] or 0 for each in sizes), sum(each["after"] or 0 for each in sizes)
+
+
+def _limits(text: str) -> list[Limit]:
+    try:
+        return [_limit(each.strip()) for each in text.split(",")]
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
+def _limit(text: str) -> Limit:
+    """Return what `spills`, `registers=8` or `size=5%` means; ValueError where it means nothing."""
+    what, _, amount = text.partition("=")
+    if what not in KINDS:
+        meant = checks.guess(what, KINDS)
+        raise ValueError(f"{what!r} is none of {', '.join(KINDS)}" + (f": {meant}" if meant else ""))
+    if not amount:
+        return Limit(what, text)
+    if what == "lost":
+        raise ValueError("'lost' takes no limit: one kernel that is lost is too many")
+    if amount.endswith("%"):
+        return Limit(what, text, _number(text, amount[:-1]), percent=True)
+    counted = what in ("spills", "registers")
+    return Limit(what, text, _number(text, amount) if counted else checks.size(amount))
+
+
+def _number(text: str, amount: str) -> float:
+    if not amount.replace(".", "", 1).isdecimal():
+        raise ValueError(f"{text!r} has no number behind the '=', as in 'registers=8' or 'size=5%'")
+    return float(amount)

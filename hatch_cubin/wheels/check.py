@@ -1,0 +1,179 @@
+"""Check what a release job is about to publish: that it is whole, serves every promised GPU, and fits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypedDict
+
+from .._sizes import decimal, size
+from ..errors import BundleError, Location, Problem
+from .coverage import (
+    GpuCover,
+    KernelCover,
+    Left,
+    by_gpu,
+    coverage,
+    coverage_part,
+    left_to_ptx,
+    not_served,
+    promised,
+    units_in,
+)
+from .installed import Bundle, Found
+from .parts import Part, Table, count, kernel_title
+from .paths import path_problems
+from .proof import proof_problems
+from .survey import BundleFacts, SecondReader, survey
+from .tags import tag_problems, tag_warnings
+from .weight import budget_problem, largest
+
+PYPI = 100_000_000  # what it takes, unless one asks for more
+_SHOWN = 10
+
+
+class Spill(TypedDict):
+    """A kernel that spills registers for an arch, and in how many instructions."""
+
+    module: str
+    kernel: str
+    arch: str
+    spills: int
+
+
+class Checked(TypedDict):
+    """What one bundle has for whom."""
+
+    place: str
+    where: str
+    gpus: list[GpuCover]
+    kernels: list[KernelCover]
+    spills: list[Spill]
+
+
+class Verdict(NamedTuple):
+    """What was found out about one wheel, folder or package."""
+
+    bytes: int | None
+    largest: Mapping[str, int]
+    bundles: Sequence[Checked]
+    problems: Sequence[Problem]
+    warnings: Sequence[Problem]
+
+
+def check(
+    found: Found,
+    capabilities: Sequence[int] = (),
+    budget: int | None = None,
+    second: SecondReader | None = None,
+) -> Verdict:
+    """Check all of what was found, for these GPUs; by default for those that its archs name."""
+    problems = [*proof_problems(found), *tag_problems(found), *path_problems(found)]
+    warnings = [*tag_warnings(found)]
+    bundles: list[Checked] = []
+    for bundle in found.bundles:
+        try:
+            checked = _checked(bundle, capabilities, second)
+        except BundleError:  # which its proof tells
+            continue
+        bundles.append(checked)
+        problems += _not_served(bundle, checked)
+        warnings += _left_to_ptx(bundle, checked)
+    wheel = found.wheel is not None
+    total = os.path.getsize(found.path) if wheel else None
+    if total is not None and budget is not None:
+        problems += filter(None, [budget_problem(found, budget)])
+    elif total is not None and total > PYPI:
+        what = f"is {decimal(total)}: PyPI takes 100 MB, unless one asks for more"
+        warnings.append(Problem(what, Location(found.path), 'max-size = "100 MB" makes this an error'))
+    return Verdict(total, largest(found) if wheel else {}, bundles, problems, warnings)
+
+
+def _checked(bundle: Bundle, capabilities: Sequence[int], second: SecondReader | None) -> Checked:
+    facts = survey(bundle, second)
+    units = units_in(facts)
+    covers = coverage(units, capabilities or promised(units))
+    return {
+        "place": bundle.place,
+        "where": bundle.where,
+        "gpus": by_gpu(covers),
+        "kernels": covers,
+        "spills": [*_spills(facts)],
+    }
+
+
+def _spills(facts: BundleFacts) -> Iterator[Spill]:
+    for unit in facts["units"]:
+        for kernel in unit["kernels"]:
+            if spills := kernel["spills"]:
+                yield {
+                    "module": unit["module"],
+                    "kernel": kernel["name"],
+                    "arch": unit["arch"],
+                    "spills": spills,
+                }
+
+
+def _not_served(bundle: Bundle, checked: Checked) -> Iterator[Problem]:
+    if not checked["kernels"]:
+        yield Problem("there are no kernels in it", Location(bundle.where))
+    total = len(checked["kernels"])
+    for left in not_served(checked["kernels"]):
+        gpus = ", ".join(left["gpus"])
+        what = f"{len(left['kernels'])} of {count(total, 'kernel')} cannot run on {gpus}"
+        yield Problem(what, Location(bundle.where), _add_archs(left["gpus"]), tuple(_named(left)))
+
+
+def _add_archs(gpus: Sequence[str]) -> str:
+    archs = ", ".join(f'"sm_{gpu.replace(".", "")}"' for gpu in gpus)
+    return f"their archs lack {archs}; or --gpu names the GPUs that the wheel is for"
+
+
+def _left_to_ptx(bundle: Bundle, checked: Checked) -> Iterator[Problem]:
+    total = len(checked["kernels"])
+    for left in left_to_ptx(checked["kernels"]):
+        gpus = ", ".join(left["gpus"])
+        what = f"{len(left['kernels'])} of {count(total, 'kernel')} have PTX alone for {gpus}, others code"
+        yield Problem(what, Location(bundle.where), None, tuple(_named(left)))
+
+
+def _named(left: Left) -> Iterator[str]:
+    for cover in left["kernels"][:_SHOWN]:
+        yield f"{kernel_title(cover['module'], cover['kernel'])}: built for {', '.join(cover['archs'])}"
+    if len(left["kernels"]) > _SHOWN:
+        yield f"and {len(left['kernels']) - _SHOWN} more"
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def parts(path: str, verdict: Verdict) -> list[Part]:
+    """Return what people want to know of a wheel, whatever is wrong with it."""
+    lines = [] if verdict.bytes is None else [_size_line(verdict)]
+    return [Part(path, lines), *(part for checked in verdict.bundles for part in bundle_parts(checked))]
+
+
+def _size_line(verdict: Verdict) -> str:
+    shown = ", ".join(f"{name} {size(packed)}" for name, packed in [*verdict.largest.items()][:3])
+    return f"{size(verdict.bytes or 0)}; the largest: {shown}"
+
+
+def bundle_parts(checked: Checked) -> Iterator[Part]:
+    """Yield what GPUs run of a bundle, and what spills."""
+    if not checked["kernels"]:
+        return
+    yield coverage_part(f"{checked['where']}: what each GPU runs", checked["kernels"])
+    if checked["spills"]:
+        yield _spill_part(checked)
+
+
+def _spill_part(checked: Checked) -> Part:
+    worst = sorted(checked["spills"], key=lambda each: -each["spills"])
+    rows = [
+        [kernel_title(each["module"], each["kernel"]), each["arch"], str(each["spills"])]
+        for each in worst[:_SHOWN]
+    ]
+    more = len(worst) - len(rows)
+    title = f"kernels that spill registers: {len(worst)}"
+    lines = [f"and {more} more: 'inspect' has all"] if more else []
+    return Part(title, lines, Table(["kernel", "arch", "spills"], rows, numbers=[2], names=[0, 1]))

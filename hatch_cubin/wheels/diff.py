@@ -1,0 +1,241 @@
+"""Compare what two wheels have: kernels, what each uses for each arch, and sizes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypedDict
+
+from .._order import by_number
+from .parts import kernel_title
+from .survey import BundleFacts, KernelFacts, TotalFacts, arch_order
+
+Measure = Literal["spills", "registers", "stack", "shared"]
+MEASURES: tuple[Measure, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
+KINDS = ("lost", *MEASURES, "size")  # what --fail-on takes
+
+_Kernel = tuple[str, str]  # its module and its name
+
+
+class Sizes(TypedDict):
+    """Bytes before and after; null where there were none."""
+
+    before: int | None
+    after: int | None
+
+
+class KernelMoved(TypedDict):
+    """A kernel that came or went, for these archs; *whole* if it was or is there for no other."""
+
+    module: str
+    kernel: str
+    archs: list[str]
+    whole: bool
+
+
+class Change(TypedDict):
+    """Another number of something that a kernel uses for an arch."""
+
+    what: Measure
+    module: str
+    kernel: str
+    arch: str
+    before: int
+    after: int
+
+
+class UnitSizes(TypedDict):
+    """A unit whose file has another size."""
+
+    module: str
+    arch: str
+    before: int
+    after: int
+
+
+class ToolFacts(TypedDict):
+    """A tool, or what else all kernels depend on, that is another one."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class BundleDiff(TypedDict):
+    """All that differs between two bundles."""
+
+    before: str | None
+    after: str | None
+    kernels: int
+    bytes: Sizes
+    packed: Sizes
+    toolchain: list[ToolFacts]
+    lost: list[KernelMoved]
+    gained: list[KernelMoved]
+    changes: list[Change]
+    archs: dict[str, Sizes]
+    units: list[UnitSizes]
+
+
+class Limit(NamedTuple):
+    """How much more of something is too much."""
+
+    what: str
+    text: str  # as it was written
+    amount: float = 0
+    percent: bool = False
+
+    def is_passed(self, before: int, after: int) -> bool:
+        """Say whether what is *after* is too much."""
+        return after - before > (before * self.amount / 100 if self.percent else self.amount)
+
+
+def pairs(
+    before: Mapping[str, BundleFacts], after: Mapping[str, BundleFacts]
+) -> list[tuple[BundleFacts | None, BundleFacts | None]]:
+    """Return which bundles are to be compared: those of one package, or the only ones."""
+    if len(before) == len(after) == 1:
+        ((one,), (other,)) = before.values(), after.values()
+        return [(one, other)]
+    return [(before.get(name), after.get(name)) for name in sorted({*before, *after})]
+
+
+def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
+    """Return how a bundle differs from the one before it; None stands for a bundle that is not there."""
+    old, new = _kernels(before), _kernels(after)
+    one, other = _totals(before), _totals(after)
+    return {
+        "before": before and before["where"],
+        "after": after and after["where"],
+        "kernels": len({kernel for kernel, _arch in new}),
+        "bytes": {"before": one and one["bytes"], "after": other and other["bytes"]},
+        "packed": {"before": one and one["packed"], "after": other and other["packed"]},
+        "toolchain": [] if before is None or after is None else [*_tools(before, after)],
+        "lost": _moved(old, new),
+        "gained": _moved(new, old),
+        "changes": _changes(old, new),
+        "archs": _archs(before["archs"] if before else {}, after["archs"] if after else {}),
+        "units": _units(before, after),
+    }
+
+
+def _totals(facts: BundleFacts | None) -> TotalFacts | None:
+    return None if facts is None else facts["totals"]
+
+
+def _kernels(facts: BundleFacts | None) -> dict[tuple[_Kernel, str], KernelFacts]:
+    return {
+        ((unit["module"], kernel["name"]), unit["arch"]): kernel
+        for unit in (facts["units"] if facts else ())
+        for kernel in unit["kernels"]
+    }
+
+
+def _moved(
+    here: Mapping[tuple[_Kernel, str], KernelFacts], there: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[KernelMoved]:
+    """Return the kernels, and their archs, that are here and not there."""
+    known = {kernel for kernel, _arch in there}
+    gone: dict[_Kernel, list[str]] = {}
+    for kernel, arch in here:
+        if (kernel, arch) not in there:
+            gone.setdefault(kernel, []).append(arch)
+    moved: list[KernelMoved] = [
+        {
+            "module": kernel[0],
+            "kernel": kernel[1],
+            "archs": sorted(archs, key=arch_order),
+            "whole": kernel not in known,
+        }
+        for kernel, archs in gone.items()
+    ]
+    return sorted(
+        moved, key=lambda each: (not each["whole"], by_number(each["module"]), by_number(each["kernel"]))
+    )
+
+
+def _changes(
+    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[Change]:
+    """Return what changed in kernels that both have: what costs most first, and the most of it first."""
+    changes: list[Change] = []
+    for (kernel, arch), now in new.items():
+        was = old.get((kernel, arch))
+        for what in MEASURES if was is not None else ():
+            before, after = was[what] if was else None, now[what]
+            if before is not None and after is not None and before != after:
+                changes.append(
+                    {
+                        "what": what,
+                        "module": kernel[0],
+                        "kernel": kernel[1],
+                        "arch": arch,
+                        "before": before,
+                        "after": after,
+                    }
+                )
+    return sorted(changes, key=_worst_first)
+
+
+def _worst_first(change: Change) -> tuple[object, ...]:
+    more = change["after"] - change["before"]
+    names = by_number(change["module"]), by_number(change["kernel"]), arch_order(change["arch"])
+    return (more < 0, MEASURES.index(change["what"]), -abs(more), *names)
+
+
+def _archs(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Sizes]:
+    names = sorted({*before, *after}, key=arch_order)
+    return {
+        name: {"before": before.get(name), "after": after.get(name)}
+        for name in names
+        if before.get(name) != after.get(name)
+    }
+
+
+def _units(before: BundleFacts | None, after: BundleFacts | None) -> list[UnitSizes]:
+    """Return the units that both have with another size, the largest difference first."""
+    old = {(unit["module"], unit["arch"]): unit["bytes"] for unit in (before["units"] if before else ())}
+    sizes: list[UnitSizes] = []
+    for unit in after["units"] if after else ():
+        was = old.get((unit["module"], unit["arch"]))
+        if was is not None and was != unit["bytes"]:
+            sizes.append(
+                {"module": unit["module"], "arch": unit["arch"], "before": was, "after": unit["bytes"]}
+            )
+    return sorted(sizes, key=lambda each: -abs(each["after"] - each["before"]))
+
+
+def _tools(before: BundleFacts, after: BundleFacts) -> Iterator[ToolFacts]:
+    one = {**before["toolchain"], "generator": before["generator"], "data model": before["data_model"]}
+    other = {**after["toolchain"], "generator": after["generator"], "data model": after["data_model"]}
+    for name in sorted({*one, *other}):
+        if one.get(name) != other.get(name):
+            yield {"name": name, "before": one.get(name), "after": other.get(name)}
+
+
+def too_much(diff: BundleDiff, limit: Limit) -> list[str]:
+    """Return what of a bundle passes a limit, but one of the size."""
+    if limit.what == "lost":
+        return [moved_title(each) for each in diff["lost"]]
+    return [
+        change_title(each)
+        for each in diff["changes"]
+        if each["what"] == limit.what and limit.is_passed(each["before"], each["after"])
+    ]
+
+
+def moved_title(moved: KernelMoved) -> str:
+    """Return a kernel that came or went as one line."""
+    return f"{kernel_title(moved['module'], moved['kernel'])} for {', '.join(moved['archs'])}"
+
+
+def change_title(change: Change) -> str:
+    """Return a change as one line."""
+    name = kernel_title(change["module"], change["kernel"])
+    return f"{name} for {change['arch']}: {change['what']} {change['before']} -> {change['after']}"
+
+
+def is_empty(diffs: Sequence[BundleDiff]) -> bool:
+    """Say whether nothing differs that counts."""
+    return not any(
+        each[name] for each in diffs for name in ("toolchain", "lost", "gained", "changes", "archs", "units")
+    )

@@ -1,0 +1,120 @@
+"""What people are shown of how two wheels differ: what matters most first, no more than they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .._sizes import size
+from .diff import BundleDiff, Change, KernelMoved, Sizes, is_empty
+from .parts import Part, Table, count, kernel_title
+
+_ROWS = 25
+_UNITS = 10
+
+
+def diff_parts(before: str, after: str, wheel: Sizes, diffs: Sequence[BundleDiff]) -> Iterator[Part]:
+    """Yield the parts of the answer about two wheels, whose sizes may be known."""
+    known = wheel["before"] is not None and wheel["after"] is not None
+    lines = [f"size: {_sizes(wheel)}"] if known else []
+    lines += [f"unpacked: {_sizes(diff['bytes'])}" for diff in diffs if not known]
+    if is_empty(diffs):
+        lines.append("the kernels are the same: each uses what it used, and none came or went")
+    yield Part(f"{before} -> {after}", lines)
+    for diff in diffs:
+        yield from _bundle_parts(diff, several=len(diffs) > 1)
+
+
+def _bundle_parts(diff: BundleDiff, *, several: bool) -> Iterator[Part]:
+    if several:
+        yield Part(f"{diff['before'] or 'nothing'} -> {diff['after'] or 'nothing'}")
+    yield from _moved("lost", diff["lost"])
+    more = [each for each in diff["changes"] if each["after"] > each["before"]]
+    yield from _changed("more", more)
+    yield from _grown(diff)
+    if diff["toolchain"]:
+        rows = [
+            [each["name"], each["before"] or "none", each["after"] or "none"] for each in diff["toolchain"]
+        ]
+        yield Part("built with others", (), Table(["what", "before", "after"], rows))
+    yield from _changed("less", [each for each in diff["changes"] if each["after"] < each["before"]])
+    yield from _moved("gained", diff["gained"])
+
+
+def _moved(what: str, moved: Sequence[KernelMoved]) -> Iterator[Part]:
+    if not moved:
+        return
+    rows = [[kernel_title(each["module"], each["kernel"]), _archs(each)] for each in moved]
+    if len(rows) > _ROWS:  # whole archs came or went
+        alike: dict[str, int] = {}
+        for _name, archs in rows:
+            alike[archs] = alike.get(archs, 0) + 1
+        rows = [[count(number, "kernel"), archs] for archs, number in alike.items()][:_ROWS]
+    yield Part(f"kernels {what}: {len(moved)}", (), Table(["kernel", "for"], rows, names=[0]))
+
+
+def _archs(moved: KernelMoved) -> str:
+    archs = ", ".join(moved["archs"])
+    return f"{archs}, which is all" if moved["whole"] else archs
+
+
+def _changed(what: str, changes: Sequence[Change]) -> Iterator[Part]:
+    if not changes:
+        return
+    kernels = {(each["module"], each["kernel"]) for each in changes}
+    rows = [
+        [
+            kernel_title(each["module"], each["kernel"]),
+            each["arch"],
+            each["what"],
+            str(each["before"]),
+            str(each["after"]),
+        ]
+        for each in changes[:_ROWS]
+    ]
+    head = ["kernel", "arch", "what", "before", "after"]
+    yield Part(
+        f"kernels that use {what}: {len(kernels)}",
+        _and_more(len(changes) - len(rows)),
+        Table(head, rows, numbers=[3, 4], names=[0, 1]),
+    )
+
+
+def _grown(diff: BundleDiff) -> Iterator[Part]:
+    if not diff["archs"]:
+        return
+    rows = [[arch, *_row(sizes)] for arch, sizes in diff["archs"].items()]
+    rows.append(["all files", *_row(diff["bytes"])])
+    head = ["arch", "before", "after", "change"]
+    yield Part("size by arch, unpacked", (), Table(head, rows, numbers=[1, 2, 3], names=[0]))
+    units = diff["units"][:_UNITS]
+    if units:
+        rows = [
+            [each["module"], each["arch"], *_row({"before": each["before"], "after": each["after"]})]
+            for each in units
+        ]
+        head = ["module", "arch", "before", "after", "change"]
+        more = _and_more(len(diff["units"]) - len(units))
+        title = f"files of another size: {len(diff['units'])}"
+        yield Part(title, more, Table(head, rows, numbers=[2, 3, 4], names=[0, 1]))
+
+
+def _and_more(number: int) -> list[str]:
+    return [f"and {number} more: --json has all"] if number > 0 else []
+
+
+def _row(sizes: Sizes) -> list[str]:
+    before, after = sizes["before"], sizes["after"]
+    shown = ["-" if each is None else size(each) for each in (before, after)]
+    return [*shown, change(before or 0, after or 0)]
+
+
+def _sizes(sizes: Sizes) -> str:
+    before, after = sizes["before"] or 0, sizes["after"] or 0
+    return f"{size(before)} -> {size(after)}, {change(before, after)}"
+
+
+def change(before: int, after: int) -> str:
+    """Return how much more or less that is, in percent."""
+    if before == after:
+        return "the same"
+    return "new" if not before else f"{100 * (after - before) / before:+.1f} %"

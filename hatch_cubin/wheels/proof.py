@@ -1,0 +1,20 @@
+"""All that `verify` proves of what was found: its RECORD, its bundles, its bills of materials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import Problem
+from .bill import bill_problems
+from .installed import Found
+from .record import record_problems
+from .verify import bundle_problems
+
+
+def proof_problems(found: Found) -> Iterator[Problem]:
+    """Yield everything that does not hold together."""
+    if found.wheel is not None:
+        yield from record_problems(found.wheel)
+    for bundle in found.bundles:
+        yield from bundle_problems(bundle, in_wheel=found.wheel is not None)
+    yield from bill_problems(found)

@@ -1,0 +1,67 @@
+"""Check what a wheel says that it fits: its name, its metadata, the platform of its kernels."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from ..errors import BundleError, Location, Problem
+from .installed import Found, member_at, read_member
+from .survey import manifest_of
+
+_NAME = re.compile(r"[^-]+-[^-]+(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
+_WHEEL = re.compile(r"[^/]+\.dist-info/WHEEL")
+_TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
+_OF_WINDOWS = "llp64"  # where `long` is 32 bits
+
+
+def tag_problems(found: Found) -> Iterator[Problem]:
+    """Yield what is wrong with a wheel's tags."""
+    if found.wheel is None:
+        return
+    name = PurePath(found.path).name
+    match = _NAME.fullmatch(name)
+    if match is None:
+        what = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+        yield Problem(what, Location(found.path))
+        return
+    tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in match.groups()))}
+    yield from _of_metadata(found.wheel, tags)
+    platforms = match[3].split(".")
+    for bundle in found.bundles:
+        try:
+            model = manifest_of(bundle).data_model
+        except BundleError:  # which its proof tells
+            continue
+        for platform in platforms:
+            if platform.startswith("win") != (model == _OF_WINDOWS):
+                what = f"its kernels have C's types as in {model}, which {platform} does not promise"
+                hint = "a wheel that was built on Windows is for win_amd64, any other is not"
+                yield Problem(what, Location(found.path), hint)
+
+
+def tag_warnings(found: Found) -> Iterator[Problem]:
+    """Yield what indexes will not take."""
+    name = PurePath(found.path).name
+    if found.wheel is not None and re.search(r"[-.]linux_\w+\.whl$", name):
+        what = "PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"
+        yield Problem(what, Location(found.path))
+
+
+def _of_metadata(wheel: zipfile.ZipFile, tags: set[str]) -> Iterator[Problem]:
+    places = [each for each in wheel.namelist() if _WHEEL.fullmatch(each)]
+    if len(places) != 1:
+        yield Problem(
+            f"a wheel has one .dist-info/WHEEL, here are {len(places)}", Location(str(wheel.filename))
+        )
+        return
+    try:
+        said = {*_TAG.findall(read_member(wheel, places[0]).decode("utf-8", "replace"))}
+    except BundleError:  # which its proof tells
+        return
+    if said != tags:
+        what = f"says {', '.join(sorted(said)) or 'no tag'}; the wheel's name says {', '.join(sorted(tags))}"
+        yield Problem(what, member_at(wheel, places[0]))

@@ -1,0 +1,153 @@
+"""What a wheel weighs, what is largest in it, and what each remedy would save, measured on its own files.
+
+Files are weighed as they are in the archive. What a remedy would leave is packed again, and weighed.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from .._order import by_number
+from .._sizes import decimal
+from ..bundle.manifest import Entry, Manifest, Module
+from ..cubin.elf import read_code
+from ..errors import BundleError, Location, Problem
+from .coverage import GpuCover, by_gpu, coverage, promised, units_of
+from .installed import Bundle, Found, opened
+from .survey import arch_order, manifest_of
+
+_LARGEST = 5
+_LEAST = 0.01  # of the wheel: what saves less is no remedy
+
+
+class Remedy(NamedTuple):
+    """What would make a wheel smaller, and by how many bytes of the archive."""
+
+    what: str
+    saves: int
+
+
+def largest(found: Found) -> dict[str, int]:
+    """Return the files that take most of a wheel, as they are packed in it."""
+    assert found.wheel is not None
+    sizes = {member.filename: member.compress_size for member in found.wheel.infolist()}
+    names = sorted(sizes, key=lambda name: (-sizes[name], name))
+    return {name: sizes[name] for name in names[:_LARGEST]}
+
+
+def remedies(found: Found) -> list[Remedy]:
+    """Return what would make a wheel smaller, what saves most first. What cannot be read is passed over."""
+    total = os.path.getsize(found.path)
+    measured = [each for bundle in found.bundles for each in _of_bundle(bundle)]
+    worth = [each for each in measured if each.saves >= total * _LEAST]
+    return sorted(worth, key=lambda each: (-each.saves, each.what))
+
+
+def budget_problem(found: Found, budget: int) -> Problem | None:
+    """Return what is wrong with a wheel that is larger than its *budget*."""
+    total = os.path.getsize(found.path)
+    return None if total <= budget else Problem(_too_large(total, budget), Location(found.path), *_why(found))
+
+
+def refuse(path: str, budget: int, where: Location) -> NoReturn:
+    """Remove a wheel that is larger than the *budget* set *where*; BundleError says what would help."""
+    what = f"{os.path.basename(path)} {_too_large(os.path.getsize(path), budget)}"
+    try:
+        with opened(path) as found:
+            problem = Problem(what, where, *_why(found))
+    except BundleError:  # there are no kernels in it
+        problem = Problem(what, where)
+    os.unlink(path)
+    raise BundleError(problem)
+
+
+def _too_large(total: int, budget: int) -> str:
+    return f"is {decimal(total)}, more than max-size allows: {decimal(budget)}"
+
+
+def _why(found: Found) -> tuple[None, tuple[str, ...]]:
+    """Return what a problem says of a wheel that is too large: no hint, but what takes most of it."""
+    parts = [f"{name} {decimal(packed)}" for name, packed in largest(found).items()]
+    savings = (f"{each.what} would save {decimal(each.saves)}" for each in remedies(found))
+    return None, (f"the largest: {', '.join(parts)}", *savings)
+
+
+def _of_bundle(bundle: Bundle) -> Iterator[Remedy]:
+    try:
+        manifest = manifest_of(bundle)
+    except BundleError:
+        return
+    yield from _without_an_arch(bundle, manifest)
+    yield from _instantiated(bundle, manifest)
+
+
+def _without_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+    """Yield what each arch weighs alone: a file that another arch has too would stay."""
+    archs: dict[str, set[str]] = {}
+    for module in manifest.modules:
+        for entry in module.entries:
+            archs.setdefault(entry.arch, set()).add(entry.file)
+    for arch in sorted(archs, key=arch_order):
+        others = {file for other, files in archs.items() if other != arch for file in files}
+        saves = sum(bundle.packed.get(file) or 0 for file in archs[arch] - others)
+        yield Remedy(f"leaving out {arch} ({_then(manifest, arch)})", saves)
+
+
+def _then(manifest: Manifest, arch: str) -> str:
+    """Say what the GPUs would run without an arch."""
+    units = units_of(manifest)
+    numbers = promised(units)
+    before = by_gpu(coverage(units, numbers))
+    left = by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
+    after = {each["gpu"]: each for each in left}
+    less = [each["gpu"] for each in before if _all(after.get(each["gpu"])) < _all(each)]
+    if less:
+        return f"then nothing runs all kernels on {', '.join(less)}"
+    more = [each["gpu"] for each in before if after[each["gpu"]]["ptx"] > each["ptx"]]
+    return f"then drivers translate PTX for {', '.join(more)}" if more else "every GPU still runs all kernels"
+
+
+def _all(count: GpuCover | None) -> int:
+    return 0 if count is None else count["cubin"] + count["ptx"]
+
+
+def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+    """Yield what sources would save that have variants, if they had instantiations of a template instead.
+
+    Then one module has the code of all of them, and once what the headers bring along.
+    """
+    groups: dict[tuple[str, str], list[Module]] = {}
+    for module in manifest.modules:
+        if module.variant:
+            groups.setdefault((module.source, module.base), []).append(module)
+    for (source, _base), modules in sorted(groups.items(), key=lambda item: by_number(item[0][0])):
+        saves = 0
+        for entries in _by_arch(modules).values():
+            saves += _saved(bundle, entries)
+        if saves:
+            yield Remedy(f"instantiations in place of the {len(modules)} variants of {source}", saves)
+
+
+def _by_arch(modules: Sequence[Module]) -> Mapping[str, dict[str, Entry]]:
+    """Return the entries of modules, by arch and file."""
+    archs: dict[str, dict[str, Entry]] = {}
+    for module in modules:
+        for entry in module.entries:
+            archs.setdefault(entry.arch, {})[entry.file] = entry
+    return archs
+
+
+def _saved(bundle: Bundle, entries: Mapping[str, Entry]) -> int:
+    try:
+        files = {name: bundle.read(name) for name in entries}
+        if len(files) < 2 or any(entry.is_ptx for entry in entries.values()):
+            return 0
+        first = max(files, key=lambda name: (len(files[name]), name))
+        more = [read_code(data) for name, data in sorted(files.items()) if name != first]
+    except (BundleError, ValueError):
+        return 0
+    together = len(zlib.compress(b"".join([files[first], *more])))
+    return max(0, sum(bundle.packed.get(name) or 0 for name in files) - together)

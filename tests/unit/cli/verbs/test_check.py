@@ -1,0 +1,261 @@
+"""`check`: what a release job wants to know of finished wheels, and what it must not publish."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hatch_cubin.cli.main import main
+from hatch_cubin.wheels import check as checking
+from tests.cubins import PTX, make_wheel
+from tests.helpers import bundle, made, pyproject, write_tree
+from tests.library import Kernel, code, units, wheel_of, whole_wheel
+
+KERNELS: dict[Kernel, bytes] = {
+    (name, arch): code(name) for name in ("a", "b", "c") for arch in ("sm_80", "sm_90")
+}
+
+
+class Answer(NamedTuple):
+    code: Any
+    out: list[str]
+    err: list[str]
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Answer:
+    try:
+        ended: Any = main(["check", *map(str, arguments)])
+    except SystemExit as exc:
+        ended = exc.code
+    out, err = capsys.readouterr()
+    return Answer(ended, out.splitlines(), err.splitlines())
+
+
+def facts(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    return json.loads("\n".join(check(capsys, *arguments, "--json").out))
+
+
+def test_a_wheel_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    answer = check(capsys, wheel)
+    assert (answer.code, answer.err) == (0, [])
+    assert answer.out[0] == f"{wheel}"
+    assert answer.out[1].startswith("  ")
+    assert "; the largest: demo/_cubins/__init__.py " in answer.out[1]
+    assert answer.out[2:] == [
+        "",
+        f"{wheel}/demo/_cubins: what each GPU runs",
+        "  kernels        8.0    9.0",
+        "  all 3 kernels  sm_80  sm_90",
+    ]
+
+
+def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = wheel_of(tmp_path, {("a", "sm_80"): code("a", spills=2, stack=8)})
+    found = facts(capsys, wheel, "--gpu", "8.0")
+    (result,) = found.pop("results")
+    largest = result.pop("largest")
+    assert next(iter(largest)) == "demo/_cubins/__init__.py"
+    assert found == {"format": 1, "verb": "check", "ok": True, "max_size": None, "errors": []}
+    served = {"gpu": "8.0", "arch": "sm_80", "kind": "cubin", "rule": "exact", "min_driver": 13000}
+    assert result == {
+        "named": str(wheel),
+        "path": str(wheel),
+        "ok": True,
+        "bytes": wheel.stat().st_size,
+        "bundles": [
+            {
+                "place": "demo/_cubins",
+                "where": f"{wheel}/demo/_cubins",
+                "gpus": [{"gpu": "8.0", "cubin": 1, "ptx": 0, "none": 0, "min_driver": 13000}],
+                "kernels": [{"module": "a", "kernel": "a", "archs": ["sm_80"], "served": [served]}],
+                "spills": [{"module": "a", "kernel": "a", "arch": "sm_80", "spills": 2}],
+            }
+        ],
+        "warnings": [],
+    }
+
+
+def test_a_kernel_that_a_promised_gpu_has_nothing_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = wheel_of(tmp_path, {key: data for key, data in KERNELS.items() if key != ("b", "sm_80")})
+    answer = check(capsys, wheel)
+    assert answer.code == 1
+    assert answer.out[4:] == [
+        "  kernels         8.0      9.0",
+        "  2 of 3 kernels  sm_80    sm_90",
+        "  b               nothing  sm_90",
+    ]
+    assert answer.err == [
+        f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0",
+        "  b: built for sm_90",
+        '  hint: their archs lack "sm_80"; or --gpu names the GPUs that the wheel is for',
+    ]
+
+
+def test_the_gpus_that_a_wheel_is_for_can_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    assert check(capsys, wheel, "--gpu", "8.6,9.0").code == 0
+    answer = check(capsys, wheel, "--gpu", "7.5 12.0")
+    assert answer.code == 1
+    assert answer.err[0].endswith("_cubins: 3 of 3 kernels cannot run on 7.5, 12.0")
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", str(wheel), "--gpu", "H100"])
+    assert "'H100' is no compute capability: did you mean 9.0?" in capsys.readouterr().err
+
+
+def test_ptx_serves_too_from_a_driver_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = bundle(
+        *units(KERNELS),
+        made("copy", "compute_80", {"copy": "copy"}, data=PTX),
+        made("copy", "sm_90", {"copy": "copy"}, data=code("copy")),
+    )
+    answer = check(capsys, whole_wheel(tmp_path, files))
+    assert answer.code == 0
+    assert answer.out[-1] == "  copy            compute_80 from driver 11.0  sm_90"
+    assert [line.rpartition("_cubins: ")[2] for line in answer.err] == [
+        "1 of 4 kernels have PTX alone for 8.0, others code",
+        "  copy: built for sm_90, compute_80",
+    ]
+
+
+def test_of_many_only_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many: dict[Kernel, bytes] = {(f"k{number}", "sm_90"): code(f"k{number}") for number in range(12)}
+    answer = check(capsys, wheel_of(tmp_path, {**many, ("a", "sm_80"): code("a"), ("a", "sm_90"): code("a")}))
+    assert answer.err[1] == "  k0: built for sm_90"
+    assert answer.err[11] == "  and 2 more"
+
+
+@pytest.mark.parametrize("skipped", [True, False])
+def test_a_wheel_without_kernels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, skipped: bool
+) -> None:
+    wheel = whole_wheel(tmp_path, bundle(skipped=skipped))
+    answer = check(capsys, wheel)
+    assert answer.code == 1
+    assert answer.err[0] == f"hatch-cubin: error: {wheel}/demo/_cubins: there are no kernels in it"
+
+
+def test_no_bundle_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo/__init__.py": b""})
+    sound = wheel_of(tmp_path / "b", KERNELS)
+    answer = check(capsys, empty, sound, "absent.whl")
+    assert answer.code == 1
+    assert f"{sound}/demo/_cubins: what each GPU runs" in answer.out
+    assert [line for line in answer.err if "error: " in line] == [
+        f"hatch-cubin: error: {empty}: has no bundle: there is no _cubins/ in it",
+        "hatch-cubin: error: absent.whl: there is no such file or folder",
+    ]
+
+
+def test_spills_are_listed_the_worst_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spilling: dict[Kernel, bytes] = {
+        (f"k{number}", "sm_80"): code(f"k{number}", spills=number, stack=8) for number in range(1, 13)
+    }
+    answer = check(capsys, wheel_of(tmp_path, {**spilling, ("a", "sm_80"): code("a")}))
+    assert answer.code == 0
+    assert answer.out[-13:-8] == [
+        "kernels that spill registers: 12",
+        "  and 2 more: 'inspect' has all",
+        "  kernel  arch   spills",
+        "  k12     sm_80      12",
+        "  k11     sm_80      11",
+    ]
+
+
+def test_what_verify_proves_tags_and_paths_are_checked_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = bundle(*units({("a", "sm_80"): code("a") + b"\0/home/me/a.cu"}), data_model="llp64")
+    answer = check(capsys, whole_wheel(tmp_path, {**files, "more": b""}))
+    assert [line.rpartition(": ")[2] for line in answer.err if "error: " in line] == [
+        "its kernels have C's types as in llp64, which any does not promise",
+        "/home/me/a.cu",
+        "it is no part of the bundle",
+    ]
+
+
+def test_a_manifest_that_cannot_be_read_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = write_tree(tmp_path / "_cubins", {"manifest.json": b"{}"})
+    answer = check(capsys, place)
+    assert (answer.code, answer.err) == (1, [f"hatch-cubin: error: {place}/manifest.json: lacks 'format'"])
+
+
+# Sizes
+
+
+def test_a_wheel_that_is_larger_than_an_option_allows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    assert check(capsys, wheel, "--max-size", "1 MB").code == 0
+    answer = check(capsys, wheel, "--max-size", "10KB")
+    assert answer.code == 1
+    assert answer.err[0].startswith(f"hatch-cubin: error: {wheel}: is ")
+    assert answer.err[0].endswith(" KB, more than max-size allows: 10.0 KB")
+    assert answer.err[1].startswith("  the largest: demo/_cubins/__init__.py ")
+
+
+def test_the_table_of_the_project_that_is_here_has_a_budget_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tmp_path / "dist", KERNELS)
+    monkeypatch.chdir(tmp_path)
+    write_tree(tmp_path, {"pyproject.toml": pyproject('max-size = "10 KB"\n')})
+    assert facts(capsys, wheel)["max_size"] == 10_000
+    assert facts(capsys, wheel, "--max-size", "1 MB")["max_size"] == 1_000_000
+    write_tree(tmp_path, {"pyproject.toml": "[project]\nname = 'demo'\n"})
+    assert facts(capsys, wheel)["max_size"] is None
+    assert check(capsys, wheel, "--max-size", "much").code == 2
+
+
+def test_what_pypi_does_not_take_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    monkeypatch.setattr(checking, "PYPI", 1000)
+    answer = check(capsys, wheel)
+    assert answer.code == 0
+    size = f"{wheel.stat().st_size / 1000:.1f} KB"
+    assert answer.err == [
+        f"hatch-cubin: warning: {wheel}: is {size}: PyPI takes 100 MB, unless one asks for more",
+        '  hint: max-size = "100 MB" makes this an error',
+    ]
+    (result,) = facts(capsys, wheel)["results"]
+    assert [warning["path"] for warning in result["warnings"]] == [str(wheel)]
+
+
+def test_a_folder_weighs_nothing_and_has_no_tags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_tree(tmp_path / "demo/_cubins", bundle(*units(KERNELS)))
+    answer = check(capsys, place, "--max-size", "1 B")
+    assert (answer.code, answer.out[0], answer.out[1]) == (0, f"{place}", "")
+
+
+# Markdown
+
+
+def test_as_markdown_it_has_what_is_wrong_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = {key: data for key, data in KERNELS.items() if key != ("b", "sm_80")}
+    wheel = wheel_of(tmp_path / "b", kernels)
+    lines = check(capsys, wheel, "--markdown").out
+    assert lines[0] == f"### {tmp_path}/b/demo-1.0-py3-none-any.whl".replace("_", r"\_")
+    assert lines[6:10] == [
+        "| kernels | 8.0 | 9.0 |",
+        "| --- | --- | --- |",
+        "| 2 of 3 kernels | `sm_80` | `sm_90` |",
+        "| b | `nothing` | `sm_90` |",
+    ]
+    assert lines[11:14] == ["### what is wrong", "", "| where | what |"]
+    assert "1 of 3 kernels cannot run on 8.0; b: built for sm\\_90; hint: their archs" in lines[15]
+
+
+def test_either_json_or_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(capsys, "x", "--json", "--markdown").code == 2

@@ -1,0 +1,101 @@
+"""What a wheel's name and its metadata promise has to fit: each other, and the platform of its kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.wheels.installed import opened
+from hatch_cubin.wheels.tags import tag_problems, tag_warnings
+from tests.cubins import cubin, inside, make_wheel
+from tests.helpers import bundle, made, write_tree
+from tests.library import INFO, whole_wheel
+
+
+def files(data_model: str = "lp64") -> dict[str, bytes]:
+    return bundle(made("k", data=cubin("k")), data_model=data_model)
+
+
+def problems(place: Path) -> list[str]:
+    with opened(str(place)) as found:
+        return [str(problem).replace(f"{place}", "W") for problem in tag_problems(found)]
+
+
+def warnings(place: Path) -> list[str]:
+    with opened(str(place)) as found:
+        return [problem.what for problem in tag_warnings(found)]
+
+
+@pytest.mark.parametrize("tag", ["py3-none-any", "cp312-cp312-manylinux_2_28_x86_64"])
+def test_a_wheel_of_linux(tmp_path: Path, tag: str) -> None:
+    wheel = whole_wheel(tmp_path, files(), tag)
+    assert (problems(wheel), warnings(wheel)) == ([], [])
+
+
+def test_a_wheel_of_windows(tmp_path: Path) -> None:
+    assert problems(whole_wheel(tmp_path, files("llp64"), "py3-none-win_amd64")) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "tag"), [("llp64", "py3-none-any"), ("lp64", "py3-none-win_amd64")], ids=["windows", "linux"]
+)
+def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> None:
+    platform = tag.rpartition("-")[2]
+    assert "".join(problems(whole_wheel(tmp_path, files(model), tag))) == (
+        f"W: its kernels have C's types as in {model}, which {platform} does not promise\n"
+        "  hint: a wheel that was built on Windows is for win_amd64, any other is not"
+    )
+
+
+def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
+    said = b"Tag: cp311-none-any\r\nTag: py3-none-any\r\n"
+    assert problems(whole_wheel(tmp_path, files(), "py3.cp311-none-any", WHEEL=said)) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"), [(b"Tag: cp311-none-any\n", "cp311-none-any"), (b"Root-Is-Purelib: true\n", "no tag")]
+)
+def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> None:
+    assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [
+        f"W/{INFO}/WHEEL: says {shown}; the wheel's name says py3-none-any"
+    ]
+
+
+def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, files())
+    assert problems(wheel.rename(tmp_path / "demo.whl").resolve()) == [
+        "W: is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+    ]
+
+
+def test_a_wheel_without_the_file_that_makes_it_one(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", inside("demo/_cubins", files()))
+    assert problems(wheel) == ["W: a wheel has one .dist-info/WHEEL, here are 0"]
+
+
+def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
+    wheel, name = whole_wheel(tmp_path, files()), f"{INFO}/WHEEL".encode()
+    data = bytearray(wheel.read_bytes())
+    at = data.index(name) + len(name)
+    data[at : at + 2] = b"\xff\xff"  # which no packed file begins with
+    wheel.write_bytes(data)
+    assert problems(wheel) == []
+
+
+def test_a_manifest_that_cannot_be_read_is_told_by_what_proves_it(tmp_path: Path) -> None:
+    said = {f"{INFO}/WHEEL": b"Tag: py3-none-any\n"}
+    members = inside("demo/_cubins", {"manifest.json": b'{"format":99}'})
+    wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", members | said)
+    assert problems(wheel) == []
+
+
+def test_a_tag_that_pypi_refuses(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, files(), "cp312-cp312-linux_x86_64")
+    assert problems(wheel) == []
+    assert warnings(wheel) == ["PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"]
+
+
+def test_a_folder_has_no_tags(tmp_path: Path) -> None:
+    place = write_tree(tmp_path / "_cubins", files("llp64"))
+    assert (problems(place), warnings(place)) == ([], [])

@@ -1,0 +1,144 @@
+"""A wheel that is too large: what is largest, and what each remedy would save, measured on its own files."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cubin.elf import read_code
+from hatch_cubin.errors import BundleError, Location
+from hatch_cubin.wheels.installed import opened
+from hatch_cubin.wheels.weight import budget_problem, largest, refuse, remedies
+from tests.cubins import PTX, make_wheel
+from tests.helpers import bundle, made, wheel_files
+from tests.library import code, units, wheel_of, whole_wheel
+
+LARGE = 20_000
+
+
+def packed(wheel: Path) -> dict[str, int]:
+    with opened(str(wheel)) as found:
+        return {name: size or 0 for name, size in found.bundles[0].packed.items()}
+
+
+def savings(wheel: Path) -> dict[str, int]:
+    with opened(str(wheel)) as found:
+        return {each.what: each.saves for each in remedies(found)}
+
+
+KERNELS = {
+    ("a", "sm_80"): code("a", size=LARGE),
+    ("a", "sm_86"): code("a", size=LARGE + 1),
+    ("a", "sm_90"): code("a", size=LARGE + 2),
+    ("a", "compute_90"): PTX + b"//" + bytes(range(48, 122)) * 200,
+}
+
+
+def test_the_largest_files_are_those_that_take_most_of_the_archive(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, bundle(*units({("a", "sm_80"): code("a", size=LARGE)})))
+    with opened(str(wheel)) as found:
+        sizes = largest(found)
+    assert [*sizes][:2] == ["demo/_cubins/a.sm_80.cubin", "demo/_cubins/__init__.py"]
+    assert sizes["demo/_cubins/a.sm_80.cubin"] == packed(wheel)["a.sm_80.cubin"]
+    assert len(sizes) == 5
+
+
+def test_an_arch_saves_what_its_files_take_and_its_gpus_run_what_is_left(tmp_path: Path) -> None:
+    wheel = whole_wheel(
+        tmp_path,
+        bundle(*[made("a", arch, {"a": "a"}, data=data) for (_name, arch), data in KERNELS.items()]),
+    )
+    sizes = packed(wheel)
+    assert savings(wheel) == {
+        "leaving out sm_80 (then nothing runs all kernels on 8.0)": sizes["a.sm_80.cubin"],
+        "leaving out sm_86 (every GPU still runs all kernels)": sizes["a.sm_86.cubin"],
+        "leaving out sm_90 (then drivers translate PTX for 9.0)": sizes["a.sm_90.cubin"],
+    }
+
+
+def test_a_file_that_another_arch_has_too_would_stay(tmp_path: Path) -> None:
+    same = code("a", size=LARGE)
+    assert savings(wheel_of(tmp_path, {("a", "sm_80"): same, ("a", "sm_90"): same})) == {}
+
+
+def variants(archs: dict[str, int]) -> list[bytes]:
+    headers = bytes(range(256)) * 30  # what every variant brings along
+    return [
+        code(f"k{value}", size=size) + headers + value.to_bytes(1, "little")
+        for value in (1, 2, 3)
+        for size in archs.values()
+    ]
+
+
+def test_instantiations_keep_the_code_of_each_variant_and_the_rest_once(tmp_path: Path) -> None:
+    archs = {"sm_80": 400, "sm_90": 500}
+    datas = variants(archs)
+    built = [
+        made("k", arch, {f"k{value}": f"k{value}"}, data=datas[number * 2 + at], variant={"N": str(value)})
+        for number, value in enumerate((1, 2, 3))
+        for at, arch in enumerate(archs)
+    ]
+    wheel = whole_wheel(tmp_path, bundle(*built, made("alone", data=code("alone"), variant={"N": "1"})))
+    sizes = packed(wheel)
+    then = 0
+    for at in range(2):
+        first, *more = sorted(datas[at::2], key=len)[::-1]
+        then += len(zlib.compress(first + b"".join(sorted(map(read_code, more)))))
+    now = sum(size for name, size in sizes.items() if name.startswith("k.N-"))
+    saved = savings(wheel)["instantiations in place of the 3 variants of demo/k.cu"]
+    assert abs(saved - (now - then)) < 20  # the order of what is left
+    assert saved > now // 3
+
+
+@pytest.mark.parametrize(
+    "data", [PTX, b"no code", b"\x7fELF\x02\x01" + bytes(60)], ids=["PTX", "text", "cut"]
+)
+def test_variants_that_are_no_code_cannot_be_measured(tmp_path: Path, data: bytes) -> None:
+    arch = "compute_80" if data == PTX else "sm_80"
+    built = [
+        made("k", arch, {"copy": "copy"}, data=data + b"\n" * number, variant={"N": str(number)})
+        for number in range(2)
+    ]
+    wheel = whole_wheel(tmp_path, bundle(*built))
+    assert [what for what in savings(wheel) if "instantiations" in what] == []
+
+
+def test_a_manifest_that_cannot_be_read_has_no_remedy(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo/_cubins/manifest.json": b"{}"})
+    assert savings(wheel) == {}
+
+
+def test_a_wheel_within_its_budget_is_no_problem(tmp_path: Path) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    with opened(str(wheel)) as found:
+        assert budget_problem(found, wheel.stat().st_size) is None
+        assert budget_problem(found, wheel.stat().st_size - 1) is not None
+
+
+def test_what_is_too_large_is_removed_and_told_at_the_line_of_the_table(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, bundle(*units({("a", "sm_80"): code("a", size=LARGE)})))
+    total, size = wheel.stat().st_size, packed(wheel)["a.sm_80.cubin"]
+    with opened(str(wheel)) as found:
+        shown = ", ".join(f"{name} {_kilo(count)}" for name, count in largest(found).items())
+    with pytest.raises(BundleError) as caught:
+        refuse(str(wheel), 10_000, Location("pyproject.toml", 12))
+    assert str(caught.value) == (
+        f"pyproject.toml:12: {wheel.name} is {_kilo(total)}, more than max-size allows: 10.0 KB\n"
+        f"  the largest: {shown}\n"
+        f"  leaving out sm_80 (then nothing runs all kernels on 8.0) would save {_kilo(size)}"
+    )
+    assert [*tmp_path.iterdir()] == []
+
+
+def _kilo(count: int) -> str:
+    return f"{count / 1000:.1f} KB" if count >= 1000 else f"{count} B"
+
+
+def test_a_wheel_without_kernels_is_only_told_as_what_it_is(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo/data": b"x" * 100})
+    assert [*wheel_files(wheel)] == ["demo/data"]
+    with pytest.raises(BundleError, match=r"^pyproject.toml: demo-1.0-py3-none-any.whl is \d+ B, more than"):
+        refuse(str(wheel), 1, Location("pyproject.toml"))
+    assert not wheel.exists()
