@@ -33,28 +33,29 @@ def in_repository(path: str, folder: str | None) -> str:
     A build from an sdist runs in a folder of its own. There, the folder helps in which its front end was
     called, or a search for the one project that has such a file.
     """
+    found: list[str] = []
     if workspace := os.environ.get("GITHUB_WORKSPACE"):
-        for base in filter(None, (folder, os.curdir, os.environ.get("PWD"), workspace)):
-            if found := _inside(os.path.join(base, path), workspace):
-                return found
-        projects = [] if os.path.isabs(path) else [*_projects_with(path, workspace)]
-        if len(projects) == 1:
-            return projects[0]
-    return path.replace(os.sep, "/")
+        bases = filter(None, (folder, os.curdir, os.environ.get("PWD"), workspace))
+        places = (os.path.join(base, path) for base in bases)
+        # What stands in a wheel is no file.
+        there = [
+            _inside(place, workspace) for place in places if os.path.isabs(path) or os.path.exists(place)
+        ]
+        found = [place for place in there if place is not None][:1] or [*_projects_with(path, workspace)]
+    return found[0] if len(found) == 1 else path.replace(os.sep, "/")
 
 
 def _inside(path: str, workspace: str) -> str | None:
+    """Return a path as it is below the workspace; None where it is elsewhere."""
     try:
-        if os.path.exists(path):
-            inside = os.path.relpath(os.path.realpath(path), os.path.realpath(workspace))
-            return None if inside.startswith(os.pardir) else inside.replace(os.sep, "/")
+        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(workspace))
     except (OSError, ValueError):  # the current folder is gone, the path has a null byte, is on another drive
-        pass
-    return None
+        return None
+    return None if inside.startswith(os.pardir) else inside.replace(os.sep, "/")
 
 
 def _projects_with(path: str, workspace: str) -> Iterator[str]:
-    for depth in range(1, _DEEP + 1):
+    for depth in range(1, _DEEP + 1) if not os.path.isabs(path) else ():
         pattern = os.path.join(glob.escape(workspace), *["*"] * depth, glob.escape(path))
         yield from filter(None, (_inside(found, workspace) for found in sorted(glob.glob(pattern))))
 

@@ -39,7 +39,8 @@ def code(
 
 def units(kernels: Mapping[Kernel, bytes]) -> list[layout.Built]:
     """Return a unit for each kernel and arch."""
-    return [made(name, arch, data=data) for (name, arch), data in kernels.items()]
+    ordered = sorted(kernels.items(), key=lambda item: item[0][0])  # those of a module stand together
+    return [made(name, arch, data=data) for (name, arch), data in ordered]
 
 
 def whole_wheel(folder: Path, files: Mapping[str, bytes], tag: str = "py3-none-any", **more: bytes) -> Path:

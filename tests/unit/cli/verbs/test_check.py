@@ -259,3 +259,51 @@ def test_as_markdown_it_has_what_is_wrong_too(tmp_path: Path, capsys: pytest.Cap
 
 def test_either_json_or_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(capsys, "x", "--json", "--markdown").code == 2
+
+
+# A job of GitHub Actions
+
+
+@pytest.fixture
+def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    return tmp_path / "summary.md"
+
+
+PTX_ALONE = "1 of 3 kernels have PTX alone for 8.0, others code%0A  b: built for sm_90, compute_80"
+NOTHING_FOR = (
+    "3 of 3 kernels cannot run on 7.5"
+    "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
+    '%0A  hint: their archs lack "sm_75"; or --gpu names the GPUs that the wheel is for'
+)
+
+
+def test_a_job_has_its_summary_and_its_annotations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], summary: Path
+) -> None:
+    lacking = {key: data for key, data in KERNELS.items() if key != ("b", "sm_80")}
+    files = bundle(*units({**lacking, ("b", "compute_80"): PTX.replace(b"copy", b"b")}))
+    wheel = whole_wheel(tmp_path / "dist", files, "cp312-cp312-linux_x86_64")
+    answer = check(capsys, wheel, "--gpu", "7.5,8.0")
+    shown = check(capsys, wheel, "--gpu", "7.5,8.0", "--markdown").out
+    place = "file=dist/demo-1.0-cp312-cp312-linux_x86_64.whl"
+    assert [line for line in answer.err if line.startswith("::")] == [
+        f"::warning {place}::PyPI takes no linux_… tags: auditwheel makes manylinux_… of them",
+        f"::warning {place}/demo/_cubins::{PTX_ALONE}",
+        f"::error {place}/demo/_cubins::{NOTHING_FOR}",
+    ]
+    once = "\n".join(["## hatch-cubin check", "", *shown, "", ""])
+    assert summary.read_text("utf-8") == once * 2
+    assert "### what is wrong" in once
+    assert "### warnings" in once
+
+
+def test_a_summary_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], summary: Path
+) -> None:
+    summary.mkdir()
+    answer = check(capsys, wheel_of(tmp_path / "dist", KERNELS))
+    assert answer.code == 0
+    assert answer.err == ["hatch-cubin: warning: GITHUB_STEP_SUMMARY cannot be written: Is a directory"]

@@ -130,3 +130,33 @@ def test_what_the_projects_own_build_would_end_with_is_told(
         " 'demo', 'more'\n  hint: package = \"…\"\n"
         "hatch-cubin: 2 errors\n"
     )
+
+
+def test_a_job_of_github_has_a_table_of_what_was_compiled_and_what_is_wrong(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    write_tree(root, {"demo/broken.cu": "__global__ void k() {\n  wrong;\n}\n"})
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["bake", "--project", str(root)])
+    lines = summary.read_text("utf-8").splitlines()
+    assert lines[:7] == [
+        "## hatch-cubin bake",
+        "",
+        "### units",
+        "",
+        "| all | hits | compiled | failed | missing |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+        "| 6 | 0 | 4 | 2 | 0 |",
+    ]
+    units = [line.split(" | ")[:2] for line in lines if line.startswith(("| `saxpy`", "| `scale`"))]
+    assert sorted(units) == [
+        [f"| `{name}`", f"`{arch}`"] for name in ("saxpy", "scale") for arch in ("sm_80", "sm_90")
+    ]
+    assert [line for line in lines if line.startswith("| `demo/broken.cu:2`")] != []
+    summary.unlink()
+    (root / "demo/broken.cu").unlink()
+    assert main(["bake", "--project", str(root)]) == 0
+    assert "what took longest" not in summary.read_text("utf-8")
