@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.fault(self):
             self.usual()
 
-    do_PUT = do_GET  # noqa: N815 - so it is called
+    do_PUT = do_HEAD = do_GET  # noqa: N815 - so it is called
 
     def usual(self) -> None:
         """Do what a sound server does."""
@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {"Content_Length": str(len(body)), **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(b"" if self.command == "HEAD" else body)
         return True
 
     def hang_up(self, *, rudely: bool = False) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import _files
+from . import exchange
 from .audit import Finding, audit
 from .entries import Cache
-from .proof import Record
+from .proof import Record, split
 
 
 class Merged(NamedTuple):
@@ -22,14 +24,14 @@ class Merged(NamedTuple):
 
 
 def merge(cache: Cache, folder: Path) -> Merged:
-    """Copy to *cache* what it has not of *folder*, which stays as it is."""
+    """Copy to *cache* what it has not of *folder*, which stays as it is; to what it has, a signature only."""
     sizes: list[int] = []
     there = 0
 
     def take(record: Record, written: bytes, data: bytes) -> None:
         nonlocal there
         key = bytes.fromhex(record.key)
-        if cache.get(key) is not None:
+        if cache.get(key) is not None and not _signs(cache, key, written):
             there += 1
         else:
             cache.accept(key, written, data)
@@ -37,6 +39,12 @@ def merge(cache: Cache, folder: Path) -> Merged:
 
     found = audit(folder, take).found
     return Merged(len(sizes), there, sum(sizes), found)
+
+
+def _signs(cache: Cache, key: bytes, written: bytes) -> bool:
+    """Say whether a record is what the cache has of *key* but for a signature, which that lacks."""
+    ours = cache.attempt(partial(exchange.stored, cache.folder, key), None)
+    return ours is not None and ours[0] == split(written)[0] != written
 
 
 def obstacle(cache: Path, folder: Path) -> str | None:

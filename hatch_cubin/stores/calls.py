@@ -18,6 +18,7 @@ _FAULTS = 3  # after so many a store is asked for nothing more
 PATIENCE_S = 3.5  # in all, in which next to nothing came or went
 _SLICE_S = 0.25  # that long, nothing need happen: stores may be far away
 _LITTLE = 1 << 13  # bytes in that time
+_UNSEEN = 1 << 17  # likewise, of what goes where nobody can see it
 
 _K = TypeVar("_K")
 _R = TypeVar("_R")
@@ -73,7 +74,8 @@ class Calls:
             try:
                 return crew.done(_SLICE_S)
             except Empty:
-                if self.store.traffic.bytes - before < _LITTLE:
+                traffic = self.store.traffic
+                if traffic.bytes - before < _LITTLE and not traffic.passes(_UNSEEN):
                     self._left_s -= _SLICE_S
             if self._left_s <= 0:
                 self.failed("it does not answer")

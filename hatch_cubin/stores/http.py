@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from ..table import urls
 from .store import FaultError, Traffic, refused, too_large
 from .where import Place, basic
 
 _PATIENCE_S = 5.0  # with one read or write; a build's own patience with a store ends before
 _PIECE = 1 << 14
+_UNSENT = 1 << 17  # bytes that may wait in the system: what it has taken counts as sent
 _ABSENT = frozenset({404, 410})
 _HEADERS = {"User-Agent": "hatch-cubin", "Accept-Encoding": "identity"}
 
@@ -42,6 +45,9 @@ class HttpStore:
         # By an ETag, servers were seen to call a changed file unchanged: it is never asked about.
         return self._ask("GET", name, most, {"Cache-Control": "no-cache"}), None
 
+    def has(self, name: str) -> bool:
+        return self._ask("HEAD", name, 0, {}) is not None
+
     def put(self, name: str, data: bytes) -> None:
         self._ask("PUT", name, 0, {"Content-Type": "application/octet-stream"}, data)
 
@@ -68,14 +74,17 @@ class HttpStore:
             raise FaultError(_why(exc)) from None
         kept = False
         try:
+            if method == "HEAD" and response.status not in _ABSENT:  # some servers know no such question
+                kept = self._drained(response)
+                return b""
             if 200 <= response.status < 300 and method == "GET":
                 data = self._body(response, most)
                 kept = not response.will_close
                 return data
             kept = self._drained(response)
-            if 200 <= response.status < 300 or (response.status in _ABSENT and method == "GET"):
+            if 200 <= response.status < 300 or (response.status in _ABSENT and method != "PUT"):
                 return None
-            raise refused(response.status)
+            raise refused(response.status, told=self._place.authorization is not None)
         except (OSError, HTTPException) as exc:
             raise FaultError(_why(exc)) from None
         finally:
@@ -98,6 +107,9 @@ class HttpStore:
                 sent = {**self._headers, **headers}
                 if body is not None:
                     sent["Content-Length"] = str(len(body))
+                if new:
+                    connection.connect()
+                    _let_wait(connection)
                 connection.request(method, f"{self._path}/{name}", body=pieces, headers=sent)
                 return connection, connection.getresponse()
             except (OSError, HTTPException) as exc:
@@ -165,12 +177,18 @@ def _proxy(place: Place) -> _Proxy | None:
     url = place.url
     text = getproxies().get(url.scheme)
     host = url.host if url.port is None else f"{url.host}:{url.port}"
-    if not text or proxy_bypass(host):
+    if not text or urls.is_here(url) or proxy_bypass(host):  # whoever it is would hear the password
         return None
     try:
         return _Proxy(text)
     except ValueError:
         raise FaultError(f"the variable {url.scheme.upper()}_PROXY names no proxy") from None
+
+
+def _let_wait(connection: HTTPConnection) -> None:
+    """Let little wait in the system for its turn, where it can be told to: a slow line takes long."""
+    with contextlib.suppress(AttributeError, OSError):
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
 
 
 class _Pieces:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from .store import FaultError, Traffic, too_large
@@ -11,7 +12,7 @@ from .where import Place
 
 _PATIENCE = timedelta(seconds=5)  # with a connection, and with each read; a build's own ends before
 _WHOLE = timedelta(minutes=10)
-_PIECE = 1 << 18
+_PIECE = 1 << 13  # however slow it is, each shall be seen to come
 _MISSING = "obstore is not installed: pip install 'hatch-cubin[remote]'"
 
 # Variables that say who asks. Without any of them, a cloud's library would ask the cloud that the machine may
@@ -54,10 +55,9 @@ class ObjectStore:
         self.url = place.url.shown
         self.traffic = Traffic()
         self._obstore: Any = obstore
-        try:
-            self._store: Any = from_url(self.url, **_settings(place, environ))
-        except Exception:  # noqa: BLE001 - each cloud's has errors of its own
-            raise FaultError("the variables of the environment that are for it are not right") from None
+        self._from_url: Any = from_url
+        self._settings = _settings(place, environ)
+        self._store = self._open(_PATIENCE)
 
     def get(self, name: str, most: int) -> bytes | None:
         return self.read(name, most)[0]
@@ -78,6 +78,16 @@ class ObjectStore:
             raise self._told(exc) from None
         return b"".join(pieces), found.meta["e_tag"]
 
+    def has(self, name: str) -> bool:
+        self.traffic.asked()
+        try:
+            self._obstore.head(self._store, name)
+        except FileNotFoundError:
+            return False
+        except self._obstore.exceptions.BaseError:
+            return True
+        return True
+
     def put(self, name: str, data: bytes) -> None:
         self._put(name, data, "overwrite")
 
@@ -90,17 +100,32 @@ class ObjectStore:
     def close(self) -> None:
         """Nor is there anything to end."""
 
+    def _open(self, patience: timedelta) -> Any:
+        own = {"client_options": {**self._settings["client_options"], "read_timeout": patience}}
+        try:
+            return self._from_url(self.url, **{**self._settings, **own})
+        except Exception:  # noqa: BLE001 - each cloud's has errors of its own
+            raise FaultError("the variables of the environment that are for it are not right") from None
+
+    @cached_property
+    def _taker(self) -> Any:
+        """The same bucket, for what is put there: it answers only when it has all of it."""
+        return self._open(_WHOLE)
+
     def _put(self, name: str, data: bytes, mode: object) -> bool:
         self.traffic.asked()
         errors = self._obstore.exceptions
+        self.traffic.sending(len(data))
         try:
-            self._obstore.put(self._store, name, data, mode=mode, use_multipart=False)
+            self._obstore.put(self._taker, name, data, mode=mode, use_multipart=False)
         except (errors.AlreadyExistsError, errors.PreconditionError):
             return False
         except FileNotFoundError:
             raise FaultError("there is no such bucket") from None
         except errors.BaseError as exc:
             raise self._told(exc) from None
+        finally:
+            self.traffic.sent(len(data))
         self.traffic.moved(len(data))
         return True
 
@@ -119,7 +144,6 @@ def _settings(place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
         "client_options": {
             "allow_http": plain,
             "connect_timeout": _PATIENCE,
-            "read_timeout": _PATIENCE,
             "timeout": _WHOLE,
             "user_agent": "hatch-cubin",
         },

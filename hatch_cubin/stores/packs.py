@@ -7,6 +7,7 @@ key, where its result lies. All that changes is the index: packs are named by th
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -20,6 +21,7 @@ MOST_INDEX = 1 << 26
 _FORMAT = 1
 _SMALL = MOST // 8
 _FEW = 8  # small packs that are left as they are
+_SHA256 = re.compile("[0-9a-f]{64}")
 _KEPT = 64  # writes for which a key is kept that none of them uses
 
 
@@ -84,9 +86,7 @@ class Index:
 
     def folded(self) -> set[str]:
         """Return the packs to be written again: those that are less than half of use, and many small ones."""
-        live = Counter[str]()
-        for slot in self.slots.values():
-            live[slot.pack] += slot.size
+        live = _live(self.slots)
         small = {pack for pack, count in live.items() if count < _SMALL}
         faded = {pack for pack, count in live.items() if 2 * count < self.packs[pack]}
         return faded | (small if len(small) > _FEW else set())
@@ -113,11 +113,28 @@ def decode(data: bytes) -> Index:
         values = json.loads(data)
         if values["format"] != _FORMAT:
             raise ValueError("of another version")
-        packs = [(str(sha256), _count(size)) for sha256, size in values["packs"]]
-        slots = {bytes.fromhex(key): _slot(packs, *numbers) for key, numbers in values["units"].items()}
-        return Index(dict(packs), slots, _count(values["writes"]))
+        packs = {_digest(sha256): _count(size) for sha256, size in values["packs"]}
+        named = [*packs.items()]
+        slots = {bytes.fromhex(key): _slot(named, *numbers) for key, numbers in values["units"].items()}
+        if any(size > packs[pack] for pack, size in _live(slots).items()):
+            raise ValueError("more than its packs have")
+        return Index(packs, slots, _count(values["writes"]))
     except (TypeError, LookupError, AttributeError, RecursionError) as exc:
         raise ValueError("not an index") from exc
+
+
+def _live(slots: Mapping[bytes, Slot]) -> Counter[str]:
+    """Return how many bytes of each pack are results."""
+    live = Counter[str]()
+    for slot in slots.values():
+        live[slot.pack] += slot.size
+    return live
+
+
+def _digest(value: Any) -> str:
+    if not _SHA256.fullmatch(value):
+        raise ValueError("not a digest")
+    return str(value)
 
 
 def _slot(packs: list[tuple[str, int]], number: Any, *counts: Any) -> Slot:

@@ -32,6 +32,7 @@ _MOST_ACTION = 1 << 22  # bytes, some times what the largest record has
 _MOST_BLOB = 1 << 27  # a store that sends more could fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # what an action can be of
+_NO_SEAL = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
 
 Wanted = Mapping[bytes, Collection[str]]  # keys, with the names that each unit asks for
 
@@ -61,6 +62,7 @@ class Shared:
         self._unsigned: set[bytes] = set()  # keys of what is here, and would count for nobody there
         self._absent: set[bytes] = set()  # keys of which the store has nothing that is right
         self._lost: set[str] = set()  # packs, likewise
+        self._read: set[str] = set()  # packs that are there
         self._damaged = False
 
     @property
@@ -143,7 +145,7 @@ class Shared:
         return action.said if self._trust.vouches(action.said) else None
 
     def _push_unit(self, key: bytes) -> bool:
-        if key not in self._absent and self._record(key) is not None:
+        if key not in self._absent and self._is_whole(key):
             return False
         item = self._stored(key)
         if item is None:
@@ -156,10 +158,16 @@ class Shared:
         self._store.put(_action_name(_UNIT, key), action)  # never before what it leads to
         return True
 
+    def _is_whole(self, key: bytes) -> bool:
+        """Say whether the store has a unit's action, and what that leads to: it may have lost either."""
+        text = self._record(key)
+        record = None if text is None else proof.decode(text)
+        return record is not None and self._store.has(_blob_name(record.sha256))
+
     # Many units: packs, and an index of them
 
     def _packed(self, keys: Iterable[bytes]) -> Iterator[Item]:
-        index, _tag = self._calls.one(self._read_index) or (Index(), None)
+        index, *_others = self._calls.one(self._read_index) or (Index(),)
         asked: dict[str, list[bytes]] = {}
         for key in keys:
             if key in index.slots:
@@ -174,16 +182,27 @@ class Shared:
             if data is None:
                 self._lost.add(pack)
             else:
+                self._read.add(pack)
                 yield pack, data
+
+    def _miss(self, asked: Iterable[str]) -> None:
+        """Find out which packs are there no more."""
+        tasks = ((pack, partial(self._store.has, _blob_name(pack))) for pack in asked)
+        self._lost |= {pack for pack, there in self._calls.each(tasks, _THREADS) if not there}
 
     def _push_packs(self, keys: Sequence[bytes]) -> None:
         own, sent = {*keys}, list[Pack]()
         for turn in range(_TRIES):
             if (found := self._calls.one(self._read_index)) is None:
                 break
-            index, tag = found
+            index, tag, sealed = found
+            if turn == 0:
+                self._miss({slot.pack for key, slot in index.slots.items() if key in own} - self._read)
             index = index.without(self._lost, self._absent)
             if not own - index.slots.keys():
+                break
+            if not self._may_write(sealed=sealed):
+                self._calls.tell(_NO_SEAL)
                 break
             index = index.aged(own)
             there = index.slots.keys() | {key for pack in sent for key in pack.slots}
@@ -211,16 +230,23 @@ class Shared:
     def _send_pack(self, pack: Pack) -> None:
         self._store.put(_blob_name(pack.sha256), pack.data)
 
-    def _read_index(self) -> tuple[Index, str | None]:
+    def _read_index(self) -> tuple[Index, str | None, bool]:
+        """Return the index, its tag, and whether it is sealed, whoever has done that."""
         data, tag = self._store.read(self._index_name, packs.MOST_INDEX)
         action = self._decoded(data)
+        sealed = action is not None and action.seal != b""
         if action is None or not self._trust.holds(action.said, action.seal):
-            return Index(), tag
+            return Index(), tag, sealed
         try:
-            return packs.decode(action.said), tag
+            return packs.decode(action.said), tag, sealed
         except ValueError:
             self._damaged = True
-            return Index(), tag
+            return Index(), tag, sealed
+
+    def _may_write(self, *, sealed: bool) -> bool:
+        """Say whether an index of this build is one for all who read the one that was *sealed*, or not."""
+        seal = self._trust.seal(b"")
+        return (not sealed or seal != b"") and self._trust.holds(b"", seal)
 
     def _write_index(self, index: Index, tag: str | None) -> bool:
         text = index.encode()

@@ -96,7 +96,7 @@ MODULES: dict[str, dict[str, str]] = {
         "signing": "proof",
         "exchange": "proof",
         "entries": "exchange housekeeping proof signing",
-        "merging": "audit entries proof",
+        "merging": "audit entries exchange proof",
         "places": "",
         "rows": "",
         "database": "places rows",

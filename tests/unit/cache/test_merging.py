@@ -13,6 +13,7 @@ from hatch_cubin.cache.audit import Finding
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.merging import Merged, merge, obstacle
 from hatch_cubin.cache.proof import place, record_key
+from hatch_cubin.cache.signing import RECORD, Signer
 from tests.faults.harness import damage
 from tests.helpers import write_tree
 
@@ -62,6 +63,23 @@ def test_what_is_there_and_proven_stays(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one", a=b"mine"), write(tmp_path / "other", a=b"theirs")
     assert merged(one, other) == Merged(0, 1, 0, [])
     assert found(one) == {"a": b"mine"}
+
+
+def sign(folder: Path, name: str, signer: Signer) -> None:
+    record = Path(place(folder, record_key(KEYS[name])))
+    record.write_bytes(record.read_bytes() + signer.sign(RECORD, record.read_bytes()))
+
+
+def test_a_signature_is_added_to_what_has_none_and_is_else_the_same(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", a=b"code", b=b"mine", c=b"signed")
+    other = write(tmp_path / "other", a=b"code", b=b"theirs", c=b"signed")
+    sign(one, "c", Signer(bytes([1]) * 32))
+    for name in KEYS:
+        sign(other, name, Signer(bytes([2]) * 32))
+    before = {name: files(one, name) for name in "bc"}
+    assert (merged(one, other).entries, merged(one, other).entries) == (1, 0)
+    assert files(one, "a") == files(other, "a")
+    assert {name: files(one, name) for name in "bc"} == before
 
 
 def test_what_is_there_and_damaged_is_made_whole(tmp_path: Path) -> None:

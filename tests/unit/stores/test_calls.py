@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -22,7 +23,7 @@ class Store:
 
         self.closed = 0
 
-    get = read = put = replace = rest = None
+    get = read = has = put = replace = rest = None
 
     def close(self) -> None:
         self.closed += 1
@@ -142,6 +143,32 @@ def test_a_store_that_sends_much_is_waited_for(asked: Calls, said: list[str], st
 
     assert asked.one(send) == "all"
     assert (said, slices) == ([], 99)
+
+
+def test_what_nobody_can_see_go_is_given_time_by_its_size_and_no_more(
+    asked: Calls, said: list[str], store: Store, hang: Callable[[], None]
+) -> None:
+    slices = 20  # twice what is waited for otherwise
+
+    def send() -> str:
+        store.traffic.sending(slices * calls._UNSEEN)
+        while store.traffic.passes(0):
+            time.sleep(0.001)
+        return "all"
+
+    assert asked.one(send) == "all"
+    store.traffic.sending(calls._UNSEEN)
+    assert asked.one(hang) is None
+    assert said == ["it does not answer"]
+
+
+def test_what_has_gone_is_waited_for_no_more() -> None:
+    traffic = Traffic()
+    traffic.sending(10)
+    assert traffic.passes(4)
+    traffic.sending(2)
+    traffic.sent(10)
+    assert not traffic.passes(1)
 
 
 def test_threads_end_with_their_work(asked: Calls) -> None:

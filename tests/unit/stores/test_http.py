@@ -79,6 +79,33 @@ def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: Shelf, opened: 
     assert not {name for name in asked.headers if name.startswith("If-")}
 
 
+def test_what_is_there_is_told_without_its_bytes(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    assert not store.has("cas/a")
+    store.put("cas/a", b"abc")
+    assert store.has("cas/a")
+    assert store.traffic.bytes == 3
+    server.fault = lambda handler: handler.answer(405)  # there are servers that know no such question
+    assert store.has("cas/b")
+    assert server.asked() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
+
+
+def test_little_of_what_is_sent_waits_in_the_system(server: Shelf, opened: Open) -> None:
+    """What that has taken counts as sent. Megabytes of it would be seconds in which nothing is seen."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is None:
+        pytest.skip("this system takes as much as it likes")
+    store = opened(server.url)
+    store.put("cas/a", b"abc")
+    (connection,) = store._idle
+    assert connection.sock.getsockopt(socket.IPPROTO_TCP, option) == http._UNSENT
+
+
+def test_who_asks_and_is_not_known_is_told_that(server: Shelf, opened: Open) -> None:
+    told = "it does not know who asks: the user and password, or the token, are not right (401)"
+    assert why(opened(server.url, "Bearer hunter3"), server, lambda handler: handler.answer(401)) == told
+
+
 def test_it_is_told_who_asks(server: Shelf, opened: Open) -> None:
     opened(server.url, "Bearer hunter2").get("cas/a", 1)
     opened(server.url).get("cas/a", 1)
@@ -178,6 +205,7 @@ def test_what_comes_in_chunks_is_read(server: Shelf, opened: Open) -> None:
     ("status", "told"),
     [
         (301, "it leads elsewhere (301), and no redirect is followed: name the other place"),
+        (304, "it refuses (304)"),
         (401, "it wants to know who asks: user and password belong in HATCH_CUBIN_REMOTE (401)"),
         (403, "it refuses whoever asks (403)"),
         (413, "it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"),
@@ -284,6 +312,16 @@ def test_a_proxy_is_used_as_the_environment_says(
     assert asked.headers["Proxy-Authorization"] == f"Basic {b64encode(b'ada:hunter2').decode()}"
     monkeypatch.setenv("no_proxy", "cache.example")
     assert opened("http://cache.example:1")._proxy is None
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_what_is_on_this_machine_is_asked_through_no_proxy(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    """It may be told a password over http:// because nobody hears it."""
+    monkeypatch.setenv(f"{scheme}_proxy", "http://proxy.example:3128")
+    assert opened(f"{scheme}://localhost:8080", "Basic password")._proxy is None
+    assert opened(f"{scheme}://cache.example", None)._proxy is not None
 
 
 def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(

@@ -13,7 +13,7 @@ from hatch_cubin.stores.objects import _CREDENTIALS, ObjectStore
 from hatch_cubin.stores.store import FaultError
 from hatch_cubin.stores.where import Place
 from hatch_cubin.table import urls
-from tests.shelf import Fault, Shelf, shelf
+from tests.shelf import Fault, Handler, Shelf, shelf
 
 Open = Callable[..., ObjectStore]
 
@@ -59,6 +59,31 @@ def test_what_was_put_is_there(endpoint: str, opened: Open) -> None:
     assert store.traffic.bytes == 6
     assert opened(endpoint, "s3://bucket").get("of/mine/cas/a", 3) == b"abc"
     store.rest()
+
+
+def test_what_is_there_is_told_without_its_bytes(endpoint: str, server: Shelf, opened: Open) -> None:
+    store = opened(endpoint, "s3://bucket/there")
+    assert not store.has("cas/a")
+    store.put("cas/a", b"abc")
+    assert store.has("cas/a")
+    server.fault = answer(403)
+    assert opened(server.url).has("cas/a")  # who knows
+
+
+def test_what_is_sent_is_on_its_way_until_it_is_there(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    seen = list[bool]()
+
+    def look(handler: Handler) -> bool:
+        seen.append(store.traffic.passes(1))
+        return handler.answer(500 if len(seen) > 1 else 200, ETag='"tag"')
+
+    server.fault = look
+    store.put("cas/a", b"abc")
+    assert (seen, store.traffic.bytes, store.traffic.passes(1)) == ([True], 3, False)
+    with pytest.raises(FaultError):
+        store.put("cas/b", b"abc")
+    assert (all(seen), store.traffic.bytes, store.traffic.passes(1)) == (True, 3, False)
 
 
 def test_nothing_larger_than_it_should_be_is_read(endpoint: str, opened: Open) -> None:

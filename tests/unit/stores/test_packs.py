@@ -62,6 +62,8 @@ def test_an_index_is_what_was_written_down() -> None:
         ("packs", [["0" * 64]]),
         ("packs", []),
         ("packs", None),
+        ("packs", [["../../elsewhere", 1 << 20]]),
+        ("units", {"00": [0, 0, 100, 100, 1], "01": [0, 0, 100, 100, 1]}),  # one over the other
         ("units", [1]),
         ("units", {"xyz": [0, 0, 1, 1, 1]}),
         ("units", {"00": [0, 0, 1, 1]}),

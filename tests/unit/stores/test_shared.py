@@ -55,6 +55,10 @@ class Memory:
         data = self.get(name, most)
         return data, None if data is None else file_digest(data)
 
+    def has(self, name: str) -> bool:
+        self._ask("has", name)
+        return name in self.files
+
     def put(self, name: str, data: bytes) -> None:
         self._ask("put", name)
         self.files[name] = data
@@ -149,7 +153,7 @@ def test_few_units_have_an_action_each_and_their_bytes_lie_under_their_digests(o
     assert store.files == {f"cas/{digest}": one.data, f"ac/{name}": actions.encode(action)}
     assert store.asked() == ["get ac", "put cas", "put ac"]  # never before what it leads to
     opened(store, ITEMS).push([one.key])
-    assert store.asked() == ["get ac"]
+    assert store.asked() == ["get ac", "has cas"]
 
 
 def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +182,7 @@ def test_many_units_lie_in_packs_that_an_index_finds(opened: Open) -> None:
     assert fetch(opened(store, units=FEW + 1)) == ITEMS
     assert store.asked() == ["get ac", "get cas"]  # one request, and one for the pack
     opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
-    assert store.asked() == ["get ac"]
+    assert store.asked() == ["get ac", "has cas"]
 
 
 def test_a_part_of_a_large_project_finds_what_is_in_packs(opened: Open) -> None:
@@ -254,6 +258,30 @@ def test_a_store_that_lost_something_has_it_again_after_the_next_build(
     other.push(keys(ITEMS))
     assert (store.names(""), said) == (sorted(whole), [])
     assert fetch(opened(store, units=units)) == ITEMS
+
+
+@MODES
+def test_what_a_store_has_lost_is_given_by_who_has_it_and_need_not_fetch(
+    opened: Open, said: list[str], units: int
+) -> None:
+    store = Memory()
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    whole = dict(store.files)
+    for name in store.names("cas"):
+        del store.files[name]
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    assert (sorted(store.files), said) == (sorted(whole), [])
+    assert fetch(opened(store, units=units)) == ITEMS
+
+
+def test_a_pack_that_was_read_just_now_is_not_looked_for(opened: Open) -> None:
+    store = Memory()
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    store.asked()
+    other = opened(store, units=FEW + 1)
+    fetch(other)
+    other.push(keys(ITEMS))
+    assert store.asked() == ["get ac", "get cas", "get ac"]
 
 
 def flip(data: bytes) -> bytes:
@@ -454,6 +482,25 @@ def test_an_index_that_nobody_who_is_trusted_has_sealed_is_not_there(opened: Ope
     other.push(keys(ITEMS))
     assert fetch(opened(store, units=FEW + 1, trust=Wax(b"others"))) == ITEMS
     assert said == []
+
+
+def test_an_index_that_was_sealed_is_not_replaced_by_who_cannot_seal(opened: Open, said: list[str]) -> None:
+    """For those who take only what is sealed, everything would be gone."""
+    store, trust = Memory(), Trust([OWNER.key], required=False)
+    ours, checking = Signing(OWNER, trust), Signing(trust=trust)
+    right = [each._replace(record=signed(each.record)) for each in ITEMS]
+    no_seal = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
+    opened(store, right, FEW + 1, checking).push(keys(right))
+    assert (store.files, said) == ({}, [no_seal])
+    opened(store, right[:2], FEW + 1, ours).push(keys(right))
+    before = dict(store.files)
+    for trust_of_another in (None, Signing(), checking):
+        opened(store, right, FEW + 1, trust_of_another).push(keys(right))
+    assert (store.files, said) == (before, [no_seal] * 4)
+    opened(store, right[:2], FEW + 1, checking).push(keys(right[:2]))
+    assert said == [no_seal] * 4  # there is nothing to be given
+    opened(store, right, FEW + 1, ours).push(keys(right))
+    assert fetch(opened(store, units=FEW + 1, trust=checking)) == right
 
 
 @MODES
