@@ -8,6 +8,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -89,13 +90,18 @@ def build_held(
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
     _ = project.package  # a wrong one is found out before anything is compiled
+    if project.config.pack:
+        from .compiling.packing import require_packer  # nothing of it is needed where nothing is packed
+
+        require_packer(project)
     with _seldom_collected():
         plan = choose_plan(project, require, hold, in_part=True)
-        results = bake(project, plan, noted=noted, hold=hold)
+        results = bake(project, plan, noted=noted, hold=hold, packs=project.config.pack)
         built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
         headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
         bill = sbom.bill(project, plan.jobs, plan.toolkit, headers)
-        files = layout.lay_out(built, _header(project, plan.toolkit), plan.toolkit.major)
+        header = _header(project, plan.toolkit)
+        files = layout.lay_out(built, header, plan.toolkit.major, results.packed)
         return {**files, sbom.NAME: [bill]}, named_files(project, plan.jobs)
 
 
@@ -158,15 +164,19 @@ def make_plan(project: Project, sources: Sequence[Source] | None = None, *, in_p
     return Plan(toolkit, tuple(jobs), recall, tuple(refused or ()))
 
 
-def bake(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
+def bake(
+    project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
+) -> Results:
     """Return the result of every unit; one error names all that fail, once all others are stored."""
-    results = attempt(project, plan, noted=noted, hold=hold)
+    results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
     require(results, plan.toolkit, plan.refused)
     return results
 
 
-def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None) -> Results:
-    """Return the result of every unit that has one, and which have none."""
+def attempt(
+    project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
+) -> Results:
+    """Return the result of every unit that has one, and which have none; if all have one, it *packs* them."""
     start = time.monotonic()
     _home.sweep()
     with open_cache(project, hold) as cache:
@@ -179,11 +189,17 @@ def attempt(project: Project, plan: Plan, *, noted: bool = True, hold: Path | No
         complete(project, plan.jobs, cache, plan.toolkit, results)
         if remote is not None:
             _remote.conclude(project, remote, plan.jobs, results)
-    report(project, results, time.monotonic() - start)
+        seconds = time.monotonic() - start
+        if packs and not plan.refused and len(results.done) == len(plan.jobs):
+            from .compiling.packing import pack  # nor of this
+
+            results.packed = pack(project, plan.jobs, results.done, cache)
+    report(project, results, seconds)
     if noted:
         plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
         keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
         hits = len(keys) - len(results.seconds)
+        keys += results.packed.keys if results.packed else ()
         counts = {
             "hits": hits,
             "misses": len(plan.jobs) - hits,
@@ -232,12 +248,13 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
 
 
 def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:
-    """Write the bundle into the tree, with the files by which an editable install notices edits.
+    """Write the bundle into the tree, unpacked, with the files by which an editable install notices edits.
 
     *linked* says that the install has links to these files in a folder elsewhere. Then the files have to name
     the project's folder.
     """
     notes = {}
+    project = replace(project, config=replace(project.config, pack=False))
     if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)

@@ -49,16 +49,12 @@ class Module:
     @property
     def name(self) -> str:
         """The name in the API and in messages: `red[BLOCK=64,SCALAR=float]`."""
-        if not self.variant:
-            return self.base
-        return f"{self.base}[{','.join(f'{name}={value}' for name, value in self.variant)}]"
+        return _name(self.base, self.variant)
 
     @property
     def file_stem(self) -> str:
         """The name in file names: `red.BLOCK-64.SCALAR-float`; parts that no file can have are hashed."""
-        parts = [self.base, *(f"{name}-{value}" for name, value in self.variant)]
-        stem = ".".join(map(_file_part, parts))
-        return stem if len(stem) <= 160 else f"{_file_part(self.base)}.{_short(self.name)}"
+        return file_stem(self.base, self.variant)
 
     @property
     def macros(self) -> Macros:
@@ -308,6 +304,18 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     )
     older = f'; CUDA 12 can target {arch} too: toolkit = "12.9"' if arch.number in _OF_CUDA_12 else ""
     return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
+
+
+def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:
+    macros = ",".join(f"{name}={value}" for name, value in variant)
+    return f"{base}[{macros}]" if macros else base
+
+
+def file_stem(base: str, variant: Sequence[tuple[str, str]]) -> str:
+    """Return the name of a module in file names, of its source's name and its variant's macros."""
+    parts = [base, *(f"{name}-{value}" for name, value in variant)]
+    stem = ".".join(map(_file_part, parts))
+    return stem if len(stem) <= 160 else f"{_file_part(base)}.{_short(_name(base, variant))}"
 
 
 def _file_part(text: str) -> str:

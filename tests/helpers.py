@@ -15,13 +15,14 @@ from typing import Any
 
 from hatch_cubin import _arch
 from hatch_cubin._plan import Module, Unit
-from hatch_cubin.bundle import layout, runtime
+from hatch_cubin.bundle import layout, packs, runtime
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.compiling.executor import Task
 from hatch_cubin.sources.project import Project
 from hatch_cubin.sources.source import Source
 from hatch_cubin.table import toml
 from hatch_cubin.table.config import Config, Place, parse_config
+from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Keys
 
 REPOSITORY = Path(__file__).parent.parent
@@ -164,6 +165,32 @@ def bundle(*built: layout.Built, major: int = 13, **header: Any) -> dict[str, by
     """Return the files of a bundle of *built*."""
     files = layout.lay_out(built, {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}, major)
     return {name: b"".join(content) for name, content in files.items() if isinstance(content, list)}
+
+
+def packed_bundle(*built: layout.Built, major: int = 13, **header: Any) -> dict[str, bytes]:
+    """Return the files of a bundle of *built* whose results are packed."""
+    results = {item.compiled.sha256: item.compiled.data for item in built}
+    blocks = packs.cut(
+        packs.Piece(item.unit.module.base, item.unit.module.name, str(item.unit.arch), *_proof(item.compiled))
+        for item in built
+    )
+    packed = {
+        block.key: Compiled(pack(b"".join(results[piece.sha256] for piece in block.pieces)), {})
+        for block in blocks
+    }
+    known = {"data_model": "lp64", "toolchain": {"nvrtc": "13.0.88"}, **header}
+    files = layout.lay_out(built, known, major, packs.assembled(blocks, packed))
+    return {name: b"".join(content) for name, content in files.items() if isinstance(content, list)}
+
+
+def _proof(compiled: Compiled) -> tuple[str, int]:
+    return compiled.sha256, compiled.size
+
+
+def pack(data: bytes) -> bytes:
+    """Return bytes as a compiler process packs them."""
+    output: bytes = worker.compile_task({"id": 0, "kind": "xz", "code": data, "searches": False})["output"]
+    return output
 
 
 _imported = itertools.count()

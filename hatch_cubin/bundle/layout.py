@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__, _files
 from .._arch import Arch
@@ -26,6 +26,12 @@ from ..toolkit.toolkit import Keys
 from . import editable, runtime
 from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
 from .stub import stub
+
+if TYPE_CHECKING:
+    from .packs import Packed
+
+RAW, _PACKED = 1, runtime.FORMAT  # a loader that knows no packs still reads what has none
+Place = Mapping[str, str | int]  # of a result: its file, or its block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
@@ -65,11 +71,14 @@ def of_setuptools(mode: str) -> Rebuild:
     return Rebuild(command, needs=("setuptools", "hatch_cubin"))
 
 
-def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> dict[str, Content]:
+def lay_out(
+    built: Iterable[Built], header: Mapping[str, Any], major: int, packed: Packed | None = None
+) -> dict[str, Content]:
     """Return every file of the bundle by name: its bytes, or the path of a file that already has them.
 
     The *header* and the toolkit's *major* version say how it was built. In *built*, the units of a module
-    stand together: beside their files, only their lines in the indexes are kept.
+    stand together: beside their files, only their lines in the indexes are kept. Results that were *packed*
+    have no files of their own.
     """
     files: dict[str, Content] = {}
     stored: dict[str, str] = {}  # identical results are stored once
@@ -80,16 +89,23 @@ def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> di
     for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
         units = [*group]
         module = units[0].unit.module
-        stem = _stem(module, taken)
-        placed = [(item, stored.setdefault(item.compiled.sha256, stem + item.unit.suffix)) for item in units]
-        files |= {file: item.compiled.content for item, file in placed}
-        entry = _module(module, placed, major)
+        if packed is None:
+            stem = free_stem(module.file_stem, name, taken)
+            named = [stored.setdefault(item.compiled.sha256, stem + item.unit.suffix) for item in units]
+            files |= {file: item.compiled.content for item, file in zip(units, named, strict=True)}
+            places = [{"file": file} for file in named]
+        else:
+            places = [packed.slots[item.compiled.sha256]._asdict() for item in units]
+        entry = _module(module, [*zip(units, places, strict=True)], major)
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys(units))
         names |= {name, module.base}
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
-    manifest = {"format": runtime.FORMAT, "generator": GENERATOR, **header}
+    manifest = {"format": RAW, "generator": GENERATOR, **header}
+    if packed is not None:
+        manifest |= {"format": _PACKED, "blocks": packed.described}
+        files = {**packed.files}
     return {
         "__init__.py": [Path(runtime.__file__).read_bytes()],
         "__init__.pyi": [stub(kernels, names)],
@@ -99,23 +115,22 @@ def lay_out(built: Iterable[Built], header: Mapping[str, Any], major: int) -> di
     }
 
 
-def _stem(module: Module, taken: set[str]) -> str:
-    """Return the name that a module's files begin with; a hash where another's differs in case only."""
-    stem = module.file_stem
+def free_stem(stem: str, name: str, taken: set[str]) -> str:
+    """Return what the files of the module *name* begin with; a hash where another's differs in case only."""
     if stem.casefold() in taken:
-        return file_digest(module.name.encode())[:10]
+        return file_digest(name.encode())[:10]
     taken.add(stem.casefold())
     return stem
 
 
-def _module(module: Module, items: Sequence[tuple[Built, str]], major: int) -> dict[str, Any]:
+def _module(module: Module, items: Sequence[tuple[Built, Place]], major: int) -> dict[str, Any]:
     kernels: dict[str, str] = {}
-    for item, _name in items:
+    for item, _place in items:
         for spelled, symbol in item.compiled.kernels.items():
             kernels.setdefault(spelled, symbol)
     entries = []
-    for item, name in items:
-        entry = _entry(item, name, major)
+    for item, place in items:
+        entry = _entry(item, place, major)
         if dict(item.compiled.kernels) != kernels:  # a source may have other kernels for another arch
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry)
@@ -134,13 +149,13 @@ def _options(module: Module) -> dict[str, Any]:
     )
 
 
-def _entry(item: Built, name: str, major: int) -> dict[str, Any]:
+def _entry(item: Built, place: Place, major: int) -> dict[str, Any]:
     compiled, arch = item.compiled, item.unit.arch
     resources = None if arch.is_ptx else json.loads(compiled.described)
     return ({"resources": resources} if resources else {}) | {
         "arch": str(arch),
         "kind": "ptx" if arch.is_ptx else "cubin",
-        "file": name,
+        **place,
         "size": compiled.size,
         "sha256": compiled.sha256,
         "min_driver": min_driver(arch, compiled.data if arch.is_ptx else b"", major),

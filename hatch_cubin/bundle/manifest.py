@@ -20,12 +20,13 @@ class Entry(NamedTuple):
 
     arch: str
     kind: str
-    file: str
+    file: str  # its own, or the block that it is in
     size: int
     sha256: str
     min_driver: int
     kernels: Mapping[str, str]  # spelled name → symbol
     resources: Mapping[str, Mapping[str, int]]
+    offset: int | None = None  # in an unpacked block
 
     @property
     def is_ptx(self) -> bool:
@@ -49,6 +50,14 @@ class Module(NamedTuple):
         return self.name[: -1 - sum(len(key) + len(value) + 2 for key, value in self.variant.items())]
 
 
+class Block(NamedTuple):
+    """What a packed bundle says of a block: its size as a file and unpacked, and the digest of the file."""
+
+    packed: int
+    sha256: str
+    size: int
+
+
 class Manifest(NamedTuple):
     """What a bundle says of itself."""
 
@@ -59,6 +68,12 @@ class Manifest(NamedTuple):
     folder: str | None  # where the bundle stands in its project
     skipped: bool
     modules: tuple[Module, ...]
+    blocks: Mapping[str, Block] | None = None  # of a packed bundle, by their files
+
+    @property
+    def files(self) -> set[str]:
+        """The files of its units."""
+        return {entry.file for module in self.modules for entry in module.entries}
 
 
 # Made once, not each time.
@@ -130,6 +145,7 @@ def read_manifest(data: bytes) -> Manifest:
             _module(name, _is(line, dict, name))
             for name, line in sorted(_typed(fields, "modules", dict).items())
         ),
+        _blocks(fields["blocks"]) if "blocks" in fields else None,
     )
 
 
@@ -188,17 +204,27 @@ def _module(name: str, line: Mapping[str, Any]) -> Module:
     )
 
 
+def _blocks(value: object) -> dict[str, Block]:
+    blocks = {name: _is(block, dict, name) for name, block in _is(value, dict, "blocks").items()}
+    return {
+        name: Block(_typed(block, "packed", int), _typed(block, "sha256", str), _typed(block, "size", int))
+        for name, block in blocks.items()
+    }
+
+
 def _entry(fields: Mapping[str, Any], kernels: dict[str, Any]) -> Entry:
     own = _is(fields.get("kernels", kernels), dict, "kernels")
+    is_packed = "block" in fields
     return Entry(
         _typed(fields, "arch", str),
         _typed(fields, "kind", str),
-        _typed(fields, "file", str),
+        _typed(fields, "block" if is_packed else "file", str),
         _typed(fields, "size", int),
         _typed(fields, "sha256", str),
         _typed(fields, "min_driver", int),
         {name: _is(symbol, str, name) for name, symbol in own.items()},
         _is(fields.get("resources", {}), dict, "resources"),
+        _typed(fields, "offset", int) if is_packed else None,
     )
 
 

@@ -49,7 +49,7 @@ __all__ = [
     "use",
 ]
 
-FORMAT = 1
+FORMAT = 2  # of packed bundles; 1 has a file for each entry
 
 _MODULES = b'\n},"modules":{\n'
 _MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
@@ -57,6 +57,9 @@ _LARGEST = 1 << 28  # no manifest has as many bytes: 70 000 files are described 
 _PATIENCE = 2.0  # seconds, with builds that replace what is being read
 _ANSWERED = 5.0  # seconds after which a driver that said nothing is taken for one that hangs
 _CHECKED = 76  # the length of '{"check":"…",'
+_BLOCK = 1 << 21  # bytes that several entries share, unpacked, at most
+_UNPACKED = 1 << 24  # bytes of unpacked blocks that are kept
+_WINDOW = 1 << 26  # bytes that an unpacker may look back, at most
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
@@ -77,7 +80,7 @@ class CubinDamagedError(CubinError):
 
 
 class CubinUnavailableError(CubinError):
-    """There is no usable driver, device or cuda.core in this process."""
+    """There is no usable driver, device or cuda.core in this process, or no lzma for packed kernels."""
 
 
 class CubinStaleWarning(UserWarning):
@@ -85,12 +88,15 @@ class CubinStaleWarning(UserWarning):
 
 
 class Entry:
-    """One shipped file, what is known of it, and by which rule it was chosen."""
+    """One shipped unit, what is known of it, and by which rule it was chosen.
+
+    It is a file of its own, or a part of a *block*: then *file* and *path* are None.
+    """
 
     __slots__ = (
         *("module", "source", "variant", "options", "toolchain"),
-        *("arch", "kind", "file", "path", "size", "sha256", "min_driver", "kernels", "resources"),
-        *("rule", "_data", "_manifest"),
+        *("arch", "kind", "file", "path", "block", "size", "sha256", "min_driver", "kernels", "resources"),
+        *("rule", "_data", "_manifest", "_offset"),
     )
 
     def __init__(
@@ -105,15 +111,24 @@ class Entry:
         self.toolchain = module.manifest.toolchain
         self.arch: str = _typed(fields["arch"], str)
         self.kind: str = _typed(fields["kind"], str)
-        self.file: str = _plain_file(fields["file"])
-        self.path: str = os.path.join(module.manifest.folder, self.file)
         self.size: int = _typed(fields["size"], int)
+        self.block: "str | None" = _plain_file(fields["block"]) if "block" in fields else None
+        self.file: "str | None" = _plain_file(fields["file"]) if self.block is None else None
+        self.path: "str | None" = (
+            None if self.file is None else os.path.join(self._manifest.folder, self.file)
+        )
+        self._offset: int = 0 if self.block is None else _typed(fields["offset"], int)
         self.sha256: str = _typed(fields["sha256"], str)
         self.min_driver: int = _typed(fields["min_driver"], int)
         self.kernels = _text_map(fields["kernels"]) if "kernels" in fields else module.kernels
         used = _typed(fields.get("resources", {}), dict)
         self.resources = _view({symbol: _view(of_it) for symbol, of_it in used.items()})
         self.rule: str = rule
+
+    @property
+    def _place(self) -> str:
+        """The path of the file that the bytes are in."""
+        return os.path.join(self._manifest.folder, self.file or self.block or "")
 
     @property
     def source_path(self) -> "str | None":
@@ -127,7 +142,8 @@ class Entry:
         return path if os.path.isfile(path) else None
 
     def __repr__(self) -> str:
-        return f"Entry(module={self.module!r}, arch={self.arch!r}, file={self.file!r}, rule={self.rule!r})"
+        place = f"file={self.file!r}" if self.block is None else f"block={self.block!r}"
+        return f"Entry(module={self.module!r}, arch={self.arch!r}, {place}, rule={self.rule!r})"
 
 
 class Loaded:
@@ -143,7 +159,9 @@ class Loaded:
 
     def __repr__(self) -> str:
         entry, kernels = self.entry, len(self.kernels)
-        what = f"device={self.device}, module={entry.module!r}, kernels={kernels}, path={entry.path!r}"
+        what = (
+            f"device={self.device}, module={entry.module!r}, kernels={kernels}, path={_shown_path(entry)!r}"
+        )
         return f"Loaded({what}, rule={entry.rule!r}, size={entry.size}, seconds={self.seconds:.6f})"
 
 
@@ -667,11 +685,82 @@ def _version(driver: int) -> str:
 def _verified(entry: Entry) -> bytes:
     if entry._data is not None:  # noqa: SLF001
         return entry._data  # noqa: SLF001
-    data = _file_data(entry.path, entry.size)
+    place = entry._place  # noqa: SLF001
+    data = _file_data(place, entry.size) if entry.block is None else _part_of_block(entry, place)
     digest = _sha256(data)
     if digest != entry.sha256 or len(data) != entry.size:
-        _damaged(entry.path, f"its digest is {digest}, the manifest says {entry.sha256}")
+        _damaged(place, f"its digest is {digest}, the manifest says {entry.sha256}")
     return data
+
+
+# --- packed bundles -----------------------------------------------------------------------------
+
+
+_unpacked: "dict[tuple[str, int], bytes]" = {}  # blocks by digest and size, the one used last at the end
+_unpackers: "dict[int, Any]" = {}  # the lock of each process: a fork may find its parent's locked for ever
+
+
+def _part_of_block(entry: Entry, path: str) -> bytes:
+    """Return the bytes of a packed entry."""
+    start, end = entry._offset, entry._offset + entry.size  # noqa: SLF001
+    block = _block_of(entry)
+    lock = _unpackers.get(os.getpid())
+    if lock is None:
+        import threading
+
+        lock = _unpackers.setdefault(os.getpid(), threading.Lock())
+    key = block["sha256"], block["size"]
+    with lock:
+        data = _unpacked.pop(key, None)
+        if data is None:
+            room = _UNPACKED - block["size"]
+            while _unpacked and sum(map(len, _unpacked.values())) > room:
+                _unpacked.pop(next(iter(_unpacked)))
+            data = _unpack(path, **block)
+        if len(data) <= _UNPACKED:
+            _unpacked[key] = data
+    return data[start:end]
+
+
+def _block_of(entry: Entry) -> "dict[str, Any]":
+    """Return what the manifest says of an entry's block, and what it cannot mean is damage."""
+    blocks = _typed(entry._manifest.header.get("blocks"), dict)  # noqa: SLF001
+    if entry.block not in blocks:
+        _damaged("manifest.json", f"it does not describe the block {entry.block!r} that it names")
+    block = _typed(blocks[entry.block], dict)
+    found = {name: _typed(block.get(name), kind) for name, kind in _OF_BLOCK.items()}
+    fits = 0 <= entry._offset <= found["size"] - entry.size and entry.size > 0  # noqa: SLF001
+    if not fits or found["size"] > max(_BLOCK, entry.size):
+        _damaged("manifest.json", f"{entry.module!r} for {entry.arch} cannot lie in {entry.block} as it says")
+    return found
+
+
+_UNPACK = "run another Python, or write the kernels unpacked (hatch-cubin unpack … --into DIR), and use(DIR)"
+_OF_BLOCK = {"packed": int, "sha256": str, "size": int}
+
+
+def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
+    """Return an unpacked block of so many bytes. What is not, to the bit, what was built is not unpacked."""
+    data = _file_data(path, packed)
+    if (digest := _sha256(data)) != sha256:
+        _damaged(path, f"its digest is {digest}, the manifest says {sha256}")
+    try:
+        import lzma
+    except ImportError as exc:
+        what = _say(f"{path} cannot be unpacked: this Python lacks lzma (liblzma); {_UNPACK}")
+        raise CubinUnavailableError(what) from exc
+    try:
+        unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=min(2 * size, _WINDOW) + (1 << 20))
+        found = unpacker.decompress(data, size + 1)
+    except lzma.LZMAError as exc:
+        _damaged(path, f"it cannot be unpacked ({exc})", exc)
+    if len(found) != size or not unpacker.eof or unpacker.unused_data:
+        _damaged(path, f"it does not unpack to {size} bytes, as the manifest says")
+    return found
+
+
+def _shown_path(entry: Entry) -> str:
+    return entry._place if entry.arch else ""  # noqa: SLF001 - code that was given to use() has none
 
 
 # --- loading, with cuda.core --------------------------------------------------------------------
@@ -717,11 +806,13 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
             symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
             make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
             data = _verified(entry)
-            sys.audit("hatch_cubin.load", __name__, entry.module, entry.arch, entry.path, entry.sha256)
+            place = _shown_path(entry)
+            sys.audit("hatch_cubin.load", __name__, entry.module, entry.arch, place, entry.sha256)
             try:
                 found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
             except Exception as exc:
-                raise CubinUnavailableError(_say(f"cuda.core cannot take {entry.file}: {exc}")) from exc
+                what = f"cuda.core cannot take {entry.file or entry.module}: {exc}"
+                raise CubinUnavailableError(_say(what)) from exc
     return found.loaded[entry.sha256]
 
 
@@ -753,8 +844,10 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         more = [f"and {len(missing) - 20} more"] if len(missing) > 20 else []
         raise CubinNotFoundError("\n".join([*list(missing)[:20], *more]))
     library = _driver_library()
-    loaded = [_load_now(library, device, found, *what) for (device, found, _), what in plan.items()]
-    return Preloaded(tuple(loaded), tuple(missing.values()))
+    # In the order of blocks, so that each is unpacked once.
+    in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")
+    loaded = {file: _load_now(library, file[0], file[1], *what) for file, what in in_order}
+    return Preloaded(tuple(loaded[file] for file in plan), tuple(missing.values()))
 
 
 def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kernels: "list[str]") -> Loaded:

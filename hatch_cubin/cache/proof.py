@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from .. import _home
 from .._digest import file_digest
 
+BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
 MOST = 1 << 26  # bytes of a record, a hundred times what the largest has
 _HEX = re.compile("(?:[0-9a-f]{2})+")
@@ -115,7 +116,9 @@ def decode(data: bytes) -> Record | None:
         return None
     if not isinstance(values, dict) or values.keys() != _FIELDS.keys():
         return None
-    return Record(**values) if all(sound(values[name]) for name, sound in _FIELDS.items()) else None
+    sound = all(sound(values[name]) for name, sound in _FIELDS.items())
+    # A block of a packed bundle, and nothing else, has no kernels of its own.
+    return Record(**values) if sound and bool(values["kernels"]) != (BLOCK in values["inputs"]) else None
 
 
 def _is_signature(line: bytes) -> bool:
@@ -143,7 +146,7 @@ def _are_texts(value: object) -> bool:
 
 
 def _are_kernels(value: object) -> bool:
-    return type(value) is dict and value != {} and _are_texts([*value, *value.values()])
+    return type(value) is dict and _are_texts([*value, *value.values()])
 
 
 def _are_inputs(value: object) -> bool:

@@ -27,6 +27,7 @@ VERBS = {
     "lock": "write cubin.lock: what the units are built from, to commit",
     "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
     "inspect": "show what is in wheels, in folders or in installed packages",
+    "unpack": "write a bundle with a file for each unit, as cuobjdump reads them",
     "verify": "check wheels against their manifests, or against a rebuild",
     "check": "check wheels before they are published: kernels for every GPU, size, tags",
     "diff": "say what is other in one wheel than in another, what matters most first",

@@ -32,7 +32,7 @@ class Task:
     """One compile, in the compiler's own terms."""
 
     id: int
-    kind: str  # "c++" or "ptx"
+    kind: str  # "c++" or "ptx"; or "xz", to have the code packed
     code: bytes
     name: bytes
     options: tuple[bytes, ...]

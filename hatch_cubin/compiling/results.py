@@ -14,6 +14,7 @@ from ..sources.project import Project
 from ..toolkit.toolkit import Toolkit
 
 if TYPE_CHECKING:
+    from ..bundle.packs import Packed
     from .diagnostics import Diagnostic
     from .hints.targets import Archs
 
@@ -29,6 +30,7 @@ class Results:
     tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered
     fetched: set[Unit] = field(default_factory=set)  # what of those done came from the store behind the cache
     remote: Mapping[str, Any] | None = None  # what was exchanged with that
+    packed: Packed | None = None  # the blocks of all of them, where they were asked for
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:

@@ -61,6 +61,7 @@ class Config:
     max_size: int | None = None  # of a wheel
     trusted_keys: tuple[str, ...] = ()
     remote_cache: str | None = None
+    pack: bool = False
     ship_sources: bool = False
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()

@@ -251,6 +251,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "max-size": _only(checks.size),
     "trusted-keys": _trusted_keys,
     "remote-cache": _only(checks.remote),
+    "pack": _only(checks.boolean),
     "ship-sources": _only(checks.boolean),
     "provenance": _only(checks.boolean),
     "source": _sources,

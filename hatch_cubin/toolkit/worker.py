@@ -26,6 +26,8 @@ _HEAP_BYTES = 1 << 30  # for precompiled headers: of addresses, as pages are onl
 
 SCRIPT = __file__  # which runs by its path, with no package around it
 
+_WINDOW = 1 << 26  # bytes that a packer looks back, at most: it needs ten times as much memory
+
 _REFUSED = b"ptxas application ptx input, line "  # of PTX that nobody wrote, so no line that anybody knows
 _LINEINFO = b"--generate-line-info"
 
@@ -64,7 +66,7 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     """Compile one task and return its result: `ok` says whether that worked, `log` what the compiler said."""
     start = time.perf_counter()
-    run = _assemble if task["kind"] == "ptx" else _compile
+    run = _KINDS[task["kind"]]
     if _unnamed and task["searches"]:
         run = _compile_unnamed
     shared = _with_prelude(task) if task.get("prelude") and run is _compile else None
@@ -274,6 +276,22 @@ def _assemble(task: dict[str, Any]) -> Outcome:
         return Outcome(ok=True, output=bytes(output), log=said)
     finally:
         nvjitlink.destroy(handle)
+
+
+def _pack(task: dict[str, Any]) -> Outcome:
+    """Pack bytes: in one go, for then all versions of the library give the same."""
+    import lzma  # which some interpreters lack
+
+    window = min(1 << max(len(task["code"]) - 1, 1 << 12).bit_length(), _WINDOW)
+    how = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": window}
+    return Outcome(ok=True, output=lzma.compress(task["code"], check=lzma.CHECK_CRC32, filters=[how]))
+
+
+_KINDS: Mapping[str, Callable[[dict[str, Any]], Outcome]] = {
+    "c++": _compile,
+    "ptx": _assemble,
+    "xz": _pack,
+}
 
 
 def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:

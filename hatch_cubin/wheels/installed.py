@@ -127,13 +127,18 @@ def member_at(archive: zipfile.ZipFile, name: str) -> Location:
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
     info = archive.getinfo(name)
-    if info.file_size > max(_ROOM, _RATIO * info.compress_size):
-        what = f"is not unpacked: {size(info.compress_size)} in the archive would be {size(info.file_size)}"
-        raise BundleError(Problem(what, member_at(archive, name)))
+    refuse_bomb(info.compress_size, info.file_size, member_at(archive, name))
     try:
         return archive.read(name)
     except _DAMAGE as exc:
         raise BundleError(Problem(f"cannot be unpacked: {exc}", member_at(archive, name))) from exc
+
+
+def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
+    """Raise BundleError for what would be unpacked to more than code can be."""
+    if unpacked > max(_ROOM, _RATIO * packed):
+        what = f"is not unpacked: {size(packed)} in the archive would be {size(unpacked)}"
+        raise BundleError(Problem(what, where))
 
 
 def _some(found: Found, hint: str | None = None) -> Found:

@@ -122,11 +122,7 @@ def _arch_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
 
 def _packed(facts: BundleFacts) -> dict[str, int]:
     """Return what each arch takes in the wheel; nothing where there is none."""
-    files: dict[str, dict[str, int]] = {}
-    for unit in facts["units"]:
-        if unit["packed"] is not None:
-            files.setdefault(unit["arch"], {})[unit["file"]] = unit["packed"]
-    return {arch: sum(files[arch].values()) for arch in facts["archs"] if arch in files}
+    return {arch: count for arch, count in facts["packed"]["archs"].items() if count is not None}
 
 
 def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
@@ -136,8 +132,14 @@ def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
         parts.setdefault(unit["module"], []).append(part)
     longest = max(sum(count for _arch, count, _colour in part) for part in parts.values())
     ordered = sorted(facts["modules"].items(), key=lambda item: (-item[1], item[0]))
-    rows = [_chart_row(name, parts[name], longest, size(total)) for name, total in ordered]
-    return _chart("Size by module", rows, "each bar is split by arch, in the same colours")
+    packed = facts["packed"]["modules"]
+    rows = [_chart_row(name, parts[name], longest, _both(total, packed.get(name))) for name, total in ordered]
+    in_wheel = "; in parentheses, packed in the wheel" if any(packed.values()) else ""
+    return _chart("Size by module", rows, f"each bar is split by arch, in the same colours{in_wheel}")
+
+
+def _both(count: int, packed: int | None) -> str:
+    return size(count) if packed is None else f"{size(count)} ({size(packed)})"
 
 
 def _time_chart(facts: BundleFacts, seconds: Seconds) -> str:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from .. import _pipeline, _temporary
+from .._digest import file_digest
 from .._order import by_number
 from ..bundle import sbom
-from ..bundle.manifest import Entry, Manifest, read_keys, read_manifest
+from ..bundle.manifest import Manifest, read_keys, read_manifest
 from ..errors import BundleError, Location, Problem
 from ..sources.project import Project
 from .bill import provenance
+from .code import results
 from .installed import Bundle
 from .notes import NOTES, notes_again
 from .verify import OF_EVERY
@@ -83,35 +85,39 @@ def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Compa
     """Compare two bundles: units by their keys, bytes and names, and what lies beside them by its bytes."""
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
-    our_units, their_units = _units(ours), _units(theirs)
+    our_results, their_results = _results(ours, shipped), _results(theirs, rebuilt)
     verdicts: dict[Unit, Verdict] = {}
-    for unit in sorted({*our_units, *their_units}, key=lambda unit: (by_number(unit[0]), unit[1])):
-        if unit not in their_units:
+    for unit in sorted({*our_results, *their_results}, key=lambda unit: (by_number(unit[0]), unit[1])):
+        if unit not in their_results:
             verdicts[unit] = "only in the bundle"
-        elif unit not in our_units:
+        elif unit not in our_results:
             verdicts[unit] = "only in the rebuild"
-        elif _result(our_units[unit], shipped) == _result(their_units[unit], rebuilt):
+        elif our_results[unit] == their_results[unit]:
             verdicts[unit] = "same"
         else:
             verdicts[unit] = "differs" if our_keys.get(unit) == their_keys.get(unit) else "other inputs"
-    names = (*OF_EVERY, *(name for name in (sbom.NAME, NOTES) if name in shipped))
-    files = {name: shipped.get(name) == rebuilt[name] for name in names}
+    blocks = sorted({*(ours.blocks or ()), *(theirs.blocks or ())})
+    names = (*OF_EVERY, *(name for name in (sbom.NAME, NOTES) if name in shipped), *blocks)
+    files = {name: name in rebuilt and shipped.get(name) == rebuilt[name] for name in names}
     return Comparison(
         verdicts, files, _other_toolchain(_made_with(ours, shipped), _made_with(theirs, rebuilt))
     )
-
-
-def _units(manifest: Manifest) -> dict[Unit, Entry]:
-    return {(module.name, entry.arch): entry for module in manifest.modules for entry in module.entries}
 
 
 def _keys(data: bytes) -> dict[Unit, str]:
     return {(name, arch): key for name, archs in read_keys(data).items() for arch, key in archs.items()}
 
 
-def _result(entry: Entry, files: Mapping[str, bytes]) -> tuple[object, ...]:
-    """Return what a compile gives: the bytes, and the names that its kernels are found under."""
-    return files.get(entry.file), dict(entry.kernels)
+def _results(manifest: Manifest, files: Mapping[str, bytes]) -> dict[Unit, tuple[object, ...]]:
+    """Return what each compile gave: the digest of its bytes, and the names of its kernels."""
+    bundle = Bundle("", dict.fromkeys(files), files.__getitem__)
+    return {
+        (module.name, entry.arch): (
+            file_digest(data) if isinstance(data, bytes) else None,
+            dict(entry.kernels),
+        )
+        for module, entry, data in results(bundle, manifest)
+    }
 
 
 def _made_with(manifest: Manifest, files: Mapping[str, bytes]) -> dict[str, str | None]:

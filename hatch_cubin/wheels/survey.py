@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Literal, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from .._order import by_number
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
@@ -13,6 +13,7 @@ from ..cubin.elf import read_cubin, read_resources
 from ..cubin.names import plain_name
 from ..errors import BundleError, Location, Problem
 from ..sources.source import ptx_entries
+from .code import results, taken, taken_by
 from .installed import Bundle
 
 Usage = Mapping[str, Mapping[str, int]]  # by symbol
@@ -43,6 +44,7 @@ class UnitFacts(TypedDict):
     arch: str
     kind: str
     file: str
+    offset: int | None
     bytes: int
     packed: int | None
     min_driver: int
@@ -51,7 +53,7 @@ class UnitFacts(TypedDict):
 
 
 class SharedFacts(TypedDict):
-    """A file that serves several units."""
+    """A result that serves several units."""
 
     file: str
     bytes: int
@@ -59,7 +61,7 @@ class SharedFacts(TypedDict):
 
 
 class TotalFacts(TypedDict):
-    """Sums; a file that several units share counts once."""
+    """Sums; a result that several units share counts once."""
 
     modules: int
     units: int
@@ -84,31 +86,36 @@ class BundleFacts(TypedDict):
     totals: TotalFacts
     archs: dict[str, int]
     modules: dict[str, int]
+    packed: dict[str, dict[str, int | None]]
     largest: dict[str, int]
     shared: list[SharedFacts]
     units: list[UnitFacts]
 
 
-class _File(TypedDict):
+class _Result(TypedDict):
     bytes: int
+    packed: int | None
     usage: Usage
     problem: str | None
+
+
+_Place: TypeAlias = "tuple[str, int | None]"
 
 
 def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
     """Return all facts about *bundle*; BundleError where its manifest cannot be read."""
     manifest = manifest_of(bundle)
-    files: dict[str, _File] = {}
-    for module in manifest.modules:
-        for entry in module.entries:
-            if entry.file not in files:
-                files[entry.file] = _look(bundle, entry, second)
+    found: dict[_Place, _Result] = {}
+    for _module, entry, data in results(bundle, manifest):
+        if (entry.file, entry.offset) not in found:
+            packed = taken_by(bundle, manifest, entry)
+            found[entry.file, entry.offset] = _looked(data, entry, packed, second)
     units = [
-        _unit(module, entry, files[entry.file], bundle.packed.get(entry.file))
+        _unit(module, entry, found[entry.file, entry.offset])
         for module in sorted(manifest.modules, key=lambda module: by_number(module.name))
         for entry in sorted(module.entries, key=lambda entry: arch_order(entry.arch))
     ]
-    sizes = {name: file["bytes"] for name, file in files.items()}
+    by_arch = sorted(units, key=lambda unit: arch_order(unit["arch"]))
     shared = _shared(units)
     return {
         "place": bundle.place,
@@ -123,14 +130,18 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
             "modules": len(manifest.modules),
             "units": len(units),
             "kernels": len({kernel["name"] for unit in units for kernel in unit["kernels"]}),
-            "files": len(files),
-            "bytes": sum(sizes.values()),
-            "packed": _sum(bundle.packed.get(name) for name in files),
+            "files": len(manifest.files),
+            "bytes": sum(each["bytes"] for each in found.values()),
+            "packed": _sum(taken(bundle, manifest, name) for name in manifest.files),
             "shared": sum(each["bytes"] * (len(each["units"]) - 1) for each in shared),
         },
-        "archs": _by("arch", sorted(units, key=lambda unit: arch_order(unit["arch"]))),
-        "modules": _by("module", units),
-        "largest": _largest(sizes),
+        "archs": {name: _bytes(own) for name, own in _by("arch", by_arch)},
+        "modules": {name: _bytes(own) for name, own in _by("module", units)},
+        "packed": {
+            "archs": {name: _sum(unit["packed"] for unit in own) for name, own in _by("arch", by_arch)},
+            "modules": {name: _sum(unit["packed"] for unit in own) for name, own in _by("module", units)},
+        },
+        "largest": _largest(units),
         "shared": shared,
         "units": units,
     }
@@ -170,16 +181,16 @@ def unit_name(module: str, arch: str) -> str:
     return f"{module} for {arch}"
 
 
-def _look(bundle: Bundle, entry: Entry, second: SecondReader | None) -> _File:
-    try:
-        data = bundle.read(entry.file)
-    except BundleError as exc:
-        return {"bytes": 0, "usage": {}, "problem": exc.problems[0].what}
+def _looked(
+    data: bytes | BundleError, entry: Entry, packed: int | None, second: SecondReader | None
+) -> _Result:
+    if isinstance(data, BundleError):
+        return {"bytes": 0, "packed": packed, "usage": {}, "problem": data.problems[0].what}
     try:
         usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
     except ValueError as exc:
-        return {"bytes": len(data), "usage": {}, "problem": str(exc)}
-    return {"bytes": len(data), "usage": usage, "problem": None}
+        return {"bytes": len(data), "packed": packed, "usage": {}, "problem": str(exc)}
+    return {"bytes": len(data), "packed": packed, "usage": usage, "problem": None}
 
 
 def _usage(data: bytes, second: SecondReader | None) -> Usage:
@@ -198,10 +209,11 @@ def _ptx_usage(data: bytes) -> Usage:
     return {symbol: {} for symbol in ptx_entries(data.decode("utf-8", "replace"))}
 
 
-def _unit(module: Module, entry: Entry, file: _File, packed: int | None) -> UnitFacts:
+def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
     names = {symbol: name for name, symbol in entry.kernels.items()}
     kernels = [
-        _kernel(names.get(symbol, plain_name(symbol)), symbol, uses) for symbol, uses in file["usage"].items()
+        _kernel(names.get(symbol, plain_name(symbol)), symbol, uses)
+        for symbol, uses in found["usage"].items()
     ]
     return {
         "module": module.name,
@@ -210,11 +222,12 @@ def _unit(module: Module, entry: Entry, file: _File, packed: int | None) -> Unit
         "arch": entry.arch,
         "kind": entry.kind,
         "file": entry.file,
-        "bytes": file["bytes"],
-        "packed": packed,
+        "offset": entry.offset,
+        "bytes": found["bytes"],
+        "packed": found["packed"],
         "min_driver": entry.min_driver,
         "kernels": sorted(kernels, key=lambda kernel: (by_number(kernel["name"]), kernel["symbol"])),
-        "problem": file["problem"],
+        "problem": found["problem"],
     }
 
 
@@ -235,15 +248,29 @@ def arch_order(arch: str) -> tuple[bool, int, str]:
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 
 
-def _by(what: Literal["arch", "module"], units: Iterable[UnitFacts]) -> dict[str, int]:
-    """Return the bytes of each module's or arch's files; a file that several share counts for each."""
-    files: dict[str, dict[str, int]] = {}
+def _by(
+    what: Literal["arch", "module"], units: Iterable[UnitFacts]
+) -> Iterator[tuple[str, Collection[UnitFacts]]]:
+    """Yield each module or arch with a unit for each of its results; one that several share is of each."""
+    own: dict[str, dict[_Place, UnitFacts]] = {}
     for unit in units:
-        files.setdefault(unit[what], {})[unit["file"]] = unit["bytes"]
-    return {name: sum(own.values()) for name, own in files.items()}
+        own.setdefault(unit[what], {})[_place(unit)] = unit
+    yield from ((name, found.values()) for name, found in own.items())
 
 
-def _largest(sizes: Mapping[str, int]) -> dict[str, int]:
+def _bytes(units: Iterable[UnitFacts]) -> int:
+    return sum(unit["bytes"] for unit in units)
+
+
+def _place(unit: UnitFacts) -> _Place:
+    return unit["file"], unit["offset"]
+
+
+def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
+    """Return the sizes of the largest results, by their files or, where they have none, their units."""
+    sizes: dict[str, int] = {}
+    for place, unit in {_place(unit): unit for unit in reversed(units)}.items():
+        sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
     return {name: sizes[name] for name in names[:_LARGEST]}
 
@@ -257,8 +284,8 @@ def _drivers(units: Iterable[UnitFacts]) -> dict[str, int]:
 
 
 def _shared(units: Iterable[UnitFacts]) -> list[SharedFacts]:
-    by_file = sorted(units, key=lambda unit: unit["file"])
-    groups = [[*group] for _file, group in groupby(by_file, key=lambda unit: unit["file"])]
+    by_place = sorted(units, key=lambda unit: (unit["file"], unit["offset"] or 0))
+    groups = [[*group] for _place, group in groupby(by_place, key=_place)]
     return [
         {
             "file": group[0]["file"],

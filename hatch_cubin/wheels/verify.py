@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from .. import __version__
 from .._arch import parse_arch
@@ -11,11 +12,13 @@ from .._digest import file_digest
 from ..bundle import sbom
 from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
+from ..bundle.packs import MOST
 from ..bundle.stub import stub
 from ..cubin.elf import read_cubin, read_resources
 from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from . import releases
+from .code import results
 from .installed import Bundle
 from .notes import NOTES, prove_notes
 from .survey import manifest_of
@@ -32,7 +35,7 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
     except BundleError as exc:
         yield from exc.problems
         return
-    entries = {entry.file: entry for module in manifest.modules for entry in module.entries}
+    entries = manifest.files | {*(manifest.blocks or ())}
     known = {*OF_EVERY, sbom.NAME, *entries, *(() if in_wheel else _OF_EDITABLE)}
     for name in sorted({*bundle.packed} - known):
         yield _problem(bundle, name, "is not in the manifest: it is no part of the bundle")
@@ -47,9 +50,20 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
         yield from _of_stub(bundle, manifest)
     if NOTES in bundle.packed and not in_wheel:
         yield from _of_notes(bundle, manifest)
-    for module in manifest.modules:
-        for entry in module.entries:
-            yield from _of_entry(bundle, manifest, entry)
+    yield from _of_form(bundle, manifest)
+    yield from _of_results(bundle, manifest)
+
+
+def _of_results(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+    told: set[str] = set()
+    for _module, entry, data in results(bundle, manifest):
+        if any(char in entry.file for char in "/\\:\0"):
+            yield _problem(bundle, "manifest.json", f"it names a file outside the bundle: {entry.file!r}")
+        elif isinstance(data, bytes):
+            yield from _of_result(bundle, manifest, entry, data)
+        elif manifest.blocks is None or entry.file not in told:  # once of a block
+            told.add(entry.file)
+            yield from data.problems
 
 
 def is_of_this_version(manifest: Manifest) -> bool:
@@ -125,15 +139,24 @@ def _of_notes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
         yield _problem(bundle, NOTES, str(exc))
 
 
-def _of_entry(bundle: Bundle, manifest: Manifest, entry: Entry) -> Iterator[Problem]:
-    if any(char in entry.file for char in "/\\:\0"):
-        yield _problem(bundle, "manifest.json", f"it names a file outside the bundle: {entry.file!r}")
+def _of_form(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
+    """Yield what of a packed bundle no packing leaves so: bytes that belong to no entry above all."""
+    packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
+    if packed - {manifest.blocks is not None} or (manifest.format != 1) != (manifest.blocks is not None):
+        yield _problem(bundle, "manifest.json", f"is of format {manifest.format}, and not packed as that is")
         return
-    try:
-        data = bundle.read(entry.file)
-    except BundleError as exc:
-        yield from exc.problems
-        return
+    parts: dict[str, set[tuple[int, int]]] = {name: set() for name in manifest.blocks or ()}
+    for entry in (entry for module in manifest.modules for entry in module.entries):
+        parts.setdefault(entry.file, set()).add((entry.offset or 0, entry.size))
+    for name, block in (manifest.blocks or {}).items():
+        ends = [0, *accumulate(size for _offset, size in sorted(parts[name]))]
+        if [offset for offset, _size in sorted(parts[name])] != ends[:-1] or ends[-1] != block.size:
+            yield _problem(bundle, "manifest.json", f"its entries are not all of {name}, one after another")
+        elif block.size > MOST and len(parts[name]) > 1:
+            yield _problem(bundle, "manifest.json", f"its entries cannot share {name}, which is too large")
+
+
+def _of_result(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) -> Iterator[Problem]:
     if len(data) != entry.size:
         yield _problem(bundle, entry.file, f"has {len(data)} bytes, the manifest says {entry.size}")
     elif (digest := file_digest(data)) != entry.sha256:

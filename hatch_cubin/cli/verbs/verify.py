@@ -19,11 +19,13 @@ import argparse
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of
 from ...wheels.installed import Bundle, Found, bundles_of, named, opened
+from ...wheels.notes import NOTES
 from ...wheels.proof import proof_problems
 from ...wheels.survey import manifest_of, unit_name
 from ...wheels.verify import is_of_this_version
@@ -110,7 +112,7 @@ class _Again:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
-        self._rebuilt: dict[str, Callable[[], Rebuilt]] = {}
+        self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
 
     def project(self, found: Found) -> Project:
         """Return the project, with the package that the bundle was built for."""
@@ -129,7 +131,8 @@ class _Again:
         """Return what the project gives."""
         from ...wheels.rebuild import rebuild
 
-        return self._rebuilt.setdefault(project.bundle_folder, _once(lambda: rebuild(project)))()
+        form = project.bundle_folder, project.config.pack
+        return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
 
 def _opened_project(args: argparse.Namespace) -> Project:
@@ -162,6 +165,8 @@ def _compare(again: _Again, found: Found) -> tuple[Bundle, Comparison]:
 
     project = again.project(found)
     bundle = _bundle_of(project, found)
+    if NOTES in bundle.packed:  # an editable install's, which is never packed
+        project = replace(project, config=replace(project.config, pack=False))
     bill = bill_of(found, bundle)
     return bundle, compare_bundle(bundle, bill and bill.data, lambda: again.rebuilt(project))
 

@@ -93,6 +93,7 @@ def test_find_tells_what_was_chosen_and_why(tmp_path: Path) -> None:
         "arch": "sm_80",
         "kind": "cubin",
         "file": "k.sm_80.cubin",
+        "block": None,
         "path": str(tmp_path / "k.sm_80.cubin"),
         "size": 11,
         "sha256": sha256(b"k for sm_80"),

@@ -39,6 +39,7 @@ ARGUMENTS = {
     "bake": ["bake", "--shard", "1/1"],
     "lock": ["lock", "--check"],
     "bundle": ["bundle", "--into", "demo"],
+    "unpack": ["unpack", "demo", "--into", "files"],
     "init": ["init"],
     "keygen": ["keygen", "the.key"],
     "cache dir": ["cache", "dir"],
@@ -116,6 +117,8 @@ def test_a_verb_prints_the_fields_that_are_documented(
         write_tree(project, {"demo/any.cu": f"#if 0\n#include UNKNOWN\n#endif\n{COPY_CU}"})
         main.main(["lock"])
         write_tree(project, {"demo/empty.h": "// edited\n"})
+    if verb == "unpack":
+        main.main(["bundle", "--into", "demo"])
     if verb == "cache merge":
         write_tree(Path("other"), {"entries/notes.txt": ""})  # something to find
     if verb == "cache fsck":
@@ -223,6 +226,9 @@ def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
     write_tree(project, {"demo/include.cu": SAXPY.replace("saxpy", "other")})
     look("demo", *(["--rebuild"] if verb == "verify" else []))
     (project / "demo/_cubins/include.sm_90.cubin").write_bytes(b"")
+    look("demo")
+    write_tree(project, {"pyproject.toml": "".join([PROJECT["pyproject.toml"], "pack = true\n", variants])})
+    main.main(["bundle", "--into", "demo"])
     look("demo")
     assert types == fields_of_verb
 

@@ -46,13 +46,14 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     with opened(str(wheel)) as found:
         packed = found.bundles[0].packed
     kernel = {"name": "f", "symbol": "_Z1fv", "registers": 40, "shared": 0, "stack": 0, "spills": 0}
-    unit = {
+    unit: dict[str, Any] = {
         "module": "a",
         "source": "demo/a.cu",
         "variant": {},
         "arch": "sm_80",
         "kind": "cubin",
         "file": "a.sm_80.cubin",
+        "offset": None,
         "bytes": len(code),
         "packed": packed["a.sm_80.cubin"],
         "min_driver": 13000,
@@ -92,6 +93,14 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         },
         "archs": {"sm_80": len(code), "sm_100": len(code), "compute_80": len(PTX)},
         "modules": {"a": len(code), "copy": len(PTX)},
+        "packed": {
+            "archs": {
+                "sm_80": packed["a.sm_80.cubin"],
+                "sm_100": packed["a.sm_80.cubin"],
+                "compute_80": packed["copy.compute_80.ptx"],
+            },
+            "modules": {"a": packed["a.sm_80.cubin"], "copy": packed["copy.compute_80.ptx"]},
+        },
         "largest": {"a.sm_80.cubin": len(code), "copy.compute_80.ptx": len(PTX)},
         "shared": [{"file": "a.sm_80.cubin", "bytes": len(code), "units": ["a for sm_80", "a for sm_100"]}],
         "units": [unit, {**unit, "arch": "sm_100"}, text],
@@ -164,10 +173,10 @@ def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.Capture
 def test_a_newer_manifest_asks_for_a_newer_hatch_cubin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":2}'})
+    place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":3}'})
     assert refusal(capsys, place) == (
         f"hatch-cubin: error: {place.as_posix()}/manifest.json:"
-        " has format 2, this hatch-cubin reads up to 1\n"
+        " has format 3, this hatch-cubin reads up to 2\n"
         "  hint: a newer hatch-cubin made it: upgrade this one\n"
     )
 

@@ -1,0 +1,46 @@
+"""Write a bundle with a file for each unit, for tools that read cubins, such as cuobjdump and nvdisasm.
+
+DIR becomes a bundle that is not packed: the loader's 'use(DIR)' takes it. Each unit is compared with its
+digest. A wheel or a folder with several bundles becomes a folder for each in DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ...wheels.installed import Found, opened, package_at
+from ..verb import Answer, json_argument, size
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "wheel",
+        metavar="WHEEL|DIR|PACKAGE",
+        help="a wheel, a folder, or the import name of an installed package",
+    )
+    parser.add_argument("--into", metavar="DIR", type=Path, required=True, help="the folder to write")
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Read the bundles, and write them."""
+    from ...wheels.unpacking import unpacked, write
+
+    with opened(args.wheel) as found:
+        bundles = [(bundle.place, unpacked(bundle)) for bundle in found.bundles]
+        folders = _folders(args.into, found)
+    facts, lines = [], []
+    for folder, (place, files) in zip(folders, bundles, strict=True):
+        write(files, folder)
+        listed = [{"file": name, "bytes": len(files[name])} for name in sorted(files)]
+        facts.append({"place": place, "folder": str(folder), "files": listed})
+        lines.append(f"{place}: {len(files)} files, {size(sum(map(len, files.values())))}, are in {folder}")
+    return Answer({"bundles": facts}, lines)
+
+
+def _folders(into: Path, found: Found) -> list[Path]:
+    if len(found.bundles) == 1:
+        return [into]
+    return [into / package_at(bundle.place).strip(".") for bundle in found.bundles]

@@ -1,0 +1,49 @@
+"""Write a bundle with a file for each of its results, whether it is packed or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from .._digest import file_digest
+from ..bundle import layout
+from ..bundle.raw import raw
+from ..errors import BundleError, Location, Problem
+from .code import results
+from .installed import Bundle
+from .survey import manifest_of
+
+_BESIDE = ("__init__.py", "__init__.pyi", "keys.json")
+
+
+def unpacked(bundle: Bundle) -> dict[str, bytes]:
+    """Return the files of a bundle, with one for each result; BundleError names all that is damaged."""
+    manifest = manifest_of(bundle)
+    problems: list[Problem] = []
+    codes: dict[tuple[str, str], bytes] = {}
+    files = {name: bundle.read(name) for name in _BESIDE}
+    for module, entry, data in results(bundle, manifest):
+        if not isinstance(data, bytes):
+            problems += data.problems
+        elif file_digest(data) != entry.sha256 or any(char in entry.file for char in "/\\:\0"):
+            problems.append(Problem(f"{module.name} for {entry.arch} is damaged", bundle.at(entry.file)))
+        else:
+            codes[module.name, entry.arch] = data
+            files |= {entry.file: data} if manifest.blocks is None else {}
+    if problems:
+        raise BundleError(*dict.fromkeys(problems))
+    data = bundle.read("manifest.json")
+    return {**files, **({"manifest.json": data} if manifest.blocks is None else raw(data, manifest, codes))}
+
+
+def write(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write a bundle into a folder that is new or empty, or has a bundle, which it replaces."""
+    try:
+        there = os.listdir(folder)
+    except OSError:
+        there = []  # and to write says why
+    if there and "manifest.json" not in there:
+        what = "is not empty, and has no bundle that could be replaced"
+        raise BundleError(Problem(what, Location(str(folder)), "--into takes the name of a new folder"))
+    layout.write(files, folder)

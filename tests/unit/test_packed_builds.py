@@ -1,0 +1,173 @@
+"""Whole builds with `pack`: what the cache keeps of them, and that they hold what other builds do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin.bundle import layout
+from hatch_cubin.bundle.manifest import read_manifest
+from hatch_cubin.cache import history
+from hatch_cubin.cache.audit import audit
+from hatch_cubin.cli.main import main
+from hatch_cubin.compiling import executor, packing
+from hatch_cubin.errors import BundleError, ToolchainError
+from hatch_cubin.sources.project import Project
+from hatch_cubin.wheels.code import results
+from hatch_cubin.wheels.installed import Bundle
+from tests.helpers import SAXPY, load_bundle, make_project, write_tree
+
+pytestmark = pytest.mark.nvrtc
+
+TABLE = 'archs = ["sm_80", "sm_90", "compute_90"]\n'
+FILES = {"saxpy.cu": SAXPY, "other.cu": SAXPY.replace("saxpy", "other")}
+BLOCKS = ["sm_80.0.xz", "sm_90.0.xz", "compute_90.0.xz"]
+
+
+def project_of(root: Path, table: str = f"pack = true\n{TABLE}", **environ: str) -> tuple[Project, list[str]]:
+    """Return a project, and what its builds say."""
+    said: list[str] = []
+    project = make_project(root, FILES, table, **environ)
+    return dataclasses.replace(project, say=said.append, warn=said.append), said
+
+
+def codes(files: dict[str, bytes]) -> dict[tuple[str, str], object]:
+    bundle = Bundle("", dict.fromkeys(files), files.__getitem__)
+    read = results(bundle, read_manifest(files["manifest.json"]))
+    return {(module.name, entry.arch): data for module, entry, data in read}
+
+
+def test_a_packed_bundle_holds_what_one_of_files_holds(tmp_path: Path) -> None:
+    (packed, said), (plain, _) = project_of(tmp_path / "a"), project_of(tmp_path / "b", TABLE)
+    files, other = _pipeline.build(packed), _pipeline.build(plain)
+    assert [name for name in files if name.endswith((".xz", ".cubin", ".ptx"))] == BLOCKS
+    assert codes(files) == codes(other)
+    assert len(codes(files)) == 6
+    assert said[0].startswith("3 blocks: 0 cached, 3 packed, ")
+    assert load_bundle(tmp_path / "c", files).read("saxpy", cc=(9, 0)) == other["saxpy.sm_90.cubin"]
+
+
+def test_blocks_are_cached_and_an_edit_packs_its_own_again(tmp_path: Path) -> None:
+    project, said = project_of(tmp_path, f"jobs = 1\npack = true\n{TABLE}")
+    first = _pipeline.build(project)
+    assert _pipeline.build(project) == first
+    only_90 = f"#if __CUDA_ARCH__ == 900\n{SAXPY.replace('saxpy', 'more')}#endif\n"
+    write_tree(tmp_path, {"demo/other.cu": FILES["other.cu"] + only_90})
+    again = _pipeline.build(project)
+    assert [line.rpartition(", ")[0] for line in said if "block" in line] == [
+        "3 blocks: 0 cached, 3 packed",
+        "3 blocks: 3 cached, 0 packed",
+        "3 blocks: 1 cached, 2 packed",
+    ]
+    assert again["sm_80.0.xz"] == first["sm_80.0.xz"]
+
+
+def test_another_folder_gives_the_same_bundle(tmp_path: Path) -> None:
+    both = []
+    for name in "ab":
+        project, _ = project_of(tmp_path / name, HATCH_CUBIN_CACHE_DIR=str(tmp_path / f"cache-{name}"))
+        both.append(_pipeline.build(project))
+    assert both[0] == both[1]
+
+
+def test_blocks_that_are_held_are_files(tmp_path: Path) -> None:
+    project, _ = project_of(tmp_path / "p")
+    for number in range(2):
+        (hold := tmp_path / f"hold{number}").mkdir()
+        files, _sources = _pipeline.build_held(project, hold)
+        assert all(isinstance(files[name], str) for name in BLOCKS)
+
+
+def test_the_cache_holds_them_as_any_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    project, said = project_of(tmp_path / "p")
+    right = _pipeline.build(project)
+    cache = Path(os.environ["HATCH_CUBIN_CACHE_DIR"])
+    found = audit(cache)
+    assert (found.entries, found.found) == (9, [])
+    assert len(history.keys(cache) or ()) == 9
+    assert main(["cache", "gc", "--project", str(project.root), "--max-size", "1B", "--keep-last-build"]) == 0
+    assert audit(cache).entries == 9
+    for path in cache.glob("entries/*/*"):
+        if path.read_bytes().startswith(b"\xfd7zXZ"):
+            path.write_bytes(path.read_bytes()[:-1] + b"x")
+    del said[:]
+    assert _pipeline.build(project) == right
+    assert said[0].startswith("3 blocks: 0 cached, 3 packed, ")
+
+
+def test_an_editable_install_is_not_packed(tmp_path: Path) -> None:
+    project, said = project_of(tmp_path)
+    _pipeline.build_in_place(project, layout.OF_HATCH)
+    there = {path.name for path in (tmp_path / "demo/_cubins").iterdir()}
+    assert {"saxpy.sm_90.cubin", "editable.json"} <= there
+    assert not there & {*BLOCKS}
+    assert json.loads((tmp_path / "demo/_cubins/manifest.json").read_bytes())["format"] == 1
+    assert not [line for line in said if "block" in line]
+
+
+def test_an_editable_install_of_a_project_that_packs_can_be_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, _ = project_of(tmp_path)
+    _pipeline.build_in_place(project, layout.OF_HATCH)
+    assert main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)]) == 0
+    assert "6 units compiled again: 6 are the same to the byte\n" in capsys.readouterr().out
+
+
+def test_a_packed_bundle_is_verified_by_a_rebuild(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project, _ = project_of(tmp_path)
+    assert main(["bundle", "--project", str(tmp_path), "--into", str(tmp_path / "demo")]) == 0
+    assert main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "6 units compiled again: 6 are the same to the byte\n" in out
+    assert "8 other files made again: 8 are the same to the byte\n" in out
+    write_tree(project.root, {"demo/other.cu": FILES["other.cu"].replace("a * x", "a / x")})
+    with pytest.raises(SystemExit):
+        main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)])
+    assert "3 units built from another source, header, option or compiler" in capsys.readouterr().err
+
+
+def test_nothing_is_packed_where_a_unit_failed(tmp_path: Path) -> None:
+    project, said = project_of(tmp_path)
+    write_tree(tmp_path, {"demo/other.cu": "wrong"})
+    plan = _pipeline.make_plan(project)
+    assert _pipeline.attempt(project, plan, packs=True).packed is None
+    assert not [line for line in said if "block" in line]
+
+
+def test_a_build_without_kernels_is_not_packed(tmp_path: Path) -> None:
+    project, _ = project_of(tmp_path, HATCH_CUBIN_SKIP="1")
+    assert json.loads(_pipeline.build(project)["manifest.json"])["format"] == 1
+
+
+def test_a_python_without_lzma_cannot_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    project, said = project_of(tmp_path)
+    with pytest.raises(ToolchainError) as caught:
+        _pipeline.build(project)
+    assert str(caught.value) == (
+        "pyproject.toml:10: 'pack' needs lzma, which this Python lacks\n"
+        "  hint: build with a Python that has liblzma"
+    )
+    assert said == []
+
+
+def test_a_packer_that_fails_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_how: Any) -> Any:
+        yield executor.Result(0, ok=False, log="MemoryError: ")
+
+    project, _ = project_of(tmp_path)
+    plan = _pipeline.make_plan(project)
+    done = _pipeline.bake(project, plan).done
+    monkeypatch.setattr(executor, "run", run)
+    with _pipeline.open_cache(project) as cache, pytest.raises(BundleError) as caught:
+        packing.pack(project, plan.jobs, done, cache)
+    assert str(caught.value) == "the block sm_80.0.xz cannot be packed: MemoryError: "
