@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _home, _locking, _remote
 from ._plan import Unit
 from ._report import report
-from .bundle import layout, sbom
+from .bundle import layout, sbom, signatures
 from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
@@ -226,14 +226,15 @@ def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
         if not all(compiled.recalled for _job, compiled in pairs):
             found[asked] = {
-                str(job.unit.arch): (job.keys, _known(compiled, cache.record_stamp(job.keys.key)))
+                str(job.unit.arch): (job.keys, _known(job.unit, compiled, cache.record_stamp(job.keys.key)))
                 for job, compiled in pairs
             }
     return found
 
 
-def _known(compiled: Compiled, record: str) -> Known:
-    description = describe(compiled.kernels, compiled.warnings, compiled.described)
+def _known(unit: Unit, compiled: Compiled, record: str) -> Known:
+    described = signatures.described(unit, compiled)
+    description = describe(compiled.kernels, compiled.warnings, described)
     return Known(compiled.sha256, compiled.size, record, description)
 
 

@@ -139,7 +139,7 @@ def made(
 ) -> layout.Built:
     """Return a unit as if compiled: its bytes and its key tell it from all others."""
     parsed = _arch.parse_arch(arch)
-    source = Source(settings.pop("source", f"demo/{base}.cu"), "")
+    source = Source(settings.pop("source", f"demo/{base}.cu"), settings.pop("text", ""))
     module = Module(
         base=base,
         source=source,

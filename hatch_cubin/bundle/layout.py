@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import tempfile
 import time
@@ -23,9 +22,9 @@ from ..errors import BundleError, Location, Problem
 from ..sources.source import read_ptx_version
 from ..sources.tree import Tree
 from ..toolkit.toolkit import Keys
-from . import editable, runtime
+from . import editable, runtime, signatures
 from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
-from .stub import stub
+from .stub import MOST_SIGNATURES, stub
 
 if TYPE_CHECKING:
     from .packs import Packed
@@ -85,6 +84,7 @@ def lay_out(
     taken: set[str] = set()
     kernels: dict[str, list[str]] = defaultdict(list)
     names: set[str] = set()
+    told: set[str] = set()
     lines, keys = [], {}
     for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
         units = [*group]
@@ -100,6 +100,8 @@ def lay_out(
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys(units))
         names |= {name, module.base}
+        if len(told) <= MOST_SIGNATURES:  # else nobody is told
+            told |= signatures.told(entry)
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
     manifest = {"format": RAW, "generator": GENERATOR, **header}
@@ -108,7 +110,7 @@ def lay_out(
         files = {**packed.files}
     return {
         "__init__.py": [Path(runtime.__file__).read_bytes()],
-        "__init__.pyi": [stub(kernels, names)],
+        "__init__.pyi": [stub(kernels, names, told)],
         "manifest.json": write_manifest(manifest, kernels, lines),
         "keys.json": write_keys(keys),
         **files,
@@ -129,12 +131,13 @@ def _module(module: Module, items: Sequence[tuple[Built, Place]], major: int) ->
         for spelled, symbol in item.compiled.kernels.items():
             kernels.setdefault(spelled, symbol)
     entries = []
-    for item, place in items:
+    parameters, told = signatures.of_units([(item.unit, item.compiled) for item, _place in items])
+    for (item, place), added in zip(items, told, strict=True):
         entry = _entry(item, place, major)
         if dict(item.compiled.kernels) != kernels:  # a source may have other kernels for another arch
             entry["kernels"] = dict(item.compiled.kernels)
-        entries.append(entry)
-    return {
+        entries.append(entry | added)
+    return parameters | {
         "source": module.source.path,
         "variant": dict(module.variant),
         "kernels": kernels,
@@ -151,8 +154,7 @@ def _options(module: Module) -> dict[str, Any]:
 
 def _entry(item: Built, place: Place, major: int) -> dict[str, Any]:
     compiled, arch = item.compiled, item.unit.arch
-    resources = None if arch.is_ptx else json.loads(compiled.described)
-    return ({"resources": resources} if resources else {}) | {
+    return {
         "arch": str(arch),
         "kind": "ptx" if arch.is_ptx else "cubin",
         **place,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from .._digest import file_digest, pieces_digest
@@ -27,6 +27,7 @@ class Entry(NamedTuple):
     kernels: Mapping[str, str]  # spelled name → symbol
     resources: Mapping[str, Mapping[str, int]]
     offset: int | None = None  # in an unpacked block
+    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # by spelled name: offset, size, type if known
 
     @property
     def is_ptx(self) -> bool:
@@ -194,13 +195,13 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _module(name: str, line: Mapping[str, Any]) -> Module:
-    kernels = _typed(line, "kernels", dict)
+    kernels, parameters = _typed(line, "kernels", dict), line.get("parameters", {})
     return Module(
         name,
         _typed(line, "source", str),
         {key: _is(value, str, key) for key, value in _typed(line, "variant", dict).items()},
         _typed(line, "options", dict),
-        tuple(_entry(_is(entry, dict, name), kernels) for entry in _typed(line, "entries", list)),
+        tuple(_entry(_is(entry, dict, name), kernels, parameters) for entry in _typed(line, "entries", list)),
     )
 
 
@@ -212,7 +213,7 @@ def _blocks(value: object) -> dict[str, Block]:
     }
 
 
-def _entry(fields: Mapping[str, Any], kernels: dict[str, Any]) -> Entry:
+def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: object) -> Entry:
     own = _is(fields.get("kernels", kernels), dict, "kernels")
     is_packed = "block" in fields
     return Entry(
@@ -225,7 +226,21 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any]) -> Entry:
         {name: _is(symbol, str, name) for name, symbol in own.items()},
         _is(fields.get("resources", {}), dict, "resources"),
         _typed(fields, "offset", int) if is_packed else None,
+        {
+            name: _parameters(listed)
+            for name, listed in _is(fields.get("parameters", parameters), dict, "parameters").items()
+            if name in own
+        },
     )
+
+
+def _parameters(listed: object) -> list[list[Any]]:
+    """Return a kernel's parameters as they are; ValueError where they are not what hatch-cubin writes."""
+    found: list[list[Any]] = _is(listed, list, "parameters")
+    for each in found:
+        if [type(part) for part in _is(each, list, "a parameter")] not in ([int, int], [int, int, str]):
+            raise ValueError(f"has no parameter where one belongs: {each!r:.80}")
+    return found
 
 
 def _typed(fields: Mapping[str, Any], key: str, kind: type[_T]) -> _T:

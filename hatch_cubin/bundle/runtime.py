@@ -11,6 +11,7 @@
     cubins.cache()                            a read-only cache for cuda.core's Program.compile
     cubins.names(), cubins.archs(), cubins.is_available()
     cubins.preload()                          load all of it now, and say what was loaded
+    cubins.check_arguments("saxpy", *args)    for tests: a TypeError unless the kernel takes these
     cubins.use("other/_cubins")               for tests and debugging: look in another bundle
     cubins.use(strict=True)                   let the driver translate nothing
 
@@ -35,9 +36,11 @@ __all__ = [
     "CubinUnavailableError",
     "Entry",
     "Loaded",
+    "Parameter",
     "Preloaded",
     "archs",
     "cache",
+    "check_arguments",
     "find",
     "is_available",
     "kernel",
@@ -87,6 +90,23 @@ class CubinStaleWarning(UserWarning):
     """An editable install's kernels are older than their sources."""
 
 
+class Parameter:
+    """One parameter of a kernel: where it lies among the others, how large it is, and its type if known."""
+
+    __slots__ = ("offset", "size", "type")
+
+    def __init__(self, offset: int, size: int, spelled: "str | None" = None) -> None:
+        self.offset = offset
+        self.size = size
+        self.type = spelled
+
+    def __repr__(self) -> str:
+        return f"Parameter(offset={self.offset}, size={self.size}, type={self.type!r})"
+
+    def __str__(self) -> str:
+        return self.type or f"{self.size} bytes"
+
+
 class Entry:
     """One shipped unit, what is known of it, and by which rule it was chosen.
 
@@ -96,7 +116,7 @@ class Entry:
     __slots__ = (
         *("module", "source", "variant", "options", "toolchain"),
         *("arch", "kind", "file", "path", "block", "size", "sha256", "min_driver", "kernels", "resources"),
-        *("rule", "_data", "_manifest", "_offset"),
+        *("rule", "_data", "_manifest", "_offset", "_parameters"),
     )
 
     def __init__(
@@ -124,6 +144,13 @@ class Entry:
         used = _typed(fields.get("resources", {}), dict)
         self.resources = _view({symbol: _view(of_it) for symbol, of_it in used.items()})
         self.rule: str = rule
+        self._parameters = _typed(fields.get("parameters", module.parameters), dict)
+
+    @property
+    def parameters(self) -> "Mapping[str, tuple[Parameter, ...]]":
+        """What each kernel takes, by its name; without those of which that is not known."""
+        known = self._parameters
+        return _view({name: _parameters(known[name]) for name in self.kernels if name in known})
 
     @property
     def _place(self) -> str:
@@ -192,7 +219,7 @@ def kernel(
     device: "Any" = None,
     **macros: "Any",
 ) -> "Any":
-    """Return a cuda.core `Kernel` for the current device, or for *device* (an ordinal or a `Device`)."""
+    """Return a cuda.core `Kernel` for the current device, or for *device* (a number or a `Device`)."""
     code, symbol = _settled(lambda: _load(name, module, variant, macros, device, of_kernel=True))
     return _get_kernel(code, symbol, name)
 
@@ -254,6 +281,22 @@ def read(
     asked = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
     data: bytes = _settled(lambda: _verified(find(name, **asked)))
     return data
+
+
+def check_arguments(
+    name: str,
+    *arguments: "Any",
+    module: "str | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    **macros: "Any",
+) -> None:
+    """Raise a TypeError unless a kernel takes these arguments wherever it runs; for tests.
+
+    They are what `launch` is given: numpy's scalars, those of ctypes, Python's numbers, and what lies in a
+    GPU's memory. Nothing is launched, and nothing of CUDA is imported.
+    """
+    found, kernel_name = _resolve(name, module, _wanted(variant, macros))
+    _check_arguments(found, _one_kernel(found, kernel_name), arguments)
 
 
 def names() -> "tuple[str, ...]":
@@ -470,6 +513,17 @@ def _search(
     if len(fitting) != 1:
         _not_one(name, module, wanted, fitting or list(candidates.values()), ambiguous=bool(fitting))
     return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
+
+
+def _one_kernel(found: "_Module", kernel_name: "str | None") -> str:
+    """Return the kernel that was asked for, by its own name or by that of its module."""
+    if kernel_name is None:
+        if len(found.kernels) != 1:
+            listed = ", ".join(map(repr, found.kernels))
+            which = f"several kernels, name one: {listed}" if listed else "no kernel"
+            raise CubinNotFoundError(_say(f"module {found.name!r} has {which}"))
+        (kernel_name,) = found.kernels
+    return kernel_name
 
 
 def _no_name(given: object) -> "NoReturn":
@@ -763,6 +817,133 @@ def _shown_path(entry: Entry) -> str:
     return entry._place if entry.arch else ""  # noqa: SLF001 - code that was given to use() has none
 
 
+# --- what a kernel takes ------------------------------------------------------------------------
+
+
+_REAL = {"float": "float32", "double": "float64", "half": "float16", "__half": "float16"}
+_SIZED = ("int8_t", "int16_t", "int32_t", "int64_t")
+_WHOLE = frozenset(
+    {"bool", "char", "short", "int", "long", "signed", "unsigned", "size_t", "intptr_t", "uintptr_t"}
+)
+
+
+def _parameters(listed: "Any") -> "tuple[Parameter, ...]":
+    found = []
+    for each in _typed(listed, list):
+        if [type(part) for part in _typed(each, list)] not in ([int, int], [int, int, str]):
+            _damaged("manifest.json", f"it has no parameter where one belongs: {each!r:.80}")
+        found.append(Parameter(*each))
+    return tuple(found)
+
+
+def _check_arguments(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> None:
+    if found.name in _layer().fresh:
+        raise CubinError(_say(f"nothing says what {kernel_name!r} takes in the code that use() was given"))
+    takes = [each.parameters.get(kernel_name) for each in _having_kernel(found, kernel_name)]
+    known = {repr(each): each for each in takes if each is not None}  # mostly the same for each arch
+    if not known:
+        what = f"the manifest does not say what {kernel_name!r} takes"
+        raise CubinError(_say(f"{what}: a build with a newer hatch-cubin may find it out"))
+    told = [
+        f"{kernel_name}({', '.join(map(str, parameters))}): {'; '.join(misfits)}"
+        for parameters in known.values()
+        if (misfits := _misfits(arguments, parameters))
+    ]
+    if told:
+        raise TypeError(_say("; ".join(told)))
+
+
+def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") -> "list[str]":
+    """Say which arguments a kernel with these parameters would not read as they are meant."""
+    if len(arguments) != len(parameters):
+        return [f"needs {len(parameters)} argument{'s' * (len(parameters) != 1)}, not {len(arguments)}"]
+    told = []
+    for number, (argument, parameter) in enumerate(zip(arguments, parameters, strict=True), 1):
+        size, kind = _passed(argument)
+        spelled = parameter.type or ""
+        which = f"argument {number} ({_type_name(argument)})"
+        if not size:
+            told.append(f"{which} {kind}")
+        elif size != parameter.size:
+            where = f"where {spelled or 'the parameter'} has {parameter.size}"
+            told.append(f"{which} is passed as {size} bytes, {where}{_fitting(parameter)}")
+        elif not _is_meant(kind, spelled):
+            told.append(f"{which} is no {spelled}{_fitting(parameter)}")
+    return told
+
+
+def _passed(argument: "Any") -> "tuple[int, str]":
+    """Return an argument's bytes as it is passed, and its kind as numpy names it; 0 and why it cannot be.
+
+    Where cuda.core refuses something that ctypes passes, it is what ctypes does.
+    """
+    numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
+    if numpy is not None and isinstance(argument, numpy.generic):
+        return argument.dtype.itemsize, argument.dtype.kind
+    for python, size, kind in ((bool, 1, "b"), (int, 8, "i"), (float, 8, "f"), (complex, 16, "c")):
+        if isinstance(argument, python):
+            return size, kind
+    of_core = {each.__name__ for each in type(argument).__mro__ if each.__module__.startswith("cuda.core.")}
+    if "TensorMapDescriptor" in of_core:
+        return 128, "V"
+    if "Buffer" in of_core or _has(argument, "__cuda_array_interface__"):
+        return 8, "P"
+    if _has(argument, "__array_interface__"):
+        return 0, "lies in the host's memory"
+    try:
+        size = ctypes.sizeof(argument) if ctypes is not None else 0
+    except TypeError:
+        size = 0
+    code = getattr(argument, "_type_", None)
+    if not isinstance(code, str):  # of an array or a pointer it is a class
+        code = "V"
+    kinds = ("f", "fdg"), ("b", "?"), ("P", "PzZ"), ("V", "V")
+    kind = next((kind for kind, codes in kinds if code in codes), "i")
+    return (size, kind) if size else (0, "cannot be passed to a kernel")
+
+
+def _has(argument: "Any", name: str) -> bool:
+    try:
+        return hasattr(argument, name)
+    except Exception:  # of a tensor that needs gradients, for one
+        return False
+
+
+def _type_name(argument: "Any") -> str:
+    kind = type(argument)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _is_meant(kind: str, spelled: str) -> bool:
+    """Say whether a parameter of that type reads such an argument, of its size, as what it is."""
+    if spelled.endswith("*"):
+        return kind in "Piu"
+    plain = _plain_type(spelled)
+    if plain in _REAL:
+        return kind == "f"
+    return kind in "biuP" if _is_whole(plain) else True
+
+
+def _fitting(parameter: Parameter) -> str:
+    """Say which of numpy's scalars a parameter reads as it is meant, if it is a number."""
+    plain = _plain_type(parameter.type or "")
+    fitting = _REAL.get(plain)
+    if plain == "bool":
+        fitting = "bool_"
+    elif _is_whole(plain):
+        unsigned = plain.startswith("u") or plain == "size_t"
+        fitting = f"{'u' * unsigned}int{parameter.size * 8}"
+    return f" (numpy.{fitting} fits)" if fitting else ""
+
+
+def _plain_type(spelled: str) -> str:
+    return spelled.rpartition("::")[2]
+
+
+def _is_whole(plain: str) -> bool:
+    return plain.partition(" ")[0] in _WHOLE or plain.lstrip("u") in _SIZED
+
+
 # --- loading, with cuda.core --------------------------------------------------------------------
 
 
@@ -787,12 +968,8 @@ def _load(
         what = f"{other}= belongs to find() and read(); what is loaded is for a device, device="
         raise TypeError(_say(f"{what} (a macro of that name: variant={{{other!r}: …}})"))
     found, kernel_name = _resolve(name, module, _wanted(variant, macros))
-    if of_kernel and kernel_name is None:
-        if len(found.kernels) != 1:
-            listed = ", ".join(map(repr, found.kernels))
-            which = f"several kernels, name one: {listed}" if listed else "no kernel"
-            raise CubinNotFoundError(_say(f"module {found.name!r} has {which}"))
-        (kernel_name,) = found.kernels
+    if of_kernel:
+        kernel_name = _one_kernel(found, kernel_name)
     _, cc, driver = _device(device)
     entry = _choose(found, kernel_name, cc, driver)
     return _code_of(found, entry), entry.kernels.get(kernel_name or "", "")
@@ -1344,7 +1521,7 @@ class _Module:
     """One line of the manifest's modules, checked."""
 
     __slots__ = (
-        *("manifest", "name", "source", "variant", "kernels", "options", "entries", "fields"),
+        *("manifest", "name", "source", "variant", "kernels", "parameters", "options", "entries", "fields"),
         *("chosen", "loaded"),
     )
 
@@ -1354,6 +1531,7 @@ class _Module:
         self.source: str = _typed(fields["source"], str)
         self.variant = _text_map(fields["variant"])
         self.kernels = _text_map(fields["kernels"])
+        self.parameters = fields.get("parameters", {})
         self.options = _view(fields["options"])
         self.entries = [Entry(self, entry) for entry in _typed(fields["entries"], list)]
         self.fields: "dict[str, Mapping[str, Any]]" = {entry["arch"]: entry for entry in fields["entries"]}

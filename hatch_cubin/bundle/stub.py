@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 MOST_NAMES = 2000  # more of them slow type checkers and editors down
+MOST_SIGNATURES = 200  # more of them nobody reads in what an editor shows over a name
 
 # cuda.core has no types yet, may not be installed, and makes its names when it is imported.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
+
+# What an editor shows over the name of a function begins with this, as the loader's own docstring does.
+_SHOWN = {
+    "kernel": "Return a cuda.core `Kernel` for the current device, or for *device* (a number or a `Device`).",
+    "check_arguments": "Raise a TypeError unless a kernel takes these arguments wherever it runs; for tests.",
+}
 
 _TEXT = """\
 # Made by hatch-cubin, for type checkers and editors.
@@ -27,9 +34,11 @@ __all__ = [
     "CubinUnavailableError",
     "Entry",
     "Loaded",
+    "Parameter",
     "Preloaded",
     "archs",
     "cache",
+    "check_arguments",
     "find",
     "is_available",
     "kernel",
@@ -50,6 +59,16 @@ class CubinNotFoundError(CubinError, LookupError): ...
 class CubinDamagedError(CubinError): ...
 class CubinUnavailableError(CubinError): ...
 class CubinStaleWarning(UserWarning): ...
+
+@final
+class Parameter:
+    def __init__(self, offset: int, size: int, spelled: str | None = None) -> None: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def type(self) -> str | None: ...
 
 @final
 class Entry:
@@ -84,6 +103,8 @@ class Entry:
     def kernels(self) -> Mapping[str, str]: ...
     @property
     def resources(self) -> Mapping[str, Mapping[str, int]]: ...
+    @property
+    def parameters(self) -> Mapping[str, tuple[Parameter, ...]]: ...
     @property
     def rule(self) -> str: ...
     @property
@@ -130,7 +151,8 @@ def kernel(
     variant: Mapping[str, Any] | None = None,
     device: int | _Device | None = None,
     **macros: Any,
-) -> _Kernel: ...
+) -> _Kernel:
+    {kernel}
 def module(
     name: _AnyName,
     *,
@@ -163,6 +185,14 @@ def read(
     device: int | _Device | None = None,
     **macros: Any,
 ) -> bytes: ...
+def check_arguments(
+    name: _AnyName,
+    *arguments: Any,
+    module: _ModuleName | None = None,
+    variant: Mapping[str, Any] | None = None,
+    **macros: Any,
+) -> None:
+    {check_arguments}
 def names() -> tuple[_KernelName, ...]: ...
 def archs() -> tuple[str, ...]: ...
 def translated(
@@ -181,12 +211,26 @@ def use(
 """
 
 
-def stub(kernels: Iterable[str], modules: Iterable[str]) -> bytes:
-    """Return the stub for these kernels and modules; *modules* has the variants' common names as well."""
+def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
+    """Return the stub for these kernels and modules; *modules* has the variants' common names as well.
+
+    *signatures* are shown by editors over the name of a function: `saxpy(float, const float *)`.
+    """
     kernels, modules = set(kernels), set(modules)
     spelled = {each for name in kernels for each in (name, name.replace(", ", ","))}
     named = {"kernels": kernels, "modules": modules, "names": spelled | modules}
-    return _TEXT.format(untyped=_UNTYPED, **{alias: _literal(each) for alias, each in named.items()}).encode()
+    aliases = {alias: _literal(each) for alias, each in named.items()}
+    listed = _listed({*signatures})
+    shown = {function: f'"""{sentence}{listed}"""' for function, sentence in _SHOWN.items()}
+    return _TEXT.format(untyped=_UNTYPED, **aliases, **shown).encode()
+
+
+def _listed(signatures: set[str]) -> str:
+    """Return what follows the sentence of a docstring, which an editor shows as it stands."""
+    if not signatures or len(signatures) > MOST_SIGNATURES:
+        return ""
+    lines = (ascii(each)[1:-1].replace('"', '\\"') for each in sorted(signatures))
+    return "\n".join(["", "", *(f"    {line}" for line in ("```", *lines, "```")), "    "])
 
 
 def _literal(names: set[str]) -> str:

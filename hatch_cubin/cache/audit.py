@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from .. import _files
 from .._locks import wait_for_lock
 from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
-from .proof import MOST, Record, decode, place, record_key, resources_of
+from .proof import MOST, Record, decode, kernels_of, place, record_key
 
 _R = TypeVar("_R")
 
@@ -121,7 +121,7 @@ class _Look:
                 data = self._tried(entry, _bytes) if self._sizes[entry] == record.size else b""
                 if data is not None and not record.is_of(data):
                     self._note("damaged", entry, "is not what its record says")
-                elif data is not None and not record.names(resources_of(data), data, _asked(record)):
+                elif data is not None and not record.names(kernels_of(data), data, _asked(record)):
                     self._note("damaged", path, "names other kernels than its entry has")
                 elif data is not None:
                     self._take(record, written, data)

@@ -33,12 +33,12 @@ from .proof import (
     Known,
     NoFileError,
     Record,
+    kernels_of,
     look,
     place,
     read,
     read_record,
     record_key,
-    resources_of,
     use,
 )
 
@@ -78,8 +78,8 @@ class Compiled:
 
     @cached_property
     def described(self) -> str:
-        """What each kernel of a cubin uses, in JSON. It is for people to read: nothing depends on it."""
-        return json.dumps(resources_of(self.data))
+        """What `kernels_of` returns, in JSON; of what is recalled, what the earlier build made of it."""
+        return json.dumps(kernels_of(self.data))
 
 
 class _Held(Compiled):
@@ -115,7 +115,7 @@ class _Held(Compiled):
 
     @property
     def described(self) -> str:
-        return self._proof.resources if isinstance(self._proof, Known) else self._described
+        return self._proof.described if isinstance(self._proof, Known) else self._described
 
 
 class Cache:
@@ -345,13 +345,13 @@ def _found(
         return None
     described = ""
     if isinstance(proof, Record):
-        described = json.dumps(resources := resources_of(data))
-        if not proof.names(resources, data, asked):
+        described = json.dumps(kernels := kernels_of(data))
+        if not proof.names(kernels, data, asked):
             return None
     if held is not None:
         return _Held(held.path, proof, described)
     found = Compiled(data, proof.kernels, tuple(proof.warnings))
     vars(found).update(sha256=proof.sha256, size=proof.size, described=described)
     if isinstance(proof, Known):
-        vars(found).update(described=proof.resources, recalled=True)
+        vars(found).update(described=proof.described, recalled=True)
     return found

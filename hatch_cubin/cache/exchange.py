@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from .._locks import Lock, try_lock
-from .proof import Record, decode, look, place, read, record_key, resources_of, use
+from .proof import Record, decode, kernels_of, look, place, read, record_key, use
 
 
 def proven(key: bytes, record: bytes, data: bytes, asked: Collection[str]) -> Record | None:
@@ -20,7 +20,7 @@ def proven(key: bytes, record: bytes, data: bytes, asked: Collection[str]) -> Re
     found = decode(record)
     if found is None or found.key != key.hex() or not found.is_of(data):
         return None
-    return found if found.names(resources_of(data), data, asked) else None
+    return found if found.names(kernels_of(data), data, asked) else None
 
 
 def accept(folder: Path, key: bytes, record: bytes, data: bytes) -> None:

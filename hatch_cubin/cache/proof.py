@@ -12,10 +12,13 @@ import stat
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _home
 from .._digest import file_digest
+
+if TYPE_CHECKING:
+    from ..cubin.elf import Kernel
 
 BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
@@ -76,8 +79,8 @@ class Known(NamedTuple):
         return _described(self.description)[1]
 
     @property
-    def resources(self) -> str:
-        """What each kernel uses, in JSON."""
+    def described(self) -> str:
+        """What is told of the kernels, in JSON."""
         return _described(self.description)[2]
 
     def is_of(self, data: bytes) -> bool:
@@ -85,9 +88,9 @@ class Known(NamedTuple):
         return self.size == len(data) and self.sha256 == file_digest(data)
 
 
-def describe(kernels: Mapping[str, str], warnings: Sequence[str], resources: str) -> str:
+def describe(kernels: Mapping[str, str], warnings: Sequence[str], described: str) -> str:
     """Return the description of a result, in JSON."""
-    return json.dumps([dict(kernels), [*warnings], resources], separators=(",", ":"))
+    return json.dumps([dict(kernels), [*warnings], described], separators=(",", ":"))
 
 
 @functools.lru_cache(maxsize=32)  # the units of a module are often described alike
@@ -168,12 +171,12 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def resources_of(data: bytes) -> dict[str, dict[str, int]]:
-    """Return what each kernel of a cubin needs of a GPU; nothing where that cannot be read, as of PTX."""
-    from ..cubin.elf import read_resources  # nor of this
+def kernels_of(data: bytes) -> dict[str, Kernel]:
+    """Return what is known of each kernel of a cubin; nothing where that cannot be read, as of PTX."""
+    from ..cubin.elf import read_kernels  # nor of this
 
     try:
-        return read_resources(data)
+        return read_kernels(data)
     except ValueError:
         return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ _TARGET_AT = {7: 0, 8: 8}
 _CUDA_INFO = 0x70000000
 _LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
+_PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
 _SPILL = 1  # the annotation of an instruction that spills or refills a register
 _ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
 
@@ -34,6 +35,13 @@ class Cubin:
     kernels: tuple[str, ...]
     loadable: bool
     target: int | None = None  # 90 for sm_90 and sm_90a; None where the layout is not known
+
+
+class Kernel(NamedTuple):
+    """What a kernel uses, and the offset and size of each of its parameters; None where these are unknown."""
+
+    uses: dict[str, int]
+    parameters: tuple[tuple[int, int], ...] | None
 
 
 class _Section(NamedTuple):
@@ -72,14 +80,14 @@ def read_cubin(data: bytes) -> Cubin:
     return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target)
 
 
-def read_resources(data: bytes) -> dict[str, dict[str, int]]:
-    """Return what each kernel of a cubin uses, by symbol; ValueError where that cannot be read.
+def read_kernels(data: bytes) -> dict[str, Kernel]:
+    """Return what is known of each kernel of a cubin, by symbol; ValueError where that cannot be read.
 
     A kernel uses registers for each thread, bytes of static shared memory for each block, and bytes of stack
     for each thread. The number of instructions that spill or refill a register is there if the toolkit wrote
     it down.
     """
-    uses = {}
+    kernels = {}
     try:
         sections = _sections(data)
         attributes = [
@@ -96,14 +104,24 @@ def read_resources(data: bytes) -> dict[str, dict[str, int]]:
             for code, attribute, value in attributes
             if attribute == _API_VERSION and int.from_bytes(value, "little") < _ANNOTATES
         }
+        own: dict[int, list[tuple[int, bytes]]] = {}
+        for code, attribute, value in attributes:
+            if attribute in (_PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END):
+                own.setdefault(code, []).append((attribute, value))
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
-            uses[name] = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
+            uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
             if code in spills or not stack or code not in silent:  # without a stack nothing spills
-                uses[name]["spills"] = spills.get(code, 0)
+                uses["spills"] = spills.get(code, 0)
+            kernels[name] = Kernel(uses, _parameters(own.get(code, ())))
     except (struct.error, IndexError, OverflowError, ValueError, KeyError) as exc:
         raise ValueError("is a cubin whose attributes cannot be read") from exc
-    return uses
+    return kernels
+
+
+def read_resources(data: bytes) -> dict[str, dict[str, int]]:
+    """Return what each kernel of a cubin uses, as `read_kernels` does."""
+    return {symbol: kernel.uses for symbol, kernel in read_kernels(data).items()}
 
 
 def read_order(data: bytes) -> tuple[tuple[str, bool], ...]:
@@ -175,6 +193,24 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         if form == _LONG:
             yield attribute, data[at : at + size]
             at += size
+        elif attribute == _PARAMETERS_END:
+            yield attribute, size.to_bytes(2, "little")
+
+
+def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int], ...] | None:
+    """Return the offset and size of each parameter, in order; None where they do not add up."""
+    found, end = {}, 0
+    for attribute, value in attributes:
+        if attribute == _PARAMETERS_END:
+            end = int.from_bytes(value, "little")
+        elif len(value) == 12:
+            _index, number, offset, size, rest = struct.unpack("<IHHHH", value)
+            if attribute == _PARAMETER:
+                size = (rest << 16 | size) >> 18  # what is larger has the other attribute
+            found[number] = (offset, size)
+    parameters = tuple(found[number] for number in sorted(found))
+    adds_up = [*sorted(found)] == [*range(len(found))] and max(map(sum, parameters), default=0) == end
+    return parameters if adds_up else None
 
 
 def _by_symbol(attributes: list[tuple[int, int, bytes]], wanted: int) -> dict[int, int]:

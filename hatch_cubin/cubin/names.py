@@ -43,8 +43,8 @@ def plain_name(symbol: str) -> str:
     if not symbol.startswith("_Z"):
         return symbol
     try:
-        return _Symbol(symbol[2:]).name()
-    except (_UnknownError, RecursionError):
+        return Symbol(symbol[2:]).name()
+    except (UnknownError, RecursionError):
         return symbol
 
 
@@ -79,12 +79,14 @@ def _squeezed(name: str) -> str:
     return "".join(name.split())
 
 
-class _UnknownError(Exception):
+class UnknownError(Exception):
     """The symbol has a part that is not read here: a name without it would be a wrong one."""
 
 
-class _Symbol:
+class Symbol:
     """A walk over a symbol, mangled as in the Itanium C++ ABI. A part can refer to parts before it."""
+
+    builtin: Mapping[str, str] = _BUILTIN
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -95,7 +97,7 @@ class _Symbol:
         """Return the name that the symbol begins with; the parameters follow it, and are not read."""
         name = self._nested(function=True) if self._takes("N") else self._unscoped(function=True)
         if not name or self._next() == "B":  # an ABI tag, which belongs to the name
-            raise _UnknownError
+            raise UnknownError
         return name
 
     def _next(self) -> str:
@@ -108,14 +110,14 @@ class _Symbol:
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str]:
         if (match := pattern.match(self._text, self._at)) is None:
-            raise _UnknownError
+            raise UnknownError
         self._at = match.end()
         return match
 
     def _keep(self, name: str) -> str:
         """Return a name that the rest of the symbol may refer to."""
         if len(name) > _LONGEST:
-            raise _UnknownError
+            raise UnknownError
         self._earlier.append(name)
         return name
 
@@ -123,7 +125,7 @@ class _Symbol:
         digits = self._match(_EARLIER)[1]
         number = int(digits, 36) + 1 if digits else 0
         if number >= len(self._earlier):
-            raise _UnknownError
+            raise UnknownError
         return self._earlier[number]
 
     def _word(self) -> str:
@@ -131,7 +133,7 @@ class _Symbol:
         length = int(self._match(_LENGTH)[1])
         word = self._text[self._at : self._at + length]
         if not word or len(word) < length:
-            raise _UnknownError
+            raise UnknownError
         self._at += length
         return "" if _ANONYMOUS.match(word) else word
 
@@ -159,14 +161,14 @@ class _Symbol:
             if mark != "K":
                 name += _POINTER[mark]
             elif name.endswith(("*", "&")):  # a constant pointer, not one to a constant
-                raise _UnknownError
+                raise UnknownError
             else:
                 name = f"const {name}"
             self._keep(name)
         return name
 
     def _named_type(self) -> str:
-        if builtin := _BUILTIN.get(self._next()):
+        if builtin := self.builtin.get(self._next()):
             self._at += 1
             return builtin
         if self._takes("N"):
@@ -184,13 +186,13 @@ class _Symbol:
         """Return the arguments of a template; those of a pack are listed with the others."""
         found: list[str] = []
         while not self._takes("E"):
-            if self._takes("J"):
-                found += self._list()
-            elif self._next() == "L":
-                found.append(self._value())
-            else:
-                found.append(self._type())
+            found += self._argument()
         return found
+
+    def _argument(self) -> list[str]:
+        if self._takes("J"):
+            return self._list()
+        return [self._value() if self._next() == "L" else self._type()]
 
     def _value(self) -> str:
         for text, value in (("Lb0E", "false"), ("Lb1E", "true")):

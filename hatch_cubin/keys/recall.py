@@ -26,7 +26,9 @@ from ..toolkit import libraries
 from ..toolkit.toolkit import Facts, Keys
 from .closures import Closures, compact
 
-_FORMAT = 3  # since 2 what several units have in common stands once; since 3 closures, and nothing of dates
+# Since 2 what several units have in common stands once; since 3 closures, and nothing of dates; since 4 what
+# kernels take.
+_FORMAT = 4
 _FILES = 20  # that are kept, those used last
 
 Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch

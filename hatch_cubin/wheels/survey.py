@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from .._order import by_number
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
+from ..bundle.signatures import signature
 from ..cubin.elf import read_cubin, read_resources
 from ..cubin.names import plain_name
 from ..errors import BundleError, Location, Problem
@@ -24,8 +25,19 @@ _TOOLS = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
 _KINDS = {"cubin": "every cubin", "ptx": "all PTX"}
 
 
+class ParameterFacts(TypedDict):
+    """A parameter of a kernel; its type is None where nothing tells it."""
+
+    offset: int
+    size: int
+    type: str | None
+
+
 class KernelFacts(TypedDict):
-    """A kernel in one unit; None stands for what only the GPU's driver decides, or could not be read."""
+    """A kernel in one unit; None stands for what only the GPU's driver decides, or could not be read.
+
+    Its signature is its bare name, and no parameters are known, where the manifest does not say them.
+    """
 
     name: str
     symbol: str
@@ -33,6 +45,8 @@ class KernelFacts(TypedDict):
     shared: int | None
     stack: int | None
     spills: int | None
+    signature: str
+    parameters: list[ParameterFacts]
 
 
 class UnitFacts(TypedDict):
@@ -212,7 +226,7 @@ def _ptx_usage(data: bytes) -> Usage:
 def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
     names = {symbol: name for name, symbol in entry.kernels.items()}
     kernels = [
-        _kernel(names.get(symbol, plain_name(symbol)), symbol, uses)
+        _kernel(names.get(symbol, plain_name(symbol)), symbol, uses, entry.parameters)
         for symbol, uses in found["usage"].items()
     ]
     return {
@@ -231,7 +245,10 @@ def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
     }
 
 
-def _kernel(name: str, symbol: str, uses: Mapping[str, int]) -> KernelFacts:
+def _kernel(
+    name: str, symbol: str, uses: Mapping[str, int], parameters: Mapping[str, Sequence[Sequence[Any]]]
+) -> KernelFacts:
+    known = parameters.get(name)
     return {
         "name": name,
         "symbol": symbol,
@@ -239,7 +256,13 @@ def _kernel(name: str, symbol: str, uses: Mapping[str, int]) -> KernelFacts:
         "shared": uses.get("shared"),
         "stack": uses.get("stack"),
         "spills": uses.get("spills"),
+        "signature": name if known is None else signature(name, known),
+        "parameters": [_parameter(*each) for each in known or ()],
     }
+
+
+def _parameter(offset: int, size: int, spelled: str | None = None) -> ParameterFacts:
+    return {"offset": offset, "size": size, "type": spelled}
 
 
 def arch_order(arch: str) -> tuple[bool, int, str]:

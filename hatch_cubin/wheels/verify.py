@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from .. import __version__
@@ -13,8 +13,10 @@ from ..bundle import sbom
 from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ..bundle.packs import MOST
+from ..bundle.signatures import signature
 from ..bundle.stub import stub
-from ..cubin.elf import read_cubin, read_resources
+from ..cubin.elf import read_cubin, read_kernels, read_resources
+from ..cubin.ptx import ptx_parameters
 from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from . import releases
@@ -119,7 +121,14 @@ def _stranger(bundle: Bundle, name: str, version: str) -> Problem:
 def _of_stub(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     kernels = {kernel for module in manifest.modules for entry in module.entries for kernel in entry.kernels}
     modules = {name for module in manifest.modules for name in (module.name, module.base)}
-    yield from _unless_written(bundle, "__init__.pyi", __version__, file_digest(stub(kernels, modules)))
+    signatures = {
+        signature(kernel, parameters)
+        for module in manifest.modules
+        for entry in module.entries
+        for kernel, parameters in entry.parameters.items()
+    }
+    expected = file_digest(stub(kernels, modules, signatures))
+    yield from _unless_written(bundle, "__init__.pyi", __version__, expected)
 
 
 def _unless_written(bundle: Bundle, name: str, version: str, digest: str) -> Iterator[Problem]:
@@ -194,10 +203,25 @@ def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
         return f"is no {entry.kind} for {entry.arch}, as the manifest says"
     major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
+    told = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}
+    if _places(data, entry) != told:
+        return "does not take what the manifest says of its kernels"
     needed = min_driver(arch, data, int(major[0]) if major else 0)
     if needed != entry.min_driver:
         return f"needs driver {needed}, the manifest says {entry.min_driver}"
     return None
+
+
+def _places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
+    """Return where the parameters of a file's kernels are and how large, as far as the file says it."""
+    found: Mapping[str, Sequence[tuple[int, int]] | None]
+    if entry.is_ptx:
+        found = ptx_parameters(data.decode())
+    else:  # resources are there, too, if its attributes can be read
+        kernels = read_kernels(data) if entry.resources else {}
+        found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
+    named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}
+    return {name: [*places] for name, places in named.items() if places is not None}
 
 
 def _wrong_kernels(found: tuple[str, ...], listed: Mapping[str, str]) -> str | None:

@@ -129,7 +129,7 @@ def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
     """Yield a row for each kernel; only the first one has what is the same for the whole unit."""
     start: Sequence[str] = (_plain(unit["module"]), _plain(unit["arch"]), size(unit["bytes"]))
     for kernel in unit["kernels"]:
-        yield (*start, *_uses(kernel), _plain(kernel["name"]))
+        yield (*start, *_uses(kernel), _plain(kernel["signature"]))
         start = ("", "", "")
     if not unit["kernels"]:
         yield (*start, "", "", "", "", _plain(unit["problem"] or "there is no kernel in it"))

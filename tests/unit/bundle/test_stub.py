@@ -53,9 +53,12 @@ for name in cubins.names():
     entry = cubins.find(name, cc=(9, 0))
     cubins.module(entry.module, variant=entry.variant)
     print(entry.kernels[name], entry.kind == "ptx", entry.source_path)
+cubins.check_arguments("saxpy", 1.0, fresh, module="saxpy")
+for each in cubins.find("saxpy", cc=(9, 0)).parameters["saxpy"]:
+    print(each.offset + each.size, (each.type or "").upper())
 report = cubins.preload("saxpy", "scale*", device=[0, 1])
-for each in (*report.loaded, *cubins.preload().loaded):
-    print(each.device + 1, each.entry.path, each.kernels[0], each.seconds * 1000)
+for one in (*report.loaded, *cubins.preload().loaded):
+    print(one.device + 1, one.entry.path, one.kernels[0], one.seconds * 1000)
 print(*report.missing, *[entry.arch for entry in cubins.translated(cc=(9, 0))])
 if cubins.is_available("saxpy", strict=True):
     cubins.use(strict=True).close()
@@ -77,6 +80,7 @@ WRONG = {
     'cubins.read("saxpy", cc="9.0")': 'Argument "cc" to "read" has incompatible type',
     "cubins.use(1)": 'Argument 1 to "use" has incompatible type',
     "cubins.preload(device=0.5)": 'Argument "device" to "preload" has incompatible type',
+    'cubins.check_arguments("saxpi")': 'Argument 1 to "check_arguments" has incompatible type',
     'cubins.is_available("saxpi")': 'Argument 1 to "is_available" has incompatible type',
     "cubins.preload().loaded[0].seconds = 0": 'Property "seconds" defined in "Loaded" is read-only',
     "cubins.nothing": "Module has no attribute",
@@ -95,6 +99,9 @@ def test_a_misspelled_name_is_a_type_error(tmp_path: Path) -> None:
     for number, (error, (call, complaint)) in enumerate(zip(errors, WRONG.items(), strict=True), 2):
         assert error.startswith(f"use.py:{number}: error: "), call
         assert complaint in error
+
+
+RUNTIME = Path(runtime.__file__).read_text("utf-8")
 
 
 def functions(code: str) -> dict[str, tuple[list[str], list[str], bool]]:
@@ -119,31 +126,58 @@ def classes(code: str) -> dict[str, list[str]]:
 
 
 def test_the_stub_says_what_the_loader_has() -> None:
-    stub, code = FILES["__init__.pyi"].decode(), Path(runtime.__file__).read_text("utf-8")
+    stub, code = FILES["__init__.pyi"].decode(), RUNTIME
     assert functions(stub) == functions(code)
     assert classes(stub) == classes(code)
     assert {*functions(stub), *classes(stub)} == set(runtime.__all__)
     fields = {node.name: node.body for node in ast.parse(stub).body if isinstance(node, ast.ClassDef)}
-    for real, more in ((runtime.Entry, {"source_path"}), (runtime.Loaded, set()), (runtime.Preloaded, set())):
+    for real in (runtime.Entry, runtime.Loaded, runtime.Parameter, runtime.Preloaded):
         typed = {each.name for each in fields[real.__name__] if isinstance(each, ast.FunctionDef)} - {
             "__init__"
         }
-        assert typed == {name for name in real.__slots__ if name[0] != "_"} | more
+        assert typed == {name for name in vars(real) if name[0] != "_"}
     assert (
         f"{runtime.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
     )
 
 
 def test_the_order_of_names_does_not_matter() -> None:
-    assert stub_module.stub(["b", "a<1, 2>"], ["m", "k"]) == stub_module.stub(["a<1, 2>", "b"], ["k", "m"])
+    assert stub_module.stub(["b", "a<1, 2>"], ["m", "k"], ["b()", "a()"]) == stub_module.stub(
+        ["a<1, 2>", "b"], ["k", "m"], ["a()", "b()", "a()"]
+    )
+
+
+def shown(stub: bytes) -> dict[str, str]:
+    """Return the docstrings of a stub's functions, which editors show over their names."""
+    functions = [node for node in ast.parse(stub).body if isinstance(node, ast.FunctionDef)]
+    found = {node.name: ast.get_docstring(node) for node in functions}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def test_an_editor_shows_what_each_kernel_takes() -> None:
+    signatures = ["scale<float, 4>(float *)", "saxpy(float, const float *, float *, unsigned long)"]
+    found = shown(stub_module.stub(["saxpy", "scale<float, 4>"], ["m"], signatures))
+    listed = "\n\n```\n{1}\n{0}\n```".format(*signatures)
+    assert found == {
+        name: f"{(getattr(runtime, name).__doc__ or '').splitlines()[0]}{listed}"
+        for name in ("check_arguments", "kernel")
+    }
+
+
+@pytest.mark.parametrize(("count", "listed"), [(0, 0), (1, 1), (200, 200), (201, 0)])
+def test_signatures_are_listed_unless_there_are_none_or_many(count: int, listed: int) -> None:
+    stub = stub_module.stub(["k"], ["m"], [f"k{number}(int)" for number in range(count)])
+    assert [text.count("(int)\n") for text in shown(stub).values()] == [listed, listed]
 
 
 def test_no_name_breaks_out_of_the_stub() -> None:
     names = ['"""', "'", "\\", "\n", "{modules}", "\ud800", "]\nimport os\nx = ["]
-    tree = ast.parse(stub_module.stub(names, names))
+    stub = stub_module.stub(names, names, [f"{name}()" for name in names])
+    tree = ast.parse(stub)
     aliases = [node.value for node in tree.body if isinstance(node, ast.AnnAssign)]
     listed = [ast.literal_eval(alias.slice) for alias in aliases if isinstance(alias, ast.Subscript)]
     assert [sorted(each) for each in listed] == [sorted(names)] * 3
+    assert len([node for node in tree.body if isinstance(node, ast.FunctionDef)]) == len(functions(RUNTIME))
 
 
 @pytest.mark.parametrize(("count", "kind"), [(0, "str"), (1, "Literal["), (2000, "Literal["), (2001, "str")])

@@ -210,7 +210,7 @@ def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
     variants = (
         f'[[{".".join(TABLE)}.source]]\npath = "demo/saxpy.cu"\nvariants = {{ N = [1, 2], M = [1, false] }}\n'
     )
-    write_tree(project, {"pyproject.toml": PROJECT["pyproject.toml"] + variants})
+    write_tree(project, {"pyproject.toml": PROJECT["pyproject.toml"] + variants, "demo/copy.ptx": COPY_PTX})
     other = {
         "data_model": "lp64",
         "folder": "demo/_cubins",

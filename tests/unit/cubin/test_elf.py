@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin.cubin.elf import Cubin, read_cubin, read_order, read_resources
+from hatch_cubin.cubin.elf import Cubin, read_cubin, read_kernels, read_order, read_resources
 from tests.capabilities import cuobjdump
 from tests.cubins import FUNC, KERNEL, OBJECT, SECTION, USING, elf
 
@@ -267,3 +267,71 @@ def test_no_bytes_make_reading_attributes_raise_anything_else(at: int, patch: by
         read_resources(data[:at] + patch + data[at + len(patch) :])
     except ValueError as exc:
         assert "attributes cannot be read" in str(exc)  # noqa: PT017
+
+
+TAKING = """
+    struct Large { char bytes[20000]; };
+    struct alignas(16) Aligned { float x[4]; };
+    struct Empty {};
+    extern "C" __global__ void nothing() {}
+    extern "C" __global__ void scalars(char a, float b, double *c, Aligned d, short e, bool f, Empty g) {}
+    extern "C" __global__ void large(int a, Large b, const float *c) {}
+    extern "C" __global__ void ends_with_less(double a, char b) {}
+    extern "C" __global__ void in_place(const __grid_constant__ Aligned a, int b) {}
+    template <class T> __global__ void made(T *a, T b) {}
+    template __global__ void made<double>(double *, double);
+"""
+
+
+@pytest.mark.nvrtc
+@pytest.mark.cuobjdump
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_120"])
+def test_nvidias_own_reader_agrees_on_where_each_parameter_is(tmp_path: Path, arch: str) -> None:
+    """But of kernels that take much, of which it prints what it does not read."""
+    from cuda.core import Program, ProgramOptions
+
+    data = bytes(Program(TAKING, "c++", ProgramOptions(arch=arch)).compile("cubin").code)
+    (tmp_path / "k.cubin").write_bytes(data)
+    listing = subprocess.check_output([str(cuobjdump()), "-elf", str(tmp_path / "k.cubin")], text=True)
+    sections = dict(re.findall(r"^\.nv\.info\.(\S+)\n(.*?)(?=^\.|\Z)", listing, re.MULTILINE | re.DOTALL))
+    line = r"Ordinal : 0x(\w+)\s+Offset  : 0x(\w+)\s+Size    : 0x(\w+)"
+    printed = {
+        name: tuple(
+            place for _, *place in sorted([int(part, 16) for part in each] for each in re.findall(line, text))
+        )
+        for name, text in sections.items()
+    }
+    read = {symbol: kernel.parameters for symbol, kernel in read_kernels(data).items()}
+    assert read.pop("large") == ((0, 4), (4, 20000), (20008, 8))
+    del printed["large"]
+    assert read == {name: tuple(map(tuple, places)) for name, places in printed.items()}
+    assert read["scalars"] == ((0, 1), (4, 4), (8, 8), (16, 16), (32, 2), (34, 1), (35, 1))
+    assert read["nothing"] == ()
+
+
+def parameter(number: int, offset: int, size: int) -> bytes:
+    return struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, offset, size << 18 | 0x1F000)
+
+
+def end(offset: int) -> bytes:
+    return struct.pack("<BBH", 3, 0x19, offset)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "parameters"),
+    [
+        pytest.param(b"", (), id="none"),
+        pytest.param(parameter(1, 8, 4) + parameter(0, 0, 8) + end(12), ((0, 8), (8, 4)), id="in any order"),
+        pytest.param(parameter(0, 0, 8) + end(12), None, id="another that is not told"),
+        pytest.param(parameter(1, 8, 4) + end(12), None, id="the first is not told"),
+        pytest.param(end(4), None, id="told in another way"),
+        pytest.param(struct.pack("<BBHI", 4, 0x17, 4, 0) + end(4), None, id="of another length"),
+    ],
+)
+def test_parameters_that_do_not_add_up_are_unknown_and_hide_nothing_else(
+    attributes: bytes, parameters: tuple[tuple[int, int], ...] | None
+) -> None:
+    data = elf(K, more=[(".nv.info", INFO, REGISTERS, 0), (".nv.info.k", INFO, attributes, 7)])
+    (kernel,) = read_kernels(data).values()
+    assert kernel.parameters == parameters
+    assert kernel.uses["registers"] == 40

@@ -45,7 +45,8 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     wheel = make_wheel(tmp_path / "w.whl", inside("demo/_cubins", files))
     with opened(str(wheel)) as found:
         packed = found.bundles[0].packed
-    kernel = {"name": "f", "symbol": "_Z1fv", "registers": 40, "shared": 0, "stack": 0, "spills": 0}
+    uses = {"registers": 40, "shared": 0, "stack": 0, "spills": 0}
+    kernel = {"name": "f", "symbol": "_Z1fv", **uses, "signature": "f()", "parameters": []}
     unit: dict[str, Any] = {
         "module": "a",
         "source": "demo/a.cu",
@@ -61,6 +62,7 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "problem": None,
     }
     unknown = dict.fromkeys(("registers", "shared", "stack", "spills"))
+    takes = {"parameters": [{"offset": 0, "size": 8, "type": None}]}
     text = {
         **unit,
         "module": "copy",
@@ -71,7 +73,7 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "bytes": len(PTX),
         "packed": packed["copy.compute_80.ptx"],
         "min_driver": 11000,
-        "kernels": [{"name": "copy", "symbol": "copy", **unknown}],
+        "kernels": [{"name": "copy", "symbol": "copy", **unknown, "signature": "copy(8 bytes)", **takes}],
     }
     expected = {
         "place": "demo/_cubins",
@@ -133,11 +135,11 @@ def test_the_lines_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "  all PTX loads from driver 11.0 on",
         "",
         "module  arch         size  registers  shared  stack  spills  kernel",
-        "a       sm_80       370 B         31       0      0       0  f",
-        "                                  32       0      0       0  g<1>",
-        "a       sm_90       370 B         31       0      0       0  f",
-        "                                  32       0      0       0  g<1>",
-        "copy    compute_80   90 B          -       -      -       -  copy",
+        "a       sm_80       370 B         31       0      0       0  f()",
+        "                                  32       0      0       0  g<1>()",
+        "a       sm_90       370 B         31       0      0       0  f()",
+        "                                  32       0      0       0  g<1>()",
+        "copy    compute_80   90 B          -       -      -       -  copy(8 bytes)",
         "",
         "sm_80       370 B  ########################",
         "sm_90       370 B  ########################",
@@ -199,7 +201,7 @@ def test_files_that_cannot_be_read_are_shown_and_are_problems(
     assert [" ".join(line.split()) for line in output.out.splitlines()[5:8]] == [
         "absent sm_90 0 B is missing",
         "bad sm_90 4 B is not a cubin",
-        f"good sm_90 {len(cubin('good'))} B 40 0 0 0 good",
+        f"good sm_90 {len(cubin('good'))} B 40 0 0 0 good()",
     ]
     assert output.err.splitlines()[:2] == [
         f"hatch-cubin: error: {place}/absent.sm_90.cubin: is missing",
@@ -226,7 +228,7 @@ def test_names_cannot_steer_a_terminal(tmp_path: Path, capsys: pytest.CaptureFix
         tmp_path / "_cubins", bundle(made("k", "sm_90", {"\x1b[2J\u202e": "k"}, data=cubin("k")))
     )
     assert main(["inspect", str(place)]) == 0
-    assert "  \\x1b[2J\\u202e\n" in capsys.readouterr().out
+    assert "  \\x1b[2J\\u202e()\n" in capsys.readouterr().out
 
 
 @pytest.mark.nvrtc

@@ -233,6 +233,19 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
             id="other numbers",
         ),
         pytest.param(
+            rewritten(parameters={"k": [[0, 4]]}),
+            [
+                f"__init__.pyi: is not what hatch-cubin {__version__} writes",
+                "k.sm_90.cubin: does not take what the manifest says of its kernels",
+            ],
+            id="other parameters",
+        ),
+        pytest.param(
+            rewritten(parameters={"k": [[0]]}),
+            ["manifest.json: has no parameter where one belongs: [0]"],
+            id="no parameters",
+        ),
+        pytest.param(
             rewritten(min_driver=12000),
             ["k.sm_90.cubin: needs driver 13000, the manifest says 12000"],
             id="another driver",
