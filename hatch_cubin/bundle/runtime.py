@@ -708,11 +708,9 @@ def _would_be_translated(
 
 def _called(found: "_Module", kernel_name: "str | None") -> str:
     """Return a kernel's name for a message, with its module's where other sources have one of that name."""
-    if kernel_name is None:
-        return repr(found.name)
-    having, _ = _named(found.manifest, kernel_name, kernel_name)
+    having = _named(found.manifest, kernel_name, kernel_name)[0] if kernel_name else []
     of_module = f" of module {found.base!r}" if len({each.base for each in having}) > 1 else ""
-    return f"{kernel_name!r}{of_module}"
+    return f"{kernel_name or found.name!r}{of_module}"
 
 
 def _what_would_fit(

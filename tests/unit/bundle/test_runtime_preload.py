@@ -263,6 +263,8 @@ def test_a_kernel_that_several_sources_have_is_told_with_its_module(tmp_path: Pa
     assert [str(each).partition("shipped sm")[0] for each in cubins.preload().missing] == [
         f"{cubins.__name__}: {told}"
     ]
+    with pytest.raises(cubins.CubinNotFoundError, match=r"nothing shipped for 'b\[N=1\]' runs on"):
+        cubins.module("b", N=1)
 
 
 @pytest.mark.usefixtures("core")
