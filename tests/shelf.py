@@ -98,6 +98,28 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+# Ways to go wrong
+
+
+def answer(status: int, body: bytes = b"", **headers: str) -> Fault:
+    """Answer everything alike."""
+    return lambda handler: handler.answer(status, body, **headers)
+
+
+def endless(handler: Handler) -> bool:
+    """Send a body that has no end."""
+    handler.send_response(200)
+    handler.end_headers()
+    while not handler.server.over.is_set():
+        handler.wfile.write(b"x" * 65536)
+    return True
+
+
+def reset(handler: Handler) -> bool:
+    """End the connection without an answer."""
+    return handler.hang_up(rudely=True)
+
+
 @contextmanager
 def shelf() -> Iterator[Shelf]:
     """Return a shelf that is there for as long as it is used."""

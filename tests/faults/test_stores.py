@@ -23,7 +23,7 @@ from hatch_cubin.stores.where import Place
 from hatch_cubin.table import urls
 from tests.helpers import SAXPY, make_project
 from tests.results import folder_with, item
-from tests.shelf import Fault, Handler, Shelf, shelf
+from tests.shelf import Fault, Handler, Shelf, answer, endless, reset, shelf
 
 ITEMS = [item(f"unit {number}", 1000) for number in range(20)]
 KEYS = [each.key for each in ITEMS]
@@ -40,10 +40,6 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[Shelf]:
     with shelf() as server:
         yield server
-
-
-def answer(status: int, body: bytes = b"", **headers: str) -> Fault:
-    return lambda handler: handler.answer(status, body, **headers)
 
 
 def cut_off(handler: Handler) -> bool:
@@ -74,21 +70,9 @@ def drip(handler: Handler) -> bool:
     return True
 
 
-def endless(handler: Handler) -> bool:
-    handler.send_response(200)
-    handler.end_headers()
-    while not handler.server.over.is_set():
-        handler.wfile.write(b"x" * 65536)
-    return True
-
-
 def large(handler: Handler) -> bool:
     handler.answer(200, b"", Content_Length=str(10 << 30))
     return hang(handler)
-
-
-def reset(handler: Handler) -> bool:
-    return handler.hang_up(rudely=True)
 
 
 FAULTS: Mapping[str, Fault] = {

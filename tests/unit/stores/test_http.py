@@ -17,7 +17,7 @@ from hatch_cubin.stores.http import HttpStore
 from hatch_cubin.stores.store import FaultError
 from hatch_cubin.stores.where import Place
 from hatch_cubin.table import urls
-from tests.shelf import Fault, Handler, Shelf, shelf
+from tests.shelf import Fault, Handler, Shelf, answer, endless, reset, shelf
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +25,6 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture
-def server() -> Iterator[Shelf]:
-    with shelf() as server:
-        yield server
 
 
 Open = Callable[..., HttpStore]
@@ -85,7 +79,7 @@ def test_what_is_there_is_told_without_its_bytes(server: Shelf, opened: Open) ->
     store.put("cas/a", b"abc")
     assert store.has("cas/a")
     assert store.traffic.bytes == 3
-    server.fault = lambda handler: handler.answer(405)  # there are servers that know no such question
+    server.fault = answer(405)  # there are servers that know no such question
     assert store.has("cas/b")
     assert server.asked() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
 
@@ -103,7 +97,7 @@ def test_little_of_what_is_sent_waits_in_the_system(server: Shelf, opened: Open)
 
 def test_who_asks_and_is_not_known_is_told_that(server: Shelf, opened: Open) -> None:
     told = "it does not know who asks: the user and password, or the token, are not right (401)"
-    assert why(opened(server.url, "Bearer hunter3"), server, lambda handler: handler.answer(401)) == told
+    assert why(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
 
 
 def test_it_is_told_who_asks(server: Shelf, opened: Open) -> None:
@@ -205,7 +199,6 @@ def test_what_comes_in_chunks_is_read(server: Shelf, opened: Open) -> None:
     ("status", "told"),
     [
         (301, "it leads elsewhere (301), and no redirect is followed: name the other place"),
-        (304, "it refuses (304)"),
         (401, "it wants to know who asks: user and password belong in HATCH_CUBIN_REMOTE (401)"),
         (403, "it refuses whoever asks (403)"),
         (413, "it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"),
@@ -220,36 +213,24 @@ def test_an_answer_is_told_as_what_it_means_and_nothing_of_its_text(
 ) -> None:
     store = opened(server.url)
 
-    def answer(handler: Handler) -> bool:
-        return handler.answer(
-            status, b"a secret", Location="https://ada:hunter2@evil.example", Retry_After="9999"
-        )
-
-    assert why(store, server, answer) == told
+    headers = {"Location": "https://ada:hunter2@evil.example", "Retry_After": "9999"}
+    assert why(store, server, answer(status, b"a secret", **headers)) == told
     with pytest.raises(FaultError) as caught:
         store.put("cas/a", b"abc")
     assert str(caught.value) == told
     assert len(server.log) == 2
 
 
+def test_an_answer_to_what_was_not_asked_leads_nowhere(server: Shelf, opened: Open) -> None:
+    assert why(opened(server.url), server, answer(304)) == "it refuses (304)"
+
+
 def promise(size: int, body: bytes) -> Fault:
-    def answer(handler: Handler) -> bool:
+    def broken(handler: Handler) -> bool:
         handler.answer(200, body, Content_Length=str(size))
         return handler.hang_up()
 
-    return answer
-
-
-def endless(handler: Handler) -> bool:
-    handler.send_response(200)
-    handler.end_headers()
-    while not handler.server.over.is_set():
-        handler.wfile.write(b"x" * 65536)
-    return True
-
-
-def reset(handler: Handler) -> bool:
-    return handler.hang_up(rudely=True)
+    return broken
 
 
 def nonsense(handler: Handler) -> bool:

@@ -13,7 +13,7 @@ from hatch_cubin.stores.objects import _CREDENTIALS, ObjectStore
 from hatch_cubin.stores.store import FaultError
 from hatch_cubin.stores.where import Place
 from hatch_cubin.table import urls
-from tests.shelf import Fault, Handler, Shelf, shelf
+from tests.shelf import Handler, Shelf, answer, shelf
 
 Open = Callable[..., ObjectStore]
 
@@ -110,16 +110,6 @@ def test_a_bucket_that_is_not_there_is_empty_and_takes_nothing(endpoint: str, op
     assert store.get("cas/a", 9) is None
     with pytest.raises(FaultError, match="there is no such bucket"):
         store.put("cas/a", b"abc")
-
-
-@pytest.fixture
-def server() -> Iterator[Shelf]:
-    with shelf() as server:
-        yield server
-
-
-def answer(status: int, body: bytes = b"", **headers: str) -> Fault:
-    return lambda handler: handler.answer(status, body, **headers)
 
 
 @pytest.mark.parametrize(
