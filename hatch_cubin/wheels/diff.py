@@ -1,11 +1,13 @@
-"""Compare what two wheels have: kernels, what each uses for each arch, and sizes. Pure."""
+"""Compare what two wheels have: kernels, what each uses for each arch, and sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
 from .._order import by_number
+from .installed import package_at
 from .parts import kernel_title
 from .survey import BundleFacts, KernelFacts, TotalFacts, arch_order
 
@@ -87,6 +89,26 @@ class Limit(NamedTuple):
     def is_passed(self, before: int, after: int) -> bool:
         """Say whether what is *after* is too much."""
         return after - before > (before * self.amount / 100 if self.percent else self.amount)
+
+
+class Side(NamedTuple):
+    """One of the two: its path, what it is called, its size if it is a wheel, and its bundles."""
+
+    path: str
+    title: str
+    bytes: int | None
+    bundles: Mapping[str, BundleFacts]  # by package
+
+
+def side_of(path: str, bundles: Iterable[BundleFacts]) -> Side:
+    """Return a wheel, a folder or a package as what is compared."""
+    size = os.path.getsize(path) if os.path.isfile(path) else None
+    return Side(path, path, size, {package_at(facts["place"]): facts for facts in bundles})
+
+
+def compare_sides(before: Side, after: Side) -> list[BundleDiff]:
+    """Return how each bundle differs from the one before it."""
+    return [compare(*pair) for pair in pairs(before.bundles, after.bundles)]
 
 
 def pairs(

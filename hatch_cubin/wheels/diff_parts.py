@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .._sizes import size
-from .diff import BundleDiff, Change, KernelMoved, Sizes, is_empty
+from .diff import BundleDiff, Change, KernelMoved, Side, Sizes, is_empty
 from .parts import Part, Table, count, kernel_title
 
 _ROWS = 25
 _UNITS = 10
 
 
-def diff_parts(before: str, after: str, wheel: Sizes, diffs: Sequence[BundleDiff]) -> Iterator[Part]:
-    """Yield the parts of the answer about two wheels, whose sizes may be known."""
-    known = wheel["before"] is not None and wheel["after"] is not None
-    lines = [f"size: {_sizes(wheel)}"] if known else []
-    lines += [f"unpacked: {_sizes(diff['bytes'])}" for diff in diffs if not known]
+def diff_parts(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> Iterator[Part]:
+    """Yield the parts of the answer about two wheels, or what stands for one."""
+    if before.bytes is None or after.bytes is None:
+        lines = [f"unpacked: {_sizes(diff['bytes'])}" for diff in diffs]
+    else:
+        lines = [f"size: {_sizes({'before': before.bytes, 'after': after.bytes})}"]
     if is_empty(diffs):
         lines.append("the kernels are the same: each uses what it used, and none came or went")
-    yield Part(f"{before} -> {after}", lines)
+    yield Part(f"{before.title} -> {after.title}", lines)
     for diff in diffs:
         yield from _bundle_parts(diff, several=len(diffs) > 1)
 

@@ -211,7 +211,7 @@ MODULES: dict[str, dict[str, str]] = {
         "tags": "installed survey",
         "weight": "coverage installed survey",
         "check": "coverage installed parts paths proof survey tags weight",
-        "diff": "parts survey",
+        "diff": "installed parts survey",
         "diff_parts": "diff parts",
         "rebuild": "bill code installed notes verify",
     },

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...table import checks
 from ...wheels.cuobjdump import second_reader
-from ...wheels.diff import KINDS, BundleDiff, Limit, Sizes, compare, pairs, too_much
+from ...wheels.diff import KINDS, BundleDiff, Limit, Side, compare_sides, side_of, too_much
 from ...wheels.diff_parts import change, diff_parts
-from ...wheels.installed import Bundle, opened, package_at
+from ...wheels.installed import Bundle, opened
 from ...wheels.page import page
 from ...wheels.parts import count
-from ...wheels.survey import BundleFacts, survey, unreadable
+from ...wheels.survey import survey, unreadable
 from ..rendering import as_lines, as_markdown, problem_parts
 from ..verb import (
     Answer,
@@ -43,15 +42,6 @@ _WORSE = {
     "stack": "with more stack",
     "shared": "with more shared memory",
 }
-
-
-class _Side(NamedTuple):
-    """One of the two: its path, the size of a wheel, and its bundles by package."""
-
-    path: str
-    title: str
-    bytes: int | None
-    bundles: Mapping[str, BundleFacts]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,25 +65,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Compare both."""
-    before, after = _sides(args)
-    diffs = [compare(*pair) for pair in pairs(before.bundles, after.bundles)]
-    wheel: Sizes = {"before": before.bytes, "after": after.bytes}
-    both = [before, after]
+    before, after = both = _sides(args)
+    diffs = compare_sides(before, after)
     problems = [each for side in both for facts in side.bundles.values() for each in unreadable(facts)]
-    problems += _too_much(after.path, args.fail_on, diffs, wheel)
-    parts = [*diff_parts(before.title, after.title, wheel, diffs)]
+    problems += _too_much(args.fail_on, before, after, diffs)
+    parts = [*diff_parts(before, after, diffs)]
     if args.html is not None:
         title = " and ".join(os.path.basename(side.title) for side in both)
         bundles = [facts for side in both for facts in side.bundles.values()]
         write_page(args.html, page(title, bundles, {}, parts))
-    facts = {"before": before.path, "after": after.path, "bytes": wheel, "bundles": diffs}
+    sizes = {"before": before.bytes, "after": after.bytes}
+    facts = {"before": before.path, "after": after.path, "bytes": sizes, "bundles": diffs}
     summary = as_markdown([*parts, *problem_parts(problems, ())])
     return Answer(facts, summary if args.markdown else as_lines(parts), problems, (), summary)
 
 
-def _sides(args: argparse.Namespace) -> tuple[_Side, _Side]:
+def _sides(args: argparse.Namespace) -> tuple[Side, Side]:
     """Return what is compared; all that keeps either from being looked into is told."""
-    sides: list[_Side] = []
+    sides: list[Side] = []
     problems: list[Problem] = []
     for what in (args.before, args.after):
         try:
@@ -106,14 +95,12 @@ def _sides(args: argparse.Namespace) -> tuple[_Side, _Side]:
     return before, after
 
 
-def _side(what: str) -> _Side:
+def _side(what: str) -> Side:
     with opened(what) as found:
-        surveyed = [survey(bundle, second_reader(os.environ)) for bundle in found.bundles]
-        size = os.path.getsize(found.path) if found.wheel is not None else None
-        return _Side(found.path, found.path, size, {package_at(facts["place"]): facts for facts in surveyed})
+        return side_of(found.path, [survey(bundle, second_reader(os.environ)) for bundle in found.bundles])
 
 
-def _of_project(args: argparse.Namespace) -> _Side:
+def _of_project(args: argparse.Namespace) -> Side:
     """Build the project here, as its wheel would have it."""
     project = open_project(args)
     check_build(project)
@@ -122,30 +109,31 @@ def _of_project(args: argparse.Namespace) -> _Side:
     files = _pipeline.build(project, require=require_compiler)
     bundle = Bundle(project.bundle_folder, dict.fromkeys(files), files.__getitem__)
     title = f"what the project in {args.project} builds"
-    return _Side(args.project, title, None, {project.package: survey(bundle, second_reader(os.environ))})
+    return Side(args.project, title, None, {project.package: survey(bundle, second_reader(os.environ))})
 
 
 def _too_much(
-    path: str, limits: Sequence[Limit], diffs: Sequence[BundleDiff], wheel: Sizes
+    limits: Sequence[Limit], before: Side, after: Side, diffs: Sequence[BundleDiff]
 ) -> Iterator[Problem]:
     """Yield a problem for each limit that is passed, with what passes it."""
+    where = Location(after.path)
     for limit in limits:
         if limit.what == "size":
-            before, after = _weights(diffs, wheel)
-            if limit.is_passed(before, after):
-                what = f"has grown from {size(before)} to {size(after)}, {change(before, after)}"
-                yield Problem(f"{what} (--fail-on {limit.text})", Location(path))
+            was, now = _weights(before, after, diffs)
+            if limit.is_passed(was, now):
+                what = f"has grown from {size(was)} to {size(now)}, {change(was, now)}"
+                yield Problem(f"{what} (--fail-on {limit.text})", where)
         elif passed := [title for diff in diffs for title in too_much(diff, limit)]:
             more = len(passed) - _SHOWN
             shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
             what = f"{count(len(passed), 'kernel')} {_WORSE[limit.what]} (--fail-on {limit.text})"
-            yield Problem(what, Location(path), details=shown)
+            yield Problem(what, where, details=shown)
 
 
-def _weights(diffs: Sequence[BundleDiff], wheel: Sizes) -> tuple[int, int]:
+def _weights(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> tuple[int, int]:
     """Return the sizes of two wheels; where one is no wheel, those of what is in the bundles."""
-    if wheel["before"] is not None and wheel["after"] is not None:
-        return wheel["before"], wheel["after"]
+    if before.bytes is not None and after.bytes is not None:
+        return before.bytes, after.bytes
     sizes = [diff["bytes"] for diff in diffs]
     return sum(each["before"] or 0 for each in sizes), sum(each["after"] or 0 for each in sizes)
 

@@ -18,8 +18,11 @@ from ... import _home
 from ..._sizes import size
 from ...errors import BundleError, Location, Problem
 from ...wheels.cuobjdump import second_reader
+from ...wheels.diff import compare_sides, side_of
+from ...wheels.diff_parts import diff_parts
 from ...wheels.installed import named, opened
 from ...wheels.page import page
+from ...wheels.parts import Part
 from ...wheels.survey import (
     BundleFacts,
     KernelFacts,
@@ -59,7 +62,8 @@ def run(args: argparse.Namespace) -> Answer:
     try:
         times = {} if args.report is None else _read_times(args.report, bundles)
         if args.html is not None:
-            write_page(args.html, page(_title([result["path"] for result in results]), bundles, times))
+            title = _title([result["path"] for result in results])
+            write_page(args.html, page(title, bundles, times, _difference(results)))
     except BundleError as exc:  # what is known already must not be lost
         problems += exc.problems
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
@@ -80,6 +84,15 @@ def _result(what: str, second: SecondReader | None, problems: list[Problem]) -> 
     except BundleError as exc:
         problems += exc.problems
         return {"named": what, "path": what, "bundles": []}
+
+
+def _difference(results: Sequence[dict[str, Any]]) -> list[Part]:
+    """Return how two wheels differ; nothing where there are more or fewer."""
+    sides = [side_of(each["path"], each["bundles"]) for each in results if each["bundles"]]
+    if not len(sides) == len(results) == 2:
+        return []
+    before, after = sides
+    return [*diff_parts(before, after, compare_sides(before, after))]
 
 
 def _title(paths: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.wheels.diff import BundleDiff, Limit, compare, pairs, too_much
+from hatch_cubin.wheels.diff import BundleDiff, Limit, Side, compare, pairs, too_much
 from hatch_cubin.wheels.diff_parts import diff_parts
 from hatch_cubin.wheels.parts import Part
 from hatch_cubin.wheels.survey import BundleFacts
@@ -31,7 +31,7 @@ def diff(tmp_path: Path, after: Mapping[Kernel, bytes], before: Mapping[Kernel, 
 
 
 def shown(diffs: list[BundleDiff], *, wheel: tuple[int | None, int | None] = (1000, 1120)) -> list[Part]:
-    return [*diff_parts("A", "B", {"before": wheel[0], "after": wheel[1]}, diffs)]
+    return [*diff_parts(Side("a.whl", "A", wheel[0], {}), Side("b.whl", "B", wheel[1], {}), diffs)]
 
 
 def test_what_is_the_same_differs_in_nothing(tmp_path: Path) -> None:
