@@ -15,13 +15,14 @@ def in_html(part: Part) -> str:
     """Return a part of an answer as it stands on a page."""
     lines = "".join(f"<p>{escaped(line)}</p>" for line in part.lines)
     table = "" if part.table is None else scrolling(_table(part.table), escaped(part.title))
-    return f"<h3>{escaped(part.title)}</h3>{lines}{table}"
+    title = escaped(part.title).replace(" -&gt; ", " &rarr; ")
+    return f"<h3>{title}</h3>{lines}{table}"
 
 
 def _table(table: Table) -> str:
     head = "".join(_cell("th", table, number, each) for number, each in enumerate(table.head))
     rows = "".join(f"<tr>{_row(table, row)}</tr>" for row in table.rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<table class="part"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def _row(table: Table, row: Sequence[str]) -> str:
@@ -31,7 +32,9 @@ def _row(table: Table, row: Sequence[str]) -> str:
 def _cell(kind: str, table: Table, number: int, text: str) -> str:
     classes = ["number"] * (number in table.numbers)
     if kind == "td":
-        classes += ["name"] * (number in table.names) + ["warn"] * (text in table.marked)
+        classes += ["arch" if number else "name"] * (number in table.names) + ["warn"] * (
+            text in table.marked
+        )
     scope = ' scope="col"' if kind == "th" else ""
     shape = f' class="{" ".join(classes)}"' if classes else ""
     return f"<{kind}{scope}{shape}>{breakable(text)}</{kind}>"

@@ -214,7 +214,9 @@ def _of_each(parallel: Any) -> Iterator[dict[str, str]]:
 
 def _expanded(values: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:
     """Return *values* with the expressions of GitHub's in them replaced."""
-    written = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+    written = {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()
+    }
     return {
         key: re.sub(r"\$\{\{ (.+?) \}\}", lambda match: _value(match[1], known), value)
         for key, value in written.items()

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from hatch_cubin.wheels.page import page
+from hatch_cubin.wheels.parts import Part, Table
 from tests.cubins import PTX, cubin, facts_of
 from tests.helpers import bundle, made
 
@@ -94,3 +95,39 @@ def test_a_large_bundle_folds_its_charts_and_leaves_the_matrix_out(tmp_path: Pat
     assert len(Page(text).units) == 401
     assert "<summary>381 more</summary>" in text
     assert "Modules &times; archs" not in text
+
+
+def test_the_page_says_what_each_gpu_runs_and_what_each_arch_takes_in_the_wheel(tmp_path: Path) -> None:
+    files = bundle(
+        made("a", "sm_80", data=cubin("a")),
+        made("copy", "sm_90", {"copy": "copy"}, data=cubin("copy")),
+        made("copy", "compute_80", {"copy": "copy"}, data=PTX),
+    )
+    facts = facts_of(tmp_path, files)
+    text = page("w.whl", [facts], {})
+    assert "packed in the wheel" not in text
+    assert "<td>copy</td>" not in text
+    title, row = "<h3>What each GPU runs</h3>", text.partition("<h3>What each GPU runs</h3>")[2]
+    assert text.count(title) == 1
+    assert re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row.partition("</table>")[0]) == [
+        *("kernels", "8.0", "9.0"),
+        *("a", "sm_80", "nothing"),
+        *("copy", "compute_80 from driver 11.0", "sm_90"),
+    ]
+    assert row.count('class="arch warn">nothing<') == 1
+    for unit, packed in zip(facts["units"], (100, 200, 300), strict=True):
+        unit["packed"] = packed
+    assert "packed in the wheel: sm_80 100 B, sm_90 200 B, compute_80 300 B" in page("w.whl", [facts], {})
+
+
+def test_a_difference_stands_first_and_hostile_names_in_it_stay_text(tmp_path: Path) -> None:
+    evil = '<script>alert(1)</script>"'
+    table = Table(["kernel", "for"], [[evil, evil]], numbers=[1], names=[0], marked=[evil])
+    text = page(
+        "w.whl", [facts_of(tmp_path, bundle(made("k", data=cubin("k"))))], {}, [Part(evil, [evil], table)]
+    )
+    shown = Page(text)
+    assert [tag for tag, _attributes in shown.elements].count("script") == 1
+    assert text.index("&lt;script&gt;") < text.index("<h2>")
+    assert re.search(r'<td class="name warn">&lt;script&gt;', text)
+    assert re.search(r'<td class="number warn">&lt;script&gt;', text)

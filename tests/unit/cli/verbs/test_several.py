@@ -32,17 +32,17 @@ def test_several_wheels_are_shown_on_one_page_too(tmp_path: Path, capsys: pytest
     text = html.read_text("utf-8")
     assert re.findall(r"<h1>(.*?)</h1>", text) == ["a.whl and 1 more"]
     assert re.findall(r"<h2>(.*?)</h2>", text) == places
-    assert f"<h3>{wheels[0]} -&gt; {wheels[1]}</h3>" in text  # two are compared
+    assert f"<h3>{wheels[0]} &rarr; {wheels[1]}</h3>" in text  # two are compared
 
 
 def test_three_wheels_or_one_that_cannot_be_read_are_not_compared(tmp_path: Path) -> None:
     html, files = tmp_path / "page.html", bundle(made("k", data=cubin("k")))
     wheels = [make_wheel(tmp_path / f"{name}.whl", inside("demo/_cubins", files)) for name in "abc"]
     assert main(["inspect", *map(str, wheels), "--html", str(html)]) == 0
-    assert " -&gt; " not in html.read_text("utf-8")
+    assert " &rarr; " not in html.read_text("utf-8")
     with pytest.raises(SystemExit):
         main(["inspect", str(wheels[0]), "absent.whl", "--html", str(html)])
-    assert " -&gt; " not in html.read_text("utf-8")
+    assert " &rarr; " not in html.read_text("utf-8")
 
 
 def test_one_that_cannot_be_looked_into_keeps_no_other_from_it(
