@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
 from .._order import by_number
-from .installed import package_at
 from .parts import kernel_title
 from .survey import BundleFacts, KernelFacts, TotalFacts, arch_order
 
 Measure = Literal["spills", "registers", "stack", "shared"]
 MEASURES: tuple[Measure, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
-KINDS = ("lost", *MEASURES, "size")  # what --fail-on takes
+KINDS = ("lost", "signatures", *MEASURES, "size")  # what --fail-on takes
 
 _Kernel = tuple[str, str]  # its module and its name
 
@@ -32,6 +30,15 @@ class KernelMoved(TypedDict):
     kernel: str
     archs: list[str]
     whole: bool
+
+
+class SignatureChange(TypedDict):
+    """A kernel that takes other arguments than before."""
+
+    module: str
+    kernel: str
+    before: str
+    after: str
 
 
 class Change(TypedDict):
@@ -73,6 +80,7 @@ class BundleDiff(TypedDict):
     toolchain: list[ToolFacts]
     lost: list[KernelMoved]
     gained: list[KernelMoved]
+    signatures: list[SignatureChange]
     changes: list[Change]
     archs: dict[str, Sizes]
     units: list[UnitSizes]
@@ -91,36 +99,6 @@ class Limit(NamedTuple):
         return after - before > (before * self.amount / 100 if self.percent else self.amount)
 
 
-class Side(NamedTuple):
-    """One of the two: its path, what it is called, its size if it is a wheel, and its bundles."""
-
-    path: str
-    title: str
-    bytes: int | None
-    bundles: Mapping[str, BundleFacts]  # by package
-
-
-def side_of(path: str, bundles: Iterable[BundleFacts]) -> Side:
-    """Return a wheel, a folder or a package as what is compared."""
-    size = os.path.getsize(path) if os.path.isfile(path) else None
-    return Side(path, path, size, {package_at(facts["place"]): facts for facts in bundles})
-
-
-def compare_sides(before: Side, after: Side) -> list[BundleDiff]:
-    """Return how each bundle differs from the one before it."""
-    return [compare(*pair) for pair in pairs(before.bundles, after.bundles)]
-
-
-def pairs(
-    before: Mapping[str, BundleFacts], after: Mapping[str, BundleFacts]
-) -> list[tuple[BundleFacts | None, BundleFacts | None]]:
-    """Return which bundles are to be compared: those of one package, or the only ones."""
-    if len(before) == len(after) == 1:
-        ((one,), (other,)) = before.values(), after.values()
-        return [(one, other)]
-    return [(before.get(name), after.get(name)) for name in sorted({*before, *after})]
-
-
 def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
     """Return how a bundle differs from the one before it; None stands for a bundle that is not there."""
     old, new = _kernels(before), _kernels(after)
@@ -134,6 +112,7 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
         "toolchain": [] if before is None or after is None else [*_tools(before, after)],
         "lost": _moved(old, new),
         "gained": _moved(new, old),
+        "signatures": _signatures(old, new),
         "changes": _changes(old, new),
         "archs": _archs(before["archs"] if before else {}, after["archs"] if after else {}),
         "units": _units(before, after),
@@ -172,6 +151,34 @@ def _moved(
     ]
     return sorted(
         moved, key=lambda each: (not each["whole"], by_number(each["module"]), by_number(each["kernel"]))
+    )
+
+
+def _signatures(
+    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[SignatureChange]:
+    """Return the kernels that take other arguments."""
+    found: dict[_Kernel, SignatureChange] = {}
+    for (kernel, arch), now in new.items():
+        was = old.get((kernel, arch))
+        if was is not None and _takes_others(was, now):
+            found[kernel] = {
+                "module": kernel[0],
+                "kernel": kernel[1],
+                "before": was["signature"],
+                "after": now["signature"],
+            }
+    return [*found.values()]
+
+
+def _takes_others(was: KernelFacts, now: KernelFacts) -> bool:
+    """Say whether a kernel takes other arguments, as far as both bundles tell: of some the size alone."""
+    if was["signature"] == was["name"] or now["signature"] == now["name"]:  # nothing is known
+        return False
+    before, after = was["parameters"], now["parameters"]
+    return len(before) != len(after) or any(
+        one["size"] != other["size"] or (one["type"] and other["type"] and one["type"] != other["type"])
+        for one, other in zip(before, after, strict=True)
     )
 
 
@@ -238,6 +245,8 @@ def too_much(diff: BundleDiff, limit: Limit) -> list[str]:
     """Return what of a bundle passes a limit, but one of the size."""
     if limit.what == "lost":
         return [moved_title(each) for each in diff["lost"]]
+    if limit.what == "signatures":
+        return [f"{each['before']} is {each['after']}" for each in diff["signatures"]]
     return [
         change_title(each)
         for each in diff["changes"]
@@ -259,5 +268,7 @@ def change_title(change: Change) -> str:
 def is_empty(diffs: Sequence[BundleDiff]) -> bool:
     """Say whether nothing differs that counts."""
     return not any(
-        each[name] for each in diffs for name in ("toolchain", "lost", "gained", "changes", "archs", "units")
+        each[name]
+        for each in diffs
+        for name in ("toolchain", "lost", "gained", "signatures", "changes", "archs", "units")
     )

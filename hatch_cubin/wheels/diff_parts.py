@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .._sizes import size
-from .diff import BundleDiff, Change, KernelMoved, Side, Sizes, is_empty
+from .diff import BundleDiff, Change, KernelMoved, Sizes, is_empty
 from .parts import Part, Table, count, kernel_title
+from .sides import Side
 
 _ROWS = 25
 _UNITS = 10
@@ -29,6 +30,11 @@ def _bundle_parts(diff: BundleDiff, *, several: bool) -> Iterator[Part]:
     if several:
         yield Part(f"{diff['before'] or 'nothing'} -> {diff['after'] or 'nothing'}")
     yield from _moved("lost", diff["lost"])
+    if diff["signatures"]:
+        rows = [[each["before"], each["after"]] for each in diff["signatures"]]
+        title = f"kernels that take other arguments: {len(rows)}"
+        shown = Table(["before", "after"], rows[:_ROWS], names=[0, 1])
+        yield Part(title, _and_more(len(rows) - _ROWS), shown)
     more = [each for each in diff["changes"] if each["after"] > each["before"]]
     yield from _changed("more", more)
     yield from _grown(diff)

@@ -6,11 +6,13 @@ people and CI build in count.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 
 from ..errors import BundleError, Problem
 from .bill import bill_of
+from .code import results
 from .installed import Bundle, Found
 from .survey import manifest_of
 from .verify import OF_EVERY
@@ -29,19 +31,13 @@ _PATH = re.compile(rb"%b|%b" % (_UNIX, _WINDOWS))
 def path_problems(found: Found) -> Iterator[Problem]:
     """Yield each file of a bundle, and each bill of materials, that has absolute paths in it."""
     for bundle in found.bundles:
-        for name in _ours(bundle):
-            try:
-                data = bundle.read(name)
-            except BundleError:  # which its proof tells
-                continue
+        for name, data in _ours(bundle):
             if paths := absolute_paths(data):
                 yield Problem(_what(paths), bundle.at(name), _hint(name))
-        try:
+        with contextlib.suppress(BundleError):  # which its proof tells
             bill = bill_of(found, bundle)
-        except BundleError:
-            continue
-        if bill is not None and (paths := absolute_paths(bill.data)):
-            yield Problem(_what(paths), found.at(bill.path))
+            if bill is not None and (paths := absolute_paths(bill.data)):
+                yield Problem(_what(paths), found.at(bill.path))
 
 
 def absolute_paths(data: bytes) -> list[str]:
@@ -50,13 +46,18 @@ def absolute_paths(data: bytes) -> list[str]:
     return [*dict.fromkeys(found)]
 
 
-def _ours(bundle: Bundle) -> list[str]:
-    try:
-        manifest = manifest_of(bundle)
-    except BundleError:
-        return []
-    indexes = [name for name in OF_EVERY if name.endswith((".json", ".pyi"))]
-    return [*indexes, *dict.fromkeys(entry.file for module in manifest.modules for entry in module.entries)]
+def _ours(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that hatch-cubin wrote, and the results that are packed in them."""
+    for name in OF_EVERY:
+        if name.endswith((".json", ".pyi")):
+            with contextlib.suppress(BundleError):  # which its proof tells
+                yield name, bundle.read(name)
+    with contextlib.suppress(BundleError):
+        seen: set[tuple[str, int | None]] = set()
+        for _module, entry, data in results(bundle, manifest_of(bundle)):
+            if isinstance(data, bytes) and (entry.file, entry.offset) not in seen:
+                seen.add((entry.file, entry.offset))
+                yield entry.file, data
 
 
 def _what(paths: list[str]) -> str:
@@ -65,6 +66,6 @@ def _what(paths: list[str]) -> str:
 
 
 def _hint(name: str) -> str | None:
-    if name.endswith((".cubin", ".ptx")):
+    if not name.endswith((".json", ".pyi")):
         return "a macro or a string of the source has it, or debug information"
     return None

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
+from .._digest import file_digest
 from .._order import by_number
 from .._sizes import decimal
-from ..bundle.manifest import Entry, Manifest, Module
+from ..bundle.manifest import Manifest, Module
+from ..bundle.packs import Piece, cut
 from ..cubin.elf import read_code
 from ..errors import BundleError, Location, Problem
+from .code import results, taken_by
 from .coverage import GpuCover, by_gpu, coverage, promised, units_of
 from .installed import Bundle, Found, opened
 from .survey import arch_order, manifest_of
 
 _LARGEST = 5
+_TRIED = 16 << 20  # bytes of a large bundle that are packed to see what that saves
 _LEAST = 0.01  # of the wheel: what saves less is no remedy
+
+
+_Place = tuple[str, "int | None"]  # a file, and where in an unpacked block
+Codes = Mapping[str, "bytes | BundleError"]  # what was read of each file
 
 
 class Remedy(NamedTuple):
@@ -81,18 +89,22 @@ def _of_bundle(bundle: Bundle) -> Iterator[Remedy]:
     except BundleError:
         return
     yield from _without_an_arch(bundle, manifest)
-    yield from _instantiated(bundle, manifest)
+    if manifest.blocks is None:  # what is packed has the code of headers once already
+        codes = {entry.file: data for _module, entry, data in results(bundle, manifest) if data}
+        yield from _packed(bundle, manifest, codes)
+        yield from _instantiated(bundle, manifest, codes)
 
 
 def _without_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield what each arch weighs alone: a file that another arch has too would stay."""
-    archs: dict[str, set[str]] = {}
+    """Yield what each arch weighs alone: a result that another arch has too would stay."""
+    archs: dict[str, dict[_Place, int]] = {}
     for module in manifest.modules:
         for entry in module.entries:
-            archs.setdefault(entry.arch, set()).add(entry.file)
+            taken = taken_by(bundle, manifest, entry) or 0
+            archs.setdefault(entry.arch, {})[entry.file, entry.offset] = taken
     for arch in sorted(archs, key=arch_order):
-        others = {file for other, files in archs.items() if other != arch for file in files}
-        saves = sum(bundle.packed.get(file) or 0 for file in archs[arch] - others)
+        others = {place for other, places in archs.items() if other != arch for place in places}
+        saves = sum(taken for place, taken in archs[arch].items() if place not in others)
         yield Remedy(f"leaving out {arch} ({_then(manifest, arch)})", saves)
 
 
@@ -114,7 +126,34 @@ def _all(count: GpuCover | None) -> int:
     return 0 if count is None else count["cubin"] + count["ptx"]
 
 
-def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+def _packed(bundle: Bundle, manifest: Manifest, codes: Codes) -> Iterator[Remedy]:
+    """Yield what `pack` would save: blocks are packed as a build does, of a large bundle some of them."""
+    pieces = [
+        Piece(module.base, module.name, entry.arch, file_digest(data), len(data))
+        for module in manifest.modules
+        for entry in module.entries
+        if isinstance(data := codes.get(entry.file), bytes)
+    ]
+    data_of = {file_digest(data): data for data in codes.values() if isinstance(data, bytes)}
+    blocks = cut(pieces)
+    total = sum(block.size for block in blocks)
+    tried = blocks[:: 1 + total // _TRIED]
+    try:
+        packed = sum(len(_pack(b"".join(data_of[each.sha256] for each in block.pieces))) for block in tried)
+    except ImportError:  # some Pythons lack lzma, and cannot pack
+        return
+    forecast = round(packed * total / max(sum(block.size for block in tried), 1))
+    yield Remedy("pack = true", sum(bundle.packed.get(file) or 0 for file in manifest.files) - forecast)
+
+
+def _pack(data: bytes) -> bytes:
+    import lzma  # as above
+
+    how = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}
+    return lzma.compress(data, check=lzma.CHECK_CRC32, filters=[how])
+
+
+def _instantiated(bundle: Bundle, manifest: Manifest, codes: Codes) -> Iterator[Remedy]:
     """Yield what sources would save that have variants, if they had instantiations of a template instead.
 
     Then one module has the code of all of them, and once what the headers bring along.
@@ -124,30 +163,21 @@ def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         if module.variant:
             groups.setdefault((module.source, module.base), []).append(module)
     for (source, _base), modules in sorted(groups.items(), key=lambda item: by_number(item[0][0])):
-        saves = 0
-        for entries in _by_arch(modules).values():
-            saves += _saved(bundle, entries)
-        if saves:
-            yield Remedy(f"instantiations in place of the {len(modules)} variants of {source}", saves)
+        archs: dict[str, dict[str, bytes | BundleError]] = {}
+        for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
+            archs.setdefault(entry.arch, {})[entry.file] = codes.get(entry.file, b"")
+        saves = sum(_saved(bundle, files) for files in archs.values())
+        yield Remedy(f"instantiations in place of the {len(modules)} variants of {source}", saves)
 
 
-def _by_arch(modules: Sequence[Module]) -> Mapping[str, dict[str, Entry]]:
-    """Return the entries of modules, by arch and file."""
-    archs: dict[str, dict[str, Entry]] = {}
-    for module in modules:
-        for entry in module.entries:
-            archs.setdefault(entry.arch, {})[entry.file] = entry
-    return archs
-
-
-def _saved(bundle: Bundle, entries: Mapping[str, Entry]) -> int:
-    try:
-        files = {name: bundle.read(name) for name in entries}
-        if len(files) < 2 or any(entry.is_ptx for entry in entries.values()):
-            return 0
-        first = max(files, key=lambda name: (len(files[name]), name))
-        more = [read_code(data) for name, data in sorted(files.items()) if name != first]
-    except (BundleError, ValueError):
+def _saved(bundle: Bundle, files: Codes) -> int:
+    known = {name: data for name, data in files.items() if isinstance(data, bytes)}
+    if len(known) < 2:
         return 0
-    together = len(zlib.compress(b"".join([files[first], *more])))
-    return max(0, sum(bundle.packed.get(name) or 0 for name in files) - together)
+    first = max(known, key=lambda name: (len(known[name]), name))
+    try:
+        more = [read_code(data) for name, data in sorted(known.items()) if name != first]
+    except ValueError:
+        return 0
+    together = len(zlib.compress(b"".join([known[first], *more])))
+    return sum(bundle.packed.get(name) or 0 for name in known) - together

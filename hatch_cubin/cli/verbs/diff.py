@@ -2,8 +2,8 @@
 
 Each is a wheel, a folder or an installed package. Without the second one, the first is compared with what the
 project here builds; what the cache lacks is compiled. --fail-on ends with 1 where something is worse: 'lost'
-(a kernel, or one of its archs), 'spills', 'registers', 'stack', 'shared' of any kernel, 'size' of the wheel;
-with a limit as in 'size=5%' or 'registers=8' only where it is worse by more than that.
+(a kernel, or one of its archs), 'signatures' (other arguments), 'spills', 'registers', 'stack', 'shared' of
+any kernel, 'size' of the wheel; with a limit as in 'size=5%' or 'registers=8' only where it is worse by more.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...table import checks
 from ...wheels.cuobjdump import second_reader
-from ...wheels.diff import KINDS, BundleDiff, Limit, Side, compare_sides, side_of, too_much
+from ...wheels.diff import KINDS, BundleDiff, Limit, too_much
 from ...wheels.diff_parts import change, diff_parts
 from ...wheels.installed import Bundle, opened
 from ...wheels.page import page
 from ...wheels.parts import count
+from ...wheels.sides import Side, compare_sides, side_of
 from ...wheels.survey import survey, unreadable
 from ..rendering import as_lines, as_markdown, problem_parts
 from ..verb import (
@@ -37,6 +38,7 @@ from ..verb import (
 _SHOWN = 10
 _WORSE = {
     "lost": "lost",
+    "signatures": "with other arguments",
     "spills": "with more spills",
     "registers": "with more registers",
     "stack": "with more stack",
@@ -153,8 +155,8 @@ def _limit(text: str) -> Limit:
         raise ValueError(f"{what!r} is none of {', '.join(KINDS)}" + (f": {meant}" if meant else ""))
     if not amount:
         return Limit(what, text)
-    if what == "lost":
-        raise ValueError("'lost' takes no limit: one kernel that is lost is too many")
+    if what in ("lost", "signatures"):
+        raise ValueError(f"{what!r} takes no limit: one kernel is too many")
     if amount.endswith("%"):
         return Limit(what, text, _number(text, amount[:-1]), percent=True)
     counted = what in ("spills", "registers")

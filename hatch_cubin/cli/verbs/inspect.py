@@ -18,11 +18,11 @@ from ... import _home
 from ..._sizes import size
 from ...errors import BundleError, Location, Problem
 from ...wheels.cuobjdump import second_reader
-from ...wheels.diff import compare_sides, side_of
 from ...wheels.diff_parts import diff_parts
 from ...wheels.installed import named, opened
 from ...wheels.page import page
 from ...wheels.parts import Part
+from ...wheels.sides import compare_sides, side_of
 from ...wheels.survey import (
     BundleFacts,
     KernelFacts,

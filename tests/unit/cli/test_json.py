@@ -268,9 +268,18 @@ def test_diff_prints_the_fields_that_are_documented(
 ) -> None:
     known = documented("All verbs", "diff")
     old, new = {"nvrtc": "13.0.1", "nvjitlink": "13.0.1"}, {"nvrtc": "13.0.2", "cuda_core": "1.2"}
-    before = bundle(made("a", "sm_80", data=code("a")), made("b", "sm_80", data=code("b")), toolchain=old)
+    takes, less = COPY_PTX.encode(), COPY_PTX.replace(".u64", ".u32").encode()
+    before = bundle(
+        made("a", "sm_80", data=code("a")),
+        made("b", "sm_80", data=code("b")),
+        made("copy", "compute_80", data=takes),
+        toolchain=old,
+    )
     after = bundle(
-        made("a", "sm_80", data=code("a", spills=1)), made("c", "sm_90", data=code("c")), toolchain=new
+        made("a", "sm_80", data=code("a", spills=1)),
+        made("c", "sm_90", data=code("c")),
+        made("copy", "compute_80", data=less),
+        toolchain=new,
     )
     one, other = whole_wheel(tmp_path / "one", before), whole_wheel(tmp_path / "other", after)
     write_tree(tmp_path / "two/a/_cubins", before)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.wheels.diff import BundleDiff, Limit, Side, compare, pairs, too_much
+from hatch_cubin.wheels.diff import BundleDiff, Limit, compare, too_much
 from hatch_cubin.wheels.diff_parts import diff_parts
 from hatch_cubin.wheels.parts import Part
-from hatch_cubin.wheels.survey import BundleFacts
+from hatch_cubin.wheels.sides import Side, pairs
+from hatch_cubin.wheels.survey import BundleFacts, KernelFacts
 from tests.cubins import facts_of
 from tests.helpers import bundle, made
 from tests.library import Kernel, code, units
@@ -46,6 +47,7 @@ def test_what_is_the_same_differs_in_nothing(tmp_path: Path) -> None:
         "toolchain": [],
         "lost": [],
         "gained": [],
+        "signatures": [],
         "changes": [],
         "archs": {},
         "units": [],
@@ -186,3 +188,45 @@ def test_a_file_that_cannot_be_read_has_no_kernels_to_compare(tmp_path: Path) ->
     files = bundle(made("a", data=b"\x7fELF"))
     broken = facts_of(tmp_path / "broken", files)
     assert compare(broken, broken)["changes"] == []
+
+
+def taking(facts: BundleFacts, parameters: list[tuple[int, str | None]] | None) -> BundleFacts:
+    """Return a bundle all of whose kernels take such arguments; of None nothing is known."""
+    known = parameters or []
+    shown = ", ".join(spelled or f"{size} bytes" for size, spelled in known)
+    kernels: list[KernelFacts] = [kernel for unit in facts["units"] for kernel in unit["kernels"]]
+    for kernel in kernels:
+        kernel["signature"] = kernel["name"] if parameters is None else f"{kernel['name']}({shown})"
+        kernel["parameters"] = [{"offset": 0, "size": size, "type": spelled} for size, spelled in known]
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "other"),
+    [
+        ([(4, "float")], [(4, "float")], False),
+        ([(4, "float")], [(4, "int")], True),
+        ([(4, "float")], [(8, None)], True),
+        ([(4, "float")], [(4, None)], False),
+        ([(4, None)], [(4, "int")], False),
+        ([(4, "float")], [(4, "float"), (4, "float")], True),
+        ([], [(4, None)], True),
+        (None, [(4, None)], False),
+        ([(4, None)], None, False),
+    ],
+)
+def test_a_kernel_that_takes_other_arguments(
+    tmp_path: Path,
+    before: list[tuple[int, str | None]] | None,
+    after: list[tuple[int, str | None]] | None,
+    *,
+    other: bool,
+) -> None:
+    one, two = (taking(facts(tmp_path, BASE), known) for known in (before, after))
+    found = compare(one, two)
+    assert [each["kernel"] for each in found["signatures"]] == (["a", "b", "c"] if other else [])
+    passed = too_much(found, Limit("signatures", "signatures"))
+    titles = [part.title for part in shown([found])]
+    assert ("kernels that take other arguments: 3" in titles) == bool(passed) == other
+    if before == [(4, "float")] and after == [(4, "int")]:
+        assert passed == ["a(float) is a(int)", "b(float) is b(int)", "c(float) is c(int)"]

@@ -114,8 +114,7 @@ def test_the_page_says_what_each_gpu_runs_and_what_each_arch_takes_in_the_wheel(
         *("copy", "compute_80 from driver 11.0", "sm_90"),
     ]
     assert row.count('class="arch warn">nothing<') == 1
-    for unit, packed in zip(facts["units"], (100, 200, 300), strict=True):
-        unit["packed"] = packed
+    facts["packed"]["archs"] = {"sm_80": 100, "sm_90": 200, "compute_80": 300}
     assert "packed in the wheel: sm_80 100 B, sm_90 200 B, compute_80 300 B" in page("w.whl", [facts], {})
 
 

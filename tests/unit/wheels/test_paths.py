@@ -10,7 +10,7 @@ from hatch_cubin.bundle import sbom
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.paths import absolute_paths, path_problems
 from tests.cubins import PTX, cubin, inside, make_wheel
-from tests.helpers import bundle, made, write_tree
+from tests.helpers import bundle, made, packed_bundle, write_tree
 from tests.library import INFO, whole_wheel
 
 CODE = cubin("k")
@@ -80,3 +80,9 @@ def test_a_damaged_bill_too(tmp_path: Path) -> None:
     data[at : at + 2] = b"\xff\xff"
     wheel.write_bytes(data)
     assert problems(wheel) == []
+
+
+def test_what_is_packed_is_looked_into(tmp_path: Path) -> None:
+    files = packed_bundle(made("k", data=CODE + b"\0/home/me/k.cuh"), made("l", data=CODE))
+    (problem,) = problems(whole_wheel(tmp_path, files))
+    assert problem.startswith("W/demo/_cubins/sm_90.0.xz: has the path of a folder in it: /home/me/k.cuh\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 import zlib
 from pathlib import Path
 
@@ -9,13 +11,15 @@ import pytest
 
 from hatch_cubin.cubin.elf import read_code
 from hatch_cubin.errors import BundleError, Location
+from hatch_cubin.wheels import weight
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.weight import budget_problem, largest, refuse, remedies
 from tests.cubins import PTX, make_wheel
-from tests.helpers import bundle, made, wheel_files
-from tests.library import code, units, wheel_of, whole_wheel
+from tests.helpers import bundle, made, packed_bundle, wheel_files
+from tests.library import Kernel, code, units, wheel_of, whole_wheel
 
 LARGE = 20_000
+ARCHS = ("sm_80", "sm_90")
 
 
 def packed(wheel: Path) -> dict[str, int]:
@@ -142,3 +146,50 @@ def test_a_wheel_without_kernels_is_only_told_as_what_it_is(tmp_path: Path) -> N
     with pytest.raises(BundleError, match=r"^pyproject.toml: demo-1.0-py3-none-any.whl is \d+ B, more than"):
         refuse(str(wheel), 1, Location("pyproject.toml"))
     assert not wheel.exists()
+
+
+# Packing
+
+
+def same_headers(names: str) -> dict[Kernel, bytes]:
+    """Return code that is small beside what its headers bring along."""
+    headers = {arch: random.Random(arch).randbytes(5000) for arch in ARCHS}  # noqa: S311
+    return {(name, arch): code(name) + headers[arch] for name in names for arch in ARCHS}
+
+
+def test_packing_saves_what_a_packed_build_would(tmp_path: Path) -> None:
+    kernels = same_headers("abc")
+    wheel = wheel_of(tmp_path, kernels)
+    files = packed_bundle(*units(kernels))
+    now = sum(size for name, size in packed(wheel).items() if name.endswith(".cubin"))
+    then = sum(len(data) for name, data in files.items() if name.endswith(".xz"))
+    assert savings(wheel)["pack = true"] == now - then
+    assert now > 2 * then
+
+
+def test_of_a_large_bundle_some_blocks_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = wheel_of(tmp_path, same_headers("abc"))
+    everything = savings(wheel)["pack = true"]
+    monkeypatch.setattr(weight, "_TRIED", 1 << 14)  # half of it
+    assert abs(savings(wheel)["pack = true"] - everything) < everything // 20
+
+
+def test_a_python_that_cannot_pack_does_not_advise_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tmp_path, same_headers("abc"))
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    assert "pack = true" not in savings(wheel)
+
+
+def test_in_a_packed_wheel_an_arch_saves_its_part_and_packing_nothing(tmp_path: Path) -> None:
+    kernels = same_headers("abc")
+    wheel = whole_wheel(tmp_path, packed_bundle(*units(kernels)))
+    sizes = packed(wheel)
+    found = savings(wheel)
+    assert sorted(found) == [
+        f"leaving out {arch} (then nothing runs all kernels on {arch[3]}.{arch[4]})"
+        for arch in ("sm_80", "sm_90")
+    ]
+    for saved in found.values():
+        assert min(abs(saved - sizes[f"{arch}.0.xz"]) for arch in ARCHS) < 9

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
+from hatch_cubin.wheels.diff import KINDS
 from tests.helpers import SAXPY, bundle, pyproject, write_tree
 from tests.library import Kernel, code, units, wheel_of, whole_wheel
 from tests.unit.wheels.test_page import Page
@@ -159,9 +160,9 @@ def test_of_many_only_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ("spill", "'spill' is none of lost, spills, registers, stack, shared, size: did you mean 'spills'?"),
-        ("x", "'x' is none of lost, spills, registers, stack, shared, size"),
-        ("lost=3", "'lost' takes no limit: one kernel that is lost is too many"),
+        ("spill", f"'spill' is none of {', '.join(KINDS)}: did you mean 'spills'?"),
+        ("x", f"'x' is none of {', '.join(KINDS)}"),
+        ("lost=3", "'lost' takes no limit: one kernel is too many"),
         ("spills=few", "'spills=few' has no number behind the '=', as in 'registers=8' or 'size=5%'"),
         ("size=%", "'size=%' has no number behind the '=', as in 'registers=8' or 'size=5%'"),
         ("size=much", "must be a size such as '2 GiB', not 'much'"),
