@@ -97,7 +97,7 @@ def build_held(
     with _seldom_collected():
         plan = choose_plan(project, require, hold, in_part=True)
         results = bake(project, plan, noted=noted, hold=hold, packs=project.config.pack)
-        built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in plan.jobs)
+        built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in _shipped(plan))
         headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
         bill = sbom.bill(project, plan.jobs, plan.toolkit, headers)
         header = _header(project, plan.toolkit)
@@ -193,7 +193,7 @@ def attempt(
         if packs and not plan.refused and len(results.done) == len(plan.jobs):
             from .compiling.packing import pack  # nor of this
 
-            results.packed = pack(project, plan.jobs, results.done, cache)
+            results.packed = pack(project, _shipped(plan), results.done, cache)
     report(project, results, seconds)
     if noted:
         plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
@@ -208,6 +208,11 @@ def attempt(
         }
         history.note(project.cache_folder, project.root, counts, keys)
     return results
+
+
+def _shipped(plan: Plan) -> list[Job]:
+    """Return the jobs whose results are in the bundle: what is only linked is not."""
+    return [job for job in plan.jobs if not job.unit.module.part_of]
 
 
 def failures(results: Results, plan: Plan) -> Sequence[Problem]:

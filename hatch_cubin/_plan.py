@@ -19,6 +19,7 @@ from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from .sources.source import Source, glob_regex
 from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
+from .table.lines import setting
 from .table.options import OptionValue
 
 _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
@@ -27,12 +28,40 @@ Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of spec
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MOST_VARIANTS = 100_000  # of one source
+_NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
 _OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72})  # which no later CUDA can target
+
+
+class Link(NamedTuple):
+    """How a module is linked: of the objects and PTX texts of its sources, in this order, then of files."""
+
+    mode: str
+    parts: tuple[Module | Source, ...]
+    files: tuple[str, ...]  # as the table has them
+
+    @property
+    def objects(self) -> tuple[Module, ...]:
+        """What is compiled for it."""
+        return tuple(part for part in self.parts if isinstance(part, Module))
+
+    @property
+    def sources(self) -> list[str]:
+        """The paths of its sources."""
+        return [part.source.path if isinstance(part, Module) else part.path for part in self.parts]
+
+    @property
+    def texts(self) -> tuple[Source, ...]:
+        """Its PTX sources."""
+        return tuple(part for part in self.parts if isinstance(part, Source))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """What is loaded as one piece: one source, or one variant of it, with its settings."""
+    """What is loaded as one piece: one source, or one variant of it, with its settings.
+
+    A module may be linked of several sources. Each of these is an object then: it is compiled and cached by
+    itself, and cannot be loaded.
+    """
 
     base: str
     source: Source
@@ -45,6 +74,9 @@ class Module:
     undefined: tuple[str, ...] = ()  # the variant's macros that are not defined: names have them as 0
     written: Mapping[str, Location] = field(default_factory=dict)  # where its archs and options are
     tables: str = ""  # the header of a table for its source, which hints quote
+    link: Link | None = None
+    part_of: str = ""  # the base of the first module that an object is linked into
+    where: Location | None = None  # the line of the table that names a linked module
 
     @property
     def name(self) -> str:
@@ -52,9 +84,19 @@ class Module:
         return _name(self.base, self.variant)
 
     @property
+    def location(self) -> Location:
+        """Where a user finds it: its source, or the table that names its sources."""
+        return self.where or Location(self.source.path)
+
+    @property
     def file_stem(self) -> str:
         """The name in file names: `red.BLOCK-64.SCALAR-float`; parts that no file can have are hashed."""
         return file_stem(self.base, self.variant)
+
+    @property
+    def sources(self) -> list[str]:
+        """The paths of all its sources."""
+        return self.link.sources if self.link else [self.source.path]
 
     @property
     def macros(self) -> Macros:
@@ -106,8 +148,10 @@ class Toolchain(NamedTuple):
     families: bool
 
 
-def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targets) -> list[Module]:
-    """Return every module, sorted by name.
+def plan_modules(
+    config: Config, sources: Sequence[Source], expand_targets: Targets, others: Sequence[Source] = ()
+) -> list[Module]:
+    """Return the module or the variants of each source, sorted by name. Tables may be for *others* too.
 
     ConfigError where a rule matches no source, or asks of PTX what it does not have; SourceError where two
     sources have one name.
@@ -115,12 +159,12 @@ def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targ
     rules = [(rule, glob_regex(rule.path)) for rule in config.source]
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
-    written = dict(_written(config.place, (), own_archs, config.options))
+    written = dict(written_at(config.place, (), own_archs, config.options))
     written_in = [
-        dict(_written(config.place, ("source", index), rule.archs or (), rule.options))
+        dict(written_at(config.place, ("source", index), rule.archs or (), rule.options))
         for index, rule in enumerate(config.source)
     ]
-    paths = [source.path for source in sources]
+    paths = [source.path for source in (*sources, *others)]
     problems = [
         Problem(
             f"path {rule.path!r} matches no source",
@@ -148,11 +192,11 @@ def plan_modules(config: Config, sources: Sequence[Source], expand_targets: Targ
         places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
         made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
         modules += [replace(module, written=places, tables=tables) for module in made]
-    _refuse_shared_names(modules, config.place)
+    refuse_shared_names(modules, config.place)
     return sorted(modules, key=lambda module: module.name)
 
 
-def _written(
+def written_at(
     place: Place, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
     """Yield each arch and each option that a table names, with its place in the file."""
@@ -185,42 +229,49 @@ def _modules_of(
         )
         instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
         variants |= dict(rule.variants)
+    targets = expand_targets[archs]
+    return [
+        Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
+        for variant, undefined in combinations(variants, Location(source.path))
+    ]
+
+
+def combinations(
+    variants: Mapping[str, tuple[str | None, ...]], where: Location
+) -> Iterator[tuple[Macros, tuple[str, ...]]]:
+    """Yield the macros of each variant, and those that are not defined in it; ConfigError for too many."""
     if (count := math.prod(map(len, variants.values()))) > _MOST_VARIANTS:
         what = f"'variants' ask for {count} modules of this source, the most is {_MOST_VARIANTS}"
-        raise ConfigError(Problem(what, Location(source.path)))
+        raise ConfigError(Problem(what, where))
     axes = [[(name, value) for value in values] for name, values in variants.items()]
-    modules = []
     for chosen in itertools.product(*axes):
         variant = tuple((name, "0" if value is None else value) for name, value in chosen)
-        undefined = tuple(name for name, value in chosen if value is None)
-        targets = expand_targets[archs]
-        modules.append(
-            Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
-        )
-    return modules
+        yield variant, tuple(name for name, value in chosen if value is None)
 
 
-def _refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
+def refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
+    """Raise SourceError where two modules have one name, or names that differ in case alone."""
+
     def another(path: str) -> str:
         from .table.lines import source_table  # which only hints need
 
         return f"these lines give it another:{source_table(place.source_tables, path, name='…')}"
 
-    by_name: dict[str, dict[str, Module]] = defaultdict(dict)
+    by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
-        by_name[module.base.casefold()].setdefault(module.source.path, module)
+        by_name[module.base.casefold()].setdefault(module.location, module)
     problems = [
         Problem(
-            f"{first.base!r} is already the name of {other.source.path}",
-            Location(first.source.path),
-            another(first.source.path),
+            f"{first.base!r} is already the name of {other.location}",
+            first.location,
+            "give one of them another name" if first.link else another(first.source.path),
         )
         for other, *rest in ([*same.values()] for same in by_name.values())
         for first in rest
     ]
     by_full_name = Counter(module.name for module in modules)
     problems = problems or [
-        Problem(f"{module.name!r} is the name of two modules", Location(module.source.path))
+        Problem(f"{module.name!r} is the name of two modules", module.location)
         for module in modules
         if by_full_name[module.name] > 1
     ]
@@ -230,26 +281,60 @@ def _refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
 
 def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
     """Return one unit per module and arch; ConfigError names every arch that cannot be built."""
-    units: list[Unit] = []
+    chosen: dict[Module, dict[Arch, None]] = {module: {} for module in modules}
     notes: list[str] = []
     problems: list[Problem] = []
-    for module in modules:
+    for module, archs in chosen.items():
         own = []
         for target in module.targets:
             try:
-                own.append(arch_for(module.source, target, toolchain, notes, module))
+                if module.link is None:
+                    own.append(arch_for(module.source, target, toolchain, notes, module))
+                else:
+                    own.append(_linked_for(module, module.link, target, toolchain, notes))
             except HatchCubinError as exc:
                 asked = module.written.get(str(target.arch))
                 problems += [each._replace(where=each.where or asked) for each in exc.problems]
-        archs = [arch for arch in own if arch is not None]
+        archs.update((arch, None) for arch in own if arch is not None)
         if own and not archs:
-            problems.append(
-                _cannot_serve(module.source, "none of the archs asked for can run it", toolchain, module)
-            )
-        units += [Unit(module, arch) for arch in dict.fromkeys(archs)]
+            problems.append(_unserved(module, toolchain))
+        for each in module.link.objects if module.link else ():
+            chosen[each].update(dict.fromkeys(arch.real for arch in archs))
     if problems:
         raise ConfigError(*problems)
+    units = (Unit(module, arch) for module, archs in chosen.items() for arch in archs)
     return Plan(tuple(units), tuple(dict.fromkeys(notes)))
+
+
+def _linked_for(
+    module: Module, link: Link, target: Target, toolchain: Toolchain, notes: list[str]
+) -> Arch | None:
+    """Return the arch to link *module* for; None where a group brought one that it cannot serve.
+
+    PTX is made of LTO-IR alone: what is machine code, or is PTX already, does not become part of it.
+    """
+    arch = target.arch
+    for text in link.texts:
+        if arch_for(text, Target(arch.real, target.named), toolchain, notes) is None:
+            return None
+    if not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
+        raise ConfigError(unsupported(arch, toolchain))
+    if arch.is_ptx and (link.mode == "rdc" or link.texts or link.files):
+        if not target.named:
+            notes.append(f"{module.base}: left out {arch}: {_NO_PTX}")
+            return None
+        archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
+        hint = f"in its table: {setting('archs', archs)}" if archs else None
+        raise ConfigError(
+            Problem(f"{module.base} cannot be linked for {arch}: {_NO_PTX}", module.where, hint)
+        )
+    return arch
+
+
+def _unserved(module: Module, toolchain: Toolchain) -> Problem:
+    if module.link is not None:
+        return Problem(f"{module.base} can be linked for none of the archs asked for", module.where)
+    return _cannot_serve(module.source, "none of the archs asked for can run it", toolchain, module)
 
 
 def arch_for(

@@ -57,10 +57,13 @@ def share(
 ) -> Share:
     """Return the part of *jobs* that a shard compiles, weighed by what *reports* of earlier builds tell."""
     in_order = sorted(jobs, key=lambda job: (by_number(job.unit.module.name), job.unit.arch))
-    groups = {_name(group[0], toolkit): group for group in served_together(in_order, toolkit)}
+    groups = {_name(group[0], toolkit): group for group in _compiled_together(in_order, toolkit)}
     headers = _Headers(project)
-    guesses = {name: _guess(group[0], headers) for name, group in groups.items()}
-    known = _known(groups, reports)
+    guesses = {
+        name: sum(_guess(each[0], headers) for each in served_together(group, toolkit))
+        for name, group in groups.items()
+    }
+    known = _known(groups, reports, toolkit)
     if reports and (new := len(groups) - len(known)):
         project.say(f"the weights lack {new} of {len(groups)} compiles, which are guessed")
     weight = weighed(guesses, known)
@@ -78,6 +81,22 @@ def share(
     return Share(tuple(job for job in jobs if job.unit in mine), {"shard": facts})
 
 
+def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]:
+    """Return the jobs that are done in one place: what one compile serves, and a link with its objects."""
+    groups = served_together(jobs, toolkit)
+    if not any(job.linked for job in jobs):
+        return groups
+    place = {job.unit: number for number, group in enumerate(groups) for job in group}
+    for job in jobs:  # what has an object in common with another link is linked where that one is
+        mine = {place[job.unit], *(place[each.unit] for each in job.linked if each.unit is not None)}
+        if len(mine) > 1:
+            place = {unit: min(mine) if number in mine else number for unit, number in place.items()}
+    joined: dict[int, list[Job]] = {}
+    for job in jobs:
+        joined.setdefault(place[job.unit], []).append(job)
+    return [*joined.values()]
+
+
 def _name(job: Job, toolkit: Toolkit) -> str:
     return f"{job.unit.module.name} for {assembled_for(job.unit, toolkit)}"
 
@@ -87,7 +106,7 @@ def _family(job: Job, toolkit: Toolkit) -> str:
     return f"{job.unit.module.source.path} for {assembled_for(job.unit, toolkit)}"
 
 
-def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str]) -> dict[str, int]:
+def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit: Toolkit) -> dict[str, int]:
     """Return the milliseconds of each group that some report knows."""
     names = {job.unit.module.name for group in groups.values() for job in group}
     seconds: dict[tuple[str, str], float] = {}
@@ -98,7 +117,10 @@ def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str]) -> dict[
             raise ConfigError(Problem(what, Location(path), _HINT))
         seconds |= {unit: took for unit, took in found.items() if took}
     took = {
-        name: max(seconds.get((job.unit.module.name, str(job.unit.arch)), 0.0) for job in group)
+        name: sum(
+            max(seconds.get((job.unit.module.name, str(job.unit.arch)), 0.0) for job in each)
+            for each in served_together(group, toolkit)
+        )
         for name, group in groups.items()
     }
     return {name: round(1000 * longest) for name, longest in took.items() if longest}

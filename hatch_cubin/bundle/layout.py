@@ -137,7 +137,10 @@ def _module(module: Module, items: Sequence[tuple[Built, Place]], major: int) ->
         if dict(item.compiled.kernels) != kernels:  # a source may have other kernels for another arch
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry | added)
-    return parameters | {
+    linked = {"sources": module.link.sources} if module.link else {}
+    return {
+        **parameters,
+        **linked,
         "source": module.source.path,
         "variant": dict(module.variant),
         "kernels": kernels,

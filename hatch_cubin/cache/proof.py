@@ -20,6 +20,7 @@ from .._digest import file_digest
 if TYPE_CHECKING:
     from ..cubin.elf import Kernel
 
+_OBJECT = "object"  # the input of a unit that is to be linked: how
 BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
 MOST = 1 << 26  # bytes of a record, a hundred times what the largest has
@@ -45,6 +46,11 @@ class Record(NamedTuple):
         text = json.dumps(self._asdict(), sort_keys=True, separators=(",", ":"))
         return f"{file_digest(text.encode())}\n{text}\n".encode()
 
+    @property
+    def is_object(self) -> bool:
+        """Whether the entry is to be linked: then it may have no kernel, and LTO-IR shows no names."""
+        return _OBJECT in self.inputs
+
     def is_of(self, data: bytes) -> bool:
         """Say whether *data* is what was stored, to the byte."""
         return (self.size, self.sha256) == (len(data), file_digest(data))
@@ -54,6 +60,8 @@ class Record(NamedTuple):
 
         With the names that the unit has *asked* for, they have to be named as a build names them.
         """
+        if self.is_object:
+            return asked is None or {*map(_squeezed, asked)} == {*map(_squeezed, self.kernels)}
         named = {*self.kernels.values()}
         end = b"\0" if symbols else b""  # around each name of a cubin
         from ..cubin.names import are_spelled  # nothing of it is needed where all is recalled
@@ -119,9 +127,15 @@ def decode(data: bytes) -> Record | None:
         return None
     if not isinstance(values, dict) or values.keys() != _FIELDS.keys():
         return None
-    sound = all(sound(values[name]) for name, sound in _FIELDS.items())
-    # A block of a packed bundle, and nothing else, has no kernels of its own.
-    return Record(**values) if sound and bool(values["kernels"]) != (BLOCK in values["inputs"]) else None
+    if not all(sound(values[name]) for name, sound in _FIELDS.items()):
+        return None
+    # A block of a packed bundle has no kernels of its own, an object may have none.
+    inputs, has_kernels = values["inputs"], bool(values["kernels"])
+    return Record(**values) if _OBJECT in inputs or has_kernels != (BLOCK in inputs) else None
+
+
+def _squeezed(name: str) -> str:
+    return "".join(name.split())
 
 
 def _is_signature(line: bytes) -> bool:

@@ -15,10 +15,13 @@ def alike(done: Mapping[Unit, Compiled]) -> list[str]:
     """Return a note for each macro of which no value changes anything, whatever the others are."""
     results: dict[tuple[str, str], dict[_Same, list[str]]] = defaultdict(lambda: defaultdict(list))
     for unit, compiled in done.items():
+        if unit.module.part_of:  # what it is linked into may differ
+            continue
         for name, _value in unit.module.variant:
             others = tuple(item for item in unit.module.variant if item[0] != name)
             same = (str(unit.arch), others)
-            results[unit.module.source.path, name][same].append(compiled.sha256)
+            path = unit.module.base if unit.module.link else unit.module.source.path
+            results[path, name][same].append(compiled.sha256)
     return sorted(_notes(results))
 
 

@@ -63,6 +63,8 @@ class Bake:
         self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
         self._said: set[str] = set()
         self._remarked: dict[Module, tuple[str, ...]] = {}
+        modules = (job.unit.module for job in jobs)
+        self._texts = {module.source.path: module.source.text for module in modules}
 
     def run(self) -> None:
         """Compile, until every unit has a result or has failed."""
@@ -123,7 +125,7 @@ class Bake:
             pays = preludes.pays(task.prelude.id, count, held, others)
             if not pays or not self._trust.allows(group[0].unit):
                 return replace(task, prelude=None)
-        return task
+        return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
         """Say whether the results are those that the plain compile gives."""
@@ -157,22 +159,37 @@ class Bake:
         edited = self._edits.of(group[0])
         kept: list[tuple[Job, Compiled]] = []
         for job in group:
-            outcome = outcome_of(job.unit, answer, found)
+            outcome = self._outcome(job, answer, found)
             if edited is not None:
                 # The result may be of another header than its key: once stored, it would be stale for ever.
-                outcome = [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+                outcome = self._advised(
+                    job, [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
+                )
             if isinstance(outcome, Compiled):
                 warnings = (*self._remarks(job), *self._warnings(job, found))
                 kept.append((job, replace(outcome, warnings=warnings)))
             else:
-                self._results.failed.append((job.unit, self._advised(job, outcome)))
+                self._results.failed.append((job.unit, outcome))
         if kept:
             self._keep(kept, answer)
         else:
             self._turns.done(answer.id)
 
+    def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
+        """Return a task with what it gets when its turn comes."""
+        return task
+
+    def _outcome(
+        self, job: Job, answer: executor.Result, found: Sequence[Diagnostic]
+    ) -> Compiled | list[Diagnostic]:
+        """Return what came of a unit: its result, or what is wrong with it and what to do."""
+        outcome = outcome_of(job.unit, answer, found)
+        return outcome if isinstance(outcome, Compiled) else self._advised(job, outcome)
+
     def _remarks(self, job: Job) -> tuple[str, ...]:
         module = job.unit.module
+        if job.linked:
+            return ()
         if module not in self._remarked:  # the same for every arch
             self._remarked[module] = remarks(self._project, job)
         return self._remarked[module]
@@ -186,7 +203,8 @@ class Bake:
         from .hints.setting import Setting  # nor of this
 
         version, own = self._toolkit.version, tuple(files_of([job]))
-        return Setting(self._project.tree, self._project.config, job.unit.module, job.search, own, version)
+        tree, config = self._project.tree, self._project.config
+        return Setting(tree, config, job.unit.module, job.search, own, version, self._texts)
 
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
         """Return the warnings about the project's own files; others are not the user's to mend."""

@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .._plan import Unit
+from .._plan import Module, Unit
 from ..errors import Location, Problem
 from ..sources.search import OWN
-from ..sources.source import Source
 
 _NVRTC = re.compile(
     r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?:[a-z-]+ )?error|warning)"
@@ -118,7 +117,7 @@ def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagn
 
 
 def merge(
-    found: Iterable[tuple[Diagnostic, Unit]], compiler_of: Callable[[Source], str]
+    found: Iterable[tuple[Diagnostic, Unit]], compiler_of: Callable[[Module], str]
 ) -> list[tuple[Problem, list[Unit]]]:
     """Return one problem per distinct diagnostic, with the units that have it."""
     units: dict[Diagnostic, list[Unit]] = {}
@@ -127,9 +126,10 @@ def merge(
     return [(_problem(diagnostic, having, compiler_of), having) for diagnostic, having in units.items()]
 
 
-def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callable[[Source], str]) -> Problem:
-    compiler = compiler_of(units[0].module.source)
+def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callable[[Module], str]) -> Problem:
+    compiler = compiler_of(units[0].module)
+    doing = "linking" if units[0].module.link else "compiling"
     modules = ", ".join(dict.fromkeys(unit.module.name for unit in units))
     archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
-    details = (*diagnostic.context, *diagnostic.way, f"while compiling {modules} for {archs} ({compiler})")
+    details = (*diagnostic.context, *diagnostic.way, f"while {doing} {modules} for {archs} ({compiler})")
     return Problem(diagnostic.text, diagnostic.where, diagnostic.hint, details)

@@ -32,14 +32,17 @@ class Task:
     """One compile, in the compiler's own terms."""
 
     id: int
-    kind: str  # "c++" or "ptx"; or "xz", to have the code packed
+    kind: str  # "c++", "lto" for C++ that becomes LTO-IR, "ptx", "link"; or "xz", to have the code packed
     code: bytes
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
     prelude: Prelude | None = None
     searches: bool = False  # for headers
-    ptx: bool = False  # is wanted too, of C++
+    ptx: bool = False  # is wanted too, of C++ or of a link
+    # Of a link, the kind, the name and the bytes of each. Then `instantiate` has what those define that are
+    # no LTO-IR, and `code` is a probe that calls the functions among that.
+    inputs: tuple[tuple[str, bytes, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,7 @@ class _Worker(Process):
                 "instantiate": list(task.instantiate),
                 "searches": task.searches,
                 "ptx": task.ptx,
+                "inputs": list(task.inputs),
                 "prelude": shared and (shared.id, shared.includes, list(shared.options), shared.rest),
             }
         )

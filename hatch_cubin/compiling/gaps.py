@@ -31,4 +31,5 @@ def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> 
         if names:
             shown = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
             targets, count = ", ".join(archs), f"{len(names)} of its {len(every)}"
-            yield f"{module.source.path}: built for {targets} without {count} kernels: {shown}"
+            name = module.base if module.link else module.source.path
+            yield f"{name}: built for {targets} without {count} kernels: {shown}"

@@ -45,5 +45,12 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
     elif misses:
         from .bake import Bake  # nothing of it is needed where all is cached
 
-        Bake(project, jobs, cache, toolkit, results).run()
+        alone = [job for job in jobs if not job.linked]
+        if any(not job.linked for job in misses):
+            Bake(project, alone, cache, toolkit, results).run()
+        if linked := [job for job in misses if job.linked]:  # of objects that are all there by now, or failed
+            from .linking import Linking, Links  # which few builds need
+
+            if (links := Links(project, linked, results)).ready:
+                Linking(project, links.ready, cache, toolkit, results).run_with(links)
         results.failed.sort(key=lambda item: (by_number(item[0].module.name), item[0].arch))

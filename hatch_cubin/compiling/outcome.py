@@ -29,6 +29,8 @@ def outcome_of(
     if lost := diagnostics.redefined(found, dict(unit.module.variant)):
         return lost
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
+    if unit.module.part_of:
+        return Compiled(result.output, symbols)
     try:
         cubin = elf.read_cubin(result.output)
     except ValueError as exc:

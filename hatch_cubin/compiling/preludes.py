@@ -82,7 +82,7 @@ def shared_includes(jobs: Sequence[Job], tree: Tree, workers: int) -> dict[int, 
     groups: dict[object, list[int]] = defaultdict(list)
     for number, job in enumerate(jobs):
         module = job.unit.module
-        if module.variant and not module.source.is_ptx:
+        if module.variant and not (module.source.is_ptx or module.part_of or module.link):
             groups[module.source.path, job.unit.arch].append(number)
     ends: dict[str, int] = {}
     found: dict[int, int] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._plan import Module, Unit
 from ..cache.entries import Compiled
-from ..errors import CompileError, Location, MissError, Problem, SourceError
+from ..errors import CompileError, MissError, Problem, SourceError
 from ..sources.project import Project
 from ..toolkit.toolkit import Toolkit
 
@@ -56,7 +56,7 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
 def _unwanted(module: Module, archs: str) -> Problem:
     path = module.source.path
     what = f"{module.name} for {archs} is not in the cache, and HATCH_CUBIN_REQUIRE_HITS is set"
-    return Problem(what, Location(path), f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
+    return Problem(what, module.location, f"'hatch-cubin explain {shlex.quote(path)}' says what differs")
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:

@@ -16,7 +16,8 @@ from .._plan import Module, Unit
 from ..keys.jobs import Job
 from ..sources.project import Project
 from ..sources.search import OWN
-from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, preamble
+from ..toolkit.linker import link_options
+from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, mode_of, preamble
 from . import preludes
 from .executor import Prelude, Task
 from .paths import CompilePaths
@@ -61,6 +62,9 @@ def make_tasks(
 
 def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit) -> Task:
     job, unit, source = jobs[0], jobs[0].unit, jobs[0].unit.module.source
+    if job.linked:
+        name, wants_ptx = unit.module.name.encode(), any(each.unit.arch.is_ptx for each in jobs)
+        return Task(number, "link", b"", name, link_options(unit), ptx=wants_ptx)
     options = compiler_options(_with_pre_includes(job, paths), toolkit, tuple(map(paths.of_root, job.search)))
     text = source.text.encode()
     if source.is_ptx:
@@ -70,7 +74,8 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + text
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
-    return Task(number, "c++", code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
+    kind = "lto" if mode_of(unit.module) == "lto" else "c++"
+    return Task(number, kind, code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:

@@ -10,6 +10,11 @@ from typing import NamedTuple
 _EXECUTABLE = 2
 _SYMTAB, _NOTHING_IN_FILE = 2, 8
 _OBJECT, _FUNC = 1, 2
+_COMMON, _CUDA_OBJECT = 5, 13
+_NAMED = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
+_GLOBAL = 1  # a binding; a local one is 0, a weak one 2
+_RESERVED = 0xFF00
+_TABLES = ("__UDT", "__UFT")  # of indirect calls, in every object
 _OWN = "."  # what the toolkit's own symbols begin with
 _KERNEL = 0x10  # st_other of an entry point
 
@@ -56,6 +61,7 @@ class _Section(NamedTuple):
 class _Symbol(NamedTuple):
     number: int
     name_at: int
+    binding: int
     kind: int
     other: int
     section: int
@@ -159,6 +165,41 @@ def read_code(data: bytes) -> bytes:
     return b"".join(data[each.offset : each.offset + each.size] for each in own)
 
 
+def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Return what a relocatable cubin defines, what others may define too, what it needs, and its functions.
+
+    The functions are those that it defines and no other may. ValueError where the symbols cannot be read, or
+    lie in no section.
+    """
+    strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
+    try:
+        for name, symbol in _shared_symbols(data):
+            is_strong = symbol.binding == _GLOBAL
+            if symbol.section or symbol.kind == _COMMON:
+                (strong if is_strong else weak).append(name)
+            elif is_strong:
+                needed.append(name)
+            if symbol.section and is_strong and symbol.kind == _FUNC and not symbol.is_kernel:
+                functions.append(name)
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+    return strong, weak, needed, functions
+
+
+def _shared_symbols(data: bytes) -> Iterator[tuple[str, _Symbol]]:
+    """Yield what linkers join: no local symbols, and none of the toolkit's own."""
+    sections = _sections(data)
+    if any(each.kind != _NOTHING_IN_FILE and each.offset + each.size > len(data) for each in sections):
+        raise ValueError("a section reaches beyond the end")
+    for symbol in _symbols(data, sections):
+        name = _text(data, symbol.name_at)
+        if symbol.kind not in _NAMED or not symbol.binding or name.startswith((_OWN, *_TABLES)):
+            continue
+        if _RESERVED > symbol.section >= len(sections):
+            raise ValueError("a symbol lies in no section")
+        yield name, symbol
+
+
 def _sections(data: bytes) -> list[_Section]:
     (at,) = struct.unpack_from("<Q", data, 40)
     entry_size, count, names = struct.unpack_from("<HHH", data, 58)
@@ -182,7 +223,7 @@ def _symbols(data: bytes, sections: list[_Section]) -> Iterator[_Symbol]:
         names_at = sections[table.link].offset
         for number, at in enumerate(range(table.offset, table.offset + table.size, 24)):
             name, info, other, section, value, _size = struct.unpack_from("<IBBHQQ", data, at)
-            yield _Symbol(number, names_at + name, info & 0xF, other, section, value)
+            yield _Symbol(number, names_at + name, info >> 4, info & 0xF, other, section, value)
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

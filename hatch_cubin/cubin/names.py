@@ -48,6 +48,17 @@ def plain_name(symbol: str) -> str:
         return symbol
 
 
+def signature(symbol: str) -> str:
+    """Return `ns::f(int, float*)` for `_ZN2ns1fEiPf`, and for a template or a variable its name alone."""
+    name = plain_name(symbol)
+    if name == symbol or name.endswith(">"):
+        return name
+    try:
+        return Symbol(symbol[2:]).signature()
+    except (UnknownError, RecursionError):
+        return name
+
+
 def spelled_names(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
     """Return the symbol of every kernel by its spelled name; kernels that share a name keep their symbols."""
     known = set(instantiated.values())
@@ -99,6 +110,13 @@ class Symbol:
         if not name or self._next() == "B":  # an ABI tag, which belongs to the name
             raise UnknownError
         return name
+
+    def signature(self) -> str:
+        """Return the name with the types of the parameters, if there are any."""
+        name, types = self.name(), list[str]()
+        while self._next():
+            types.append(self._type())
+        return f"{name}({', '.join(types if types != ['void'] else ())})" if types else name
 
     def _next(self) -> str:
         return self._text[self._at : self._at + 1]

@@ -61,6 +61,18 @@ _SENTENCES = {  # for what changed, what is new, what is gone
     ),
     "cuda_core": ("cuda-core {was} -> {now}, which makes other keys", "", ""),
     "assembled": ("", "its PTX is assembled now, for {now}, which proves that it can be", ""),
+    "object": (
+        "compiled to be linked with mode {was}, and now {now}",
+        "compiled to be linked now, with mode {now}",
+        "compiled to be linked no more",
+    ),
+    "mode": ("linked with mode {was}, and now {now}", "", ""),
+    "linked": (
+        "{name} is not what it was",
+        "{name} is linked now",
+        "{name} is not linked any more",
+    ),
+    "linked order": ("the order of what is linked: {was} -> {now}", "", ""),
     "implicit": ("", "hatch-cubin adds {name!r} now", "hatch-cubin adds {name!r} no more"),
 }
 
@@ -135,6 +147,10 @@ def _differences(was: Inputs, now: Inputs) -> Iterator[Difference]:
             yield Difference(part, None, was[part], now[part])
     if was["arch"] == now["arch"] and "assembled" not in was and "assembled" in now:
         yield Difference("assembled", None, None, now["assembled"])
+    for part in ("object", "mode"):
+        if was.get(part) != now.get(part):
+            yield Difference(part, None, was.get(part), now.get(part))
+    yield from _changed("linked", _linked(was), _linked(now), order=True)
     own = _headers(was), _headers(now)
     yield from _changed("header", *own)
     yield from _changed("macro", _macros(was), _macros(now), order=True)
@@ -169,6 +185,11 @@ def _options(inputs: Inputs) -> dict[str, str]:
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in inputs["options"].items()
     }
+
+
+def _linked(inputs: Inputs) -> dict[str, str]:
+    """Return what a module is linked of, in order, with the digest and the kind of each."""
+    return {name: what for what, name in (str(each).split(" ", 2)[::2] for each in inputs.get("linked", ()))}
 
 
 def _members(values: Iterable[object]) -> dict[str, str]:
@@ -226,7 +247,7 @@ def say_one(difference: Difference, now: Inputs) -> str:
         was, new = _build(was or ""), _build(new or "")
         sentence = "headers from {now} differ" if was == new else sentence
     label = (name or "").removeprefix(OWN)
-    tool = "nvJitLink" if now["path"].endswith(".ptx") else "NVRTC"
+    tool = "nvJitLink" if now["path"].endswith(".ptx") or "linked" in now else "NVRTC"
     return sentence.format(name=label, was=was, now=new, path=now["path"], tool=tool)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from .. import _arch, _plan
+from .. import _arch, _linked, _plan
 from .._digest import digest
 from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
@@ -19,13 +19,15 @@ from ..cache.proof import Known
 from ..errors import Problem, SourceError
 from ..sources.includes import Closure, Resolver
 from ..sources.outside import names_in
-from ..sources.project import Project
+from ..sources.project import Project, members
 from ..sources.scan import ask_for_anything, meanings
 from ..sources.search import OWN, Root
 from ..sources.source import Source
+from ..toolkit.linker import Input, link_inputs
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
 from .closures import Start
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
+from .links import find_links
 from .parts import drop_parts
 from .recall import Recall
 
@@ -43,10 +45,13 @@ class Job:
     toolkit: Toolkit
     asked: str  # a digest of all that the results of the module depend on
     known: Known | None  # from an earlier build that asked the same
+    linked: tuple[Input, ...] = ()  # what a linked unit is made of, in order
 
     @property
     def inputs(self) -> dict[str, Any]:
         """What the unit's key is made of, under names that people know."""
+        if self.linked:
+            return link_inputs(self.unit, self.toolkit, self.linked)
         return unit_inputs(self.unit, self.toolkit, self.closure)
 
     def found_in(self, cache: Cache) -> Compiled | None:
@@ -78,7 +83,19 @@ def make_jobs(
     for note in (*notes, *plan.notes):
         project.say(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
-    return [job for module, units in by_module for job in _jobs_of(module, units, finder, toolkit, recall)]
+    groups = [(module, tuple(units)) for module, units in by_module]
+    jobs: dict[Module, list[Job]] = {
+        module: list(_jobs_of(module, units, finder, toolkit, recall))
+        for module, units in groups
+        if module.link is None
+    }
+    if len(jobs) < len(groups):
+        keys = {job.unit: job.keys for each in jobs.values() for job in each}
+        for found in find_links(project, groups, keys, toolkit, recall):
+            unit, own, asked, known, linked = found
+            job = Job(unit, own, (), Closure(), toolkit, asked, known, linked)
+            jobs.setdefault(unit.module, []).append(job)
+    return [job for module, _units in groups for job in jobs[module]]
 
 
 def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
@@ -90,6 +107,9 @@ def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Mo
             readable.append(module)
         except SourceError as exc:
             problems += exc.problems
+    if problems:
+        left = {*readable}
+        readable = [each for each in readable if not each.link or left.issuperset(each.link.objects)]
     return readable, problems
 
 
@@ -136,6 +156,14 @@ def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
     return [path for path in _needed(project, closures.items(), by_name=True) if not lies_outside(path)]
 
 
+def own_linked(module: Module) -> list[str]:
+    """Return the paths of the project's files that a module is linked with, and of its PTX sources."""
+    link = module.link
+    if link is None:
+        return []
+    return [*(text.path for text in link.texts), *(each for each in link.files if ":" not in each)]
+
+
 def lies_outside(path: str) -> bool:
     """Say whether a path that is relative to the project leads out of it."""
     return path.startswith("../")
@@ -144,7 +172,7 @@ def lies_outside(path: str) -> bool:
 def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_name: bool) -> list[str]:
     files, perhaps = set[str](), set[str]()
     for module, closure in closures:
-        files.add(module.source.path)
+        files.update((module.source.path, *own_linked(module)))
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real
@@ -157,19 +185,35 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
 
 def files_of(jobs: Iterable[Job]) -> list[str]:
     """Return the files of the project that *jobs* can read: their sources and headers."""
-    return sorted({path for job in jobs for path in (job.unit.module.source.path, *own_files(job.closure))})
+    return sorted(
+        {
+            path
+            for job in jobs
+            for path in (
+                job.unit.module.source.path,
+                *own_linked(job.unit.module),
+                *own_files(job.closure),
+            )
+        }
+    )
 
 
 def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
+    jobs = [*jobs]
     closures = {job.unit.module: job.closure for job in jobs}
     sources = {module.source.path: module.source.sha256 for module in closures}
+    for link in (module.link for module in closures if module.link):
+        sources |= {text.path: text.sha256 for text in link.texts}
+    linked = (each for job in jobs for each in job.linked)
+    sources |= {each.name: each.digest for each in linked if each.is_own}
     headers = {path: closure.own[OWN + path] for closure in closures.values() for path in own_files(closure)}
     return headers | sources
 
 
 def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
-    """Return the wheels, with their versions, and other trees whose headers *jobs* can read."""
+    """Return the wheels, with their versions, and other trees whose headers *jobs* can read or link."""
+    jobs = [*jobs]
     by_search: dict[tuple[Root, ...], list[Closure]] = {}
     for job in {id(job.closure): job for job in jobs}.values():
         by_search.setdefault(job.search, []).append(job.closure)
@@ -187,7 +231,7 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
         found.update(wheels)
         if not wheels:
             found[tree] = None
-    return found
+    return found | dict(each.wheel for job in jobs for each in job.linked if each.wheel)
 
 
 def own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
@@ -199,8 +243,9 @@ def _modules(
     project: Project, sources: Sequence[Source], expand: Callable[[tuple[str, ...]], tuple[_arch.Target, ...]]
 ) -> list[Module]:
     config = project.config
-    specs = {config.archs, *(rule.archs for rule in config.source if rule.archs)}
-    return _plan.plan_modules(config, sources, {each: expand(each) for each in specs})
+    own = (*(rule.archs for rule in config.source), *(rule.archs for rule in config.module))
+    specs = {config.archs, *filter(None, own)}
+    return _linked.plan_modules(config, sources, members(project), {each: expand(each) for each in specs})
 
 
 def _jobs_of(
@@ -242,7 +287,7 @@ class _HeaderFinder:
         return self._named[id(closure)]
 
     def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
-        if module.source.is_ptx:
+        if module.source.is_ptx or module.link:
             return Closure(), ()
         search = tuple(project_roots(self.project.tree, module.include_dirs))
         closure = own = self._resolve(module, search)

@@ -52,7 +52,7 @@ def describe(
         generator=__version__,
         data_model=DATA_MODEL,
         toolkit=project.config.toolkit,
-        header_packages=[*project.config.header_packages],
+        header_packages=[*project.config.packages],
         builds=_builds(toolkit),
         wheels=requirements.versions(project.config, toolkit.major, filter(headers.get, headers)),
         headers=headers,
@@ -97,6 +97,8 @@ def _inputs(module: Module) -> dict[str, Any]:
         "instantiate": [*module.instantiate],
         "options": module.plain_options,
     }
+    if (link := module.link) is not None:
+        settings |= {"link": [*link.files], "mode": link.mode, "sources": link.sources}
     return {"source": module.source.path, **{name: value for name, value in settings.items() if value}}
 
 
@@ -134,7 +136,7 @@ def plan(lock: Lock, project: Project, sources: Sequence[Source]) -> Plan:
 
 def answers(lock: Lock, project: Project) -> bool:
     """Say whether the lock's wheels are what the table asks for."""
-    asked = project.config.toolkit, [*project.config.header_packages]
+    asked = project.config.toolkit, [*project.config.packages]
     return (lock.toolkit, [*lock.header_packages]) == asked
 
 
@@ -143,7 +145,7 @@ def _other_settings(lock: Lock, project: Project) -> Iterator[str]:
         "the version of hatch-cubin": (lock.generator, __version__),
         "the data model": (lock.data_model, DATA_MODEL),
         "toolkit": (lock.toolkit, project.config.toolkit),
-        "header-packages": ([*lock.header_packages], [*project.config.header_packages]),
+        "header-packages": ([*lock.header_packages], [*project.config.packages]),
     }
     for name, (before, now) in pairs.items():
         if before != now:
@@ -191,7 +193,7 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit) -> Iterator[Job]:
     """Yield jobs whose closures are all of the project's files: which of them reads which is not told."""
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for unit in units:
-        if unit.module.source.is_ptx:
+        if unit.module.source.is_ptx or unit.module.link:
             _ = toolkit.nvjitlink  # this build has asked for it
         key, program_key, sha256 = lock.modules[unit.module.name]["units"][str(unit.arch)]
         yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, "", expected(sha256))

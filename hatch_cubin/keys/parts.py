@@ -21,13 +21,16 @@ def drop_parts(
 
     *named* gives the files of the project that an include of a module names.
     """
-    sources = {module.source.path: module for module in modules}
+    alone = [module for module in modules if not (module.link or module.part_of)]
+    sources = {module.source.path: module for module in alone}
     includers: dict[str, str] = {}
     for module in modules:
+        if module.link:  # which its objects stand for
+            continue
         for path in (named(module) & sources.keys()) - {module.source.path}:  # few, of all sources
             includers.setdefault(path, module.source.path)
     parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named)}
-    left = [module for module in modules if module.source.path not in parts]
+    left = [module for module in modules if module not in alone or module.source.path not in parts]
     if not left:  # they include each other, and one of them has to tell what is wrong
         return list(modules), []
     notes = [f"{path}: {by} includes it, and it has no kernel: it is no module" for path, by in parts.items()]

@@ -106,10 +106,23 @@ def cache_entries(project: Project) -> list[str]:
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
+def members(project: Project) -> list[list[str]]:
+    """Return the paths of the sources that each [[module]] table names, in its order and each once."""
+    return [
+        list(dict.fromkeys(path for pattern in rule.sources for path in _matched(project, pattern)))
+        for rule in project.config.module
+    ]
+
+
+def _matched(project: Project, pattern: str) -> list[str]:
+    return find_sources(project.tree, project.packages, [pattern], ())[0]
+
+
 def read_sources(project: Project) -> list[Source]:
     """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
     config = project.config
     paths, unmatched = find_sources(project.tree, project.packages, config.sources, config.exclude)
+    paths = sorted({*paths, *(path for each in members(project) for path in each)})
     problems = [
         Problem(
             f"sources: {pattern!r} matches no file",
@@ -118,6 +131,16 @@ def read_sources(project: Project) -> list[Source]:
         )
         for index, pattern in enumerate(config.sources)
         if pattern in unmatched and pattern not in DEFAULT_SOURCES
+    ]
+    problems += [
+        Problem(
+            f"sources: {pattern!r} matches no file",
+            config.place.of("module", number, "sources", index),
+            _why_none_matches(project, pattern),
+        )
+        for number, rule in enumerate(config.module)
+        for index, pattern in enumerate(rule.sources)
+        if not _matched(project, pattern)
     ]
     if not paths and not problems:
         where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
@@ -159,6 +182,9 @@ def _include_folder_problems(project: Project) -> list[Problem]:
     keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
     keys += [
         (("source", number, "include-dirs"), rule.include_dirs) for number, rule in enumerate(config.source)
+    ]
+    keys += [
+        (("module", number, "include-dirs"), each.include_dirs) for number, each in enumerate(config.module)
     ]
     problems = []
     for key, folders in keys:

@@ -204,6 +204,20 @@ def distribution(text: str) -> str:
     return text
 
 
+def mode(value: object) -> str:
+    if value not in ("lto", "rdc"):
+        raise ValueError(f"must be 'lto' or 'rdc', not {value!r}")
+    return str(value)
+
+
+def link(text: str) -> str:
+    """Check what a module is linked with: a file of the project, or a wheel and a glob of its files."""
+    wheel, colon, files = text.partition(":")
+    if not colon:
+        return path(text)
+    return f"{distribution(wheel.strip())}:{path(files.strip())}"
+
+
 def is_secret(value: object) -> bool:
     """Say whether a value holds a private key, wherever."""
     from .._ed25519 import PRIVATE  # which few tables need

@@ -15,6 +15,7 @@ __all__ = [
     "DEFAULT_SOURCES",
     "Config",
     "Macros",
+    "ModuleRule",
     "Place",
     "SourceRule",
     "Variants",
@@ -42,6 +43,27 @@ class SourceRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleRule:
+    """What one [[module]] table says of a module that is linked of several sources."""
+
+    name: str
+    sources: tuple[str, ...]
+    mode: str
+    link: tuple[str, ...] = ()
+    archs: tuple[str, ...] | None = None
+    include_dirs: tuple[str, ...] = ()
+    define: Macros = ()
+    undefined: tuple[str, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    variants: Variants = ()
+
+    @property
+    def wheels(self) -> tuple[str, ...]:
+        """The requirements of the wheels that `link` takes files of."""
+        return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole table, checked; what the environment overrides is already merged in."""
 
@@ -65,12 +87,19 @@ class Config:
     ship_sources: bool = False
     provenance: bool = False
     source: tuple[SourceRule, ...] = ()
+    module: tuple[ModuleRule, ...] = ()
     backend: str | None = None  # of a wrapped project
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
     timeout_s: float = 1800.0
     replaced: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by a variable
     place: Place = field(repr=False, compare=False)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The wheels that kernels are made of: those of headers, and those that modules are linked with."""
+        linked = (wheel for rule in self.module for wheel in rule.wheels)
+        return tuple(dict.fromkeys((*self.header_packages, *linked)))
 
 
 def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> Config:
@@ -81,7 +110,8 @@ def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, s
 def make_config(values: Mapping[str, Any]) -> Config:
     """Return the configuration of the values that `read_table` returned."""
     rules = tuple(SourceRule(**rule) for rule in values.get("source", ()))
-    return Config(**{**values, "source": rules})
+    modules = tuple(ModuleRule(**rule) for rule in values.get("module", ()))
+    return Config(**{**values, "source": rules, "module": modules})
 
 
 def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:

@@ -72,8 +72,10 @@ class _Reader:
         inside, other = str(self.place), self.place.source_tables
         elsewhere = _SOURCE_CHECKS
         if path:
-            inside, other, elsewhere = other, inside, _CHECKS
+            inside, other, elsewhere = self.place.tables(str(path[0])), inside, _CHECKS
         hint = f"it is an option of {other}" if key in elsewhere else checks.guess(key, known)
+        if path[:1] == ("module",):
+            hint = checks.guess(key, known) or hint
         if key.replace("-", "_") in options.ALLOWED:
             hint = "it is one of the compiler's, which stand in 'options'"
         if not path and key in _WRAPPER_CHECKS:
@@ -226,6 +228,29 @@ def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tup
     return tuple(rules)
 
 
+def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError(f"must be an array of tables, written as {reader.place.tables('module')}")
+    rules = []
+    for index, table in enumerate(value):
+        here = (*path, index)
+        known = len(reader.problems)
+        values = reader.table(_MODULE_CHECKS, table, here)
+        for key, example in _OF_EVERY_MODULE.items():
+            if key not in table:
+                reader.add(f"a module table must have {key!r}", here, example)
+        if len(reader.problems) == known:
+            undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
+            rules.append({**values, "undefined": undefined})
+    return tuple(rules)
+
+
+def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if value == []:
+        raise ValueError("must name at least one source")
+    return _each(checks.path, _above)(value, reader, path)
+
+
 def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
     text = checks.place(value)
     if checks.leads_out(text):
@@ -255,6 +280,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
     "ship-sources": _only(checks.boolean),
     "provenance": _only(checks.boolean),
     "source": _sources,
+    "module": _modules,
 }
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": _only(checks.path),
@@ -266,6 +292,18 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "instantiate": _each(checks.kernel),
     "variants": _variants,
 }
+_MODULE_CHECKS: dict[str, Callable[..., Any]] = {
+    "name": _only(checks.name),
+    "sources": _members,
+    "mode": _only(checks.mode),
+    "link": _each(checks.link, _above),
+    "archs": _archs,
+    "include-dirs": _each(checks.path, _above),
+    "define": _define,
+    "options": _option_table,
+    "variants": _variants,
+}
+_OF_EVERY_MODULE = {"name": 'name = "…"', "sources": 'sources = ["…"]', "mode": 'mode = "lto"'}
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": _only(checks.backend),
     "backend-path": _each(checks.path),

@@ -70,7 +70,11 @@ class Place:
     @property
     def source_tables(self) -> str:
         """The header of a source table, as in `[[tool.hatch-cubin.source]]`."""
-        return f"[[{'.'.join((*self.table, 'source'))}]]"
+        return self.tables("source")
+
+    def tables(self, key: str) -> str:
+        """Return the header of one table of an array, as in `[[tool.hatch-cubin.module]]`."""
+        return f"[[{'.'.join((*self.table, key))}]]"
 
 
 class Scanner:

@@ -43,7 +43,7 @@ def build_requirements(
     """Return what the build front end has to install for a wheel; the *locked* versions where there are."""
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
-    wanted = [*_toolkit_requirements(config.toolkit), *config.header_packages]
+    wanted = [*_toolkit_requirements(config.toolkit), *config.packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
     return [*exact, *store_requirements(config), *of_signatures(config, environ)]
 
@@ -78,7 +78,7 @@ def locked_command(config: Config, locked: Mapping[str, str]) -> str:
 def versions(config: Config, major: int, others: Iterable[str]) -> dict[str, str]:
     """Return the wheels that make a difference to results, and *others*, with the versions that are here."""
     parts = () if config.toolkit == "system" else ("cuda-toolkit", *_PARTS[13 if major >= 13 else 12])
-    names = {"cuda-core", *parts, *map(_name, config.header_packages), *others}
+    names = {"cuda-core", *parts, *map(_name, config.packages), *others}
     return {name: importlib.metadata.version(name) for name in sorted(names) if is_installed(name)}
 
 

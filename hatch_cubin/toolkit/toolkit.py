@@ -137,9 +137,10 @@ class Toolkit:
     def families(self) -> bool:
         return self.version >= _FIRST_WITH_FAMILIES
 
-    def compiler_of(self, source: Source) -> str:
-        """Return what compiles a source, as messages name it."""
-        return f"nvJitLink {self.nvjitlink}" if source.is_ptx else f"NVRTC {self.nvrtc}"
+    def compiler_of(self, module: Module) -> str:
+        """Return what makes a module's code, as messages name it."""
+        assembled = module.source.is_ptx or module.link
+        return f"nvJitLink {self.nvjitlink}" if assembled else f"NVRTC {self.nvrtc}"
 
     def toolchain(self) -> Toolchain:
         """Return what planning needs to know."""
@@ -269,7 +270,15 @@ def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, 
         # Not part of the key: the names by which people know the trees of headers.
         "builds": {tree: build for tree, build in closure.builds.items() if tree in headers},
         "cuda_core": toolkit.core,
+        **({"object": mode} if (mode := mode_of(module)) else {}),
     }
+
+
+def mode_of(module: Module) -> str | None:
+    """Return how an object is linked that a module is; None where it is no object."""
+    if not module.part_of:
+        return None
+    return "lto" if "link_time_optimization" in module.options else "rdc"
 
 
 def unit_inputs(unit: Unit, toolkit: Toolkit, closure: Closure) -> dict[str, Any]:
@@ -282,6 +291,8 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
     """Return the keys of a unit that can read the headers of *closure*."""
     module, source = unit.module, unit.module.source
     kind, target = ("ptx", "cubin") if source.is_ptx else ("c++", "ptx" if unit.arch.is_ptx else "cubin")
+    if mode_of(module) == "lto":
+        target = "ltoir"
     build, implicit = _build_of(source, toolkit), _implicit(module, toolkit)
     assembled = [f"assembled {unit.arch.real}"] if _is_assembled_too(unit) else []
     parts = [_KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit, *assembled]
@@ -297,7 +308,7 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
         )
     except (TypeError, ValueError) as exc:
         raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
-    if closure.includes or module.instantiate or (source.is_ptx and unit.arch.is_ptx):
+    if closure.includes or module.instantiate or module.part_of or (source.is_ptx and unit.arch.is_ptx):
         return Keys(key, None)
     try:
         return Keys(key, _make_key(**compiled, options=_program_options(unit)))
@@ -364,6 +375,6 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
 
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
     """Return the arch that a unit is really compiled for: PTX too, to know that it can be assembled."""
-    if not unit.module.source.is_ptx:
+    if not unit.module.source.is_ptx or unit.module.link:
         return unit.arch.real
     return unit.arch.real._replace(number=max(unit.arch.number, toolkit.supported[0]))

@@ -12,6 +12,7 @@ import ctypes
 import marshal
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ SCRIPT = __file__  # which runs by its path, with no package around it
 _WINDOW = 1 << 26  # bytes that a packer looks back, at most: it needs ten times as much memory
 
 _REFUSED = b"ptxas application ptx input, line "  # of PTX that nobody wrote, so no line that anybody knows
+_LACKING = b"Unresolved extern"
 _LINEINFO = b"--generate-line-info"
 
 
@@ -198,7 +200,10 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         if precompiles:
             call(nvrtc.nvrtcGetPCHCreateStatus(program))
             return Outcome(ok=True, log=log)
-        output = text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        size, get = nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN
+        if task["kind"] == "lto":
+            size, get = nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR
+        output = text(size, get)
         ptx = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0") if task.get("ptx") else b""
         symbols = {
             expression.decode(): call(nvrtc.nvrtcGetLoweredName(program, expression)).decode()
@@ -234,8 +239,6 @@ def _results(outcome: Outcome) -> tuple[bytes, bytes]:
 
 
 def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
-    import re
-
     def renamed(text: bytes) -> bytes:
         return re.sub(rb"^(|--include-path=|--pre-include=)/proc/self/fd/(\d+)", named, text)
 
@@ -247,9 +250,73 @@ def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
 
 
 def _assemble(task: dict[str, Any]) -> Outcome:
+    return _linked(task["options"], [("ptx", task["name"], task["code"])])
+
+
+def _link(task: dict[str, Any]) -> Outcome:
+    """Link the inputs of a task to a cubin, and to PTX where that is wanted, which has to be one."""
+    options = task["options"]
+    if twice := _defined_by_lto(task) if task["code"] else []:
+        return Outcome(ok=False, log="\n".join(f"Multiple definition of '{name}'" for name in twice).encode())
+    outcome = _linked(options, task["inputs"])
+    if not outcome.ok or _LACKING in outcome.log:  # a variable that nothing defines is only warned of
+        return outcome._replace(ok=False, symbols=_declarations(task))
+    if not task["ptx"]:
+        return outcome
+    text = _linked([*options, b"-ptx"], task["inputs"])
+    if not text.ok:
+        return text
+    arch = [option for option in options if option.startswith(b"-arch=")]
+    assembled = _linked(arch, [("ptx", task["name"], text.output)])
+    return outcome._replace(ptx=text.output.rstrip(b"\0")) if assembled.ok else assembled
+
+
+def _defined_by_lto(task: dict[str, Any]) -> list[str]:
+    """Return which of the symbols that other inputs define LTO-IR defines too, of which nobody would tell.
+
+    LTO-IR shows no symbols. As PTX it shows variables and kernels, and no function that it has itself. So a
+    probe calls the functions: those that are not there are external then.
+    """
+    arch = [option for option in task["options"] if option.startswith(b"-arch=")]
+    probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
+    compiled = _run(probe)
+    inputs = [each for each in task["inputs"] if each[0] == "lto"]
+    asked = [*inputs, ("lto", b"probe", compiled.output)]
+    outcome = _linked([*task["options"], b"-ptx"], asked) if compiled.ok else compiled
+    if not outcome.ok:  # of what is wrong with it, the link tells
+        return []
+    text = outcome.output.decode("utf-8", "replace")
+    lines = {how: "\n".join(line for line in text.splitlines() if line.startswith(how)) for how in _DECLARED}
+    twice = []
+    for name in (each.decode() for each in task["instantiate"]):
+        if re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", lines[".extern"]):
+            continue
+        is_function = f" {name}();".encode() in task["code"]
+        if is_function or re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", lines[".visible"]):
+            twice.append(name)
+    return twice
+
+
+def _declarations(task: dict[str, Any]) -> dict[str, str]:
+    """Return what each LTO-IR declares, by its name, and under no name what all of it declares together.
+
+    It shows that only as PTX, where what it lacks is external.
+    """
+    inputs = [each for each in task["inputs"] if each[0] == "lto"]
+    found = {}
+    for name, own in [("", inputs), *((each[1].decode(), [each]) for each in inputs)] if inputs else ():
+        outcome = _linked([*task["options"], b"-ptx"], own)
+        lines = outcome.output.decode("utf-8", "replace").splitlines() if outcome.ok else []
+        found[name] = "\n".join(f"{line};" for line in lines if line.startswith(_DECLARED))
+    return found
+
+
+def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
+    """Link inputs, each of which has a kind, a name and its bytes."""
     from cuda.bindings import nvjitlink
 
-    handle = nvjitlink.create(len(task["options"]), [option.decode() for option in task["options"]])
+    handle = nvjitlink.create(len(options), [option.decode() for option in options])
+    makes_ptx = b"-ptx" in options
 
     def log(size: Any, get: Any) -> bytes:
         buffer = bytearray(size(handle))
@@ -259,19 +326,19 @@ def _assemble(task: dict[str, Any]) -> Outcome:
 
     try:
         try:
-            nvjitlink.add_data(
-                handle,
-                nvjitlink.InputType.PTX,
-                task["code"],
-                len(task["code"]),
-                task["name"].decode(),
-            )
+            for kind, name, data in inputs:
+                number = getattr(nvjitlink.InputType, _INPUTS[kind])
+                nvjitlink.add_data(handle, number, data, len(data), name.decode())
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as exc:
             said = log(nvjitlink.get_error_log_size, nvjitlink.get_error_log)
             return Outcome(ok=False, log=said or str(exc).encode())
-        output = bytearray(nvjitlink.get_linked_cubin_size(handle))
-        nvjitlink.get_linked_cubin(handle, output)
+        if makes_ptx:
+            output = bytearray(nvjitlink.get_linked_ptx_size(handle))
+            nvjitlink.get_linked_ptx(handle, output)
+        else:
+            output = bytearray(nvjitlink.get_linked_cubin_size(handle))
+            nvjitlink.get_linked_cubin(handle, output)
         said = log(nvjitlink.get_info_log_size, nvjitlink.get_info_log)
         return Outcome(ok=True, output=bytes(output), log=said)
     finally:
@@ -287,9 +354,13 @@ def _pack(task: dict[str, Any]) -> Outcome:
     return Outcome(ok=True, output=lzma.compress(task["code"], check=lzma.CHECK_CRC32, filters=[how]))
 
 
+_DECLARED = (".extern", ".visible", ".weak")
+_INPUTS = {"lto": "LTOIR", "cubin": "CUBIN", "ptx": "PTX", "fatbin": "FATBIN", "library": "LIBRARY"}
 _KINDS: Mapping[str, Callable[[dict[str, Any]], Outcome]] = {
     "c++": _compile,
+    "lto": _compile,
     "ptx": _assemble,
+    "link": _link,
     "xz": _pack,
 }
 

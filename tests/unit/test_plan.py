@@ -72,6 +72,9 @@ def test_a_source_is_one_module_with_the_tables_settings() -> None:
             "fma": Location("pyproject.toml", FIRST + 2),
         },
         "tables": RULE,
+        "link": None,
+        "part_of": "",
+        "where": None,
     }
     assert (module.name, module.file_stem, module.macros) == ("red", "red", (("N", "4"),))
 

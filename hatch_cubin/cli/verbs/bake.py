@@ -114,7 +114,9 @@ def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
     from ...sources.source import glob_regex
 
     rules = [glob_regex(glob) for glob in globs]
-    jobs = tuple(job for job in plan.jobs if _is_meant(job, rules))
+    meant = {job.unit for job in plan.jobs if _is_meant(job, rules)}
+    meant |= {each.unit for job in plan.jobs if job.unit in meant for each in job.linked if each.unit}
+    jobs = tuple(job for job in plan.jobs if job.unit in meant)
     if not jobs:
         known = ", ".join(dict.fromkeys(job.unit.module.source.path for job in plan.jobs))
         what = f"--only {' '.join(globs)} matches no source and no module"
@@ -124,5 +126,5 @@ def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
 
 def _is_meant(job: Job, rules: Sequence[re.Pattern[str]]) -> bool:
     module = job.unit.module
-    names = (module.source.path, module.name, module.base)
+    names = (*module.sources, module.name, module.base)
     return any(rule.fullmatch(name) for rule in rules for name in names)

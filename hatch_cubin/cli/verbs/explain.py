@@ -106,7 +106,7 @@ def _chosen(jobs: Sequence[Job], asked: str, tree: Tree) -> list[Job]:
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
-        for name in dict.fromkeys((module.source.path, module.base, module.name)):
+        for name in dict.fromkeys((*module.sources, module.base, module.name, module.part_of)):
             by_name.setdefault(name, []).append(job)
     if asked in by_name:
         return by_name[asked]

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from ...cubin.names import plain_name
 from ...errors import Location
-from ...sources.source import without_comments
+from ...sources.source import Source, without_comments
+from ...table.lines import setting as setting_line
+from ..definitions import definition
 from ..diagnostics import Diagnostic, Told
 from .setting import Setting
 
@@ -23,9 +25,21 @@ def unresolved(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
         if match := _UNRESOLVED.search(each.text):
             symbol, name = match[1], plain_name(match[1])
             text = each.text if name == symbol else each.text.replace(f"'{symbol}'", f"'{name}' ({symbol})")
-            hint = _HINT_FOR_PTX if setting.module.source.is_ptx else _HINT
+            hint = _HINT_FOR_PTX if setting.module.source.is_ptx else _at_definition(symbol, setting) or _HINT
             told = replace(each, text=text, where=_declaration(name, setting) or each.where, hint=hint)
             return told, [other for other in found if other is not each]
+    return None
+
+
+def _at_definition(symbol: str, setting: Setting) -> str | None:
+    """Return the table that links a source with the one of the project that defines what it lacks."""
+    for path, text in setting.sources.items():
+        found = None if path == setting.path else definition(symbol, Source(path, text))
+        if found is not None and not found.is_static:
+            rule = {"name": setting.module.base, "sources": [setting.path, path], "mode": "lto"}
+            lines = (setting_line(key, value) for key, value in rule.items())
+            table = "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
+            return f"{found.where} defines it, and this links the two:{table}"
     return None
 
 

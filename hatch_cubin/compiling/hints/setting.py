@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..._plan import Module
@@ -27,6 +27,7 @@ class Setting:
     search: tuple[Root, ...]  # where its headers were looked for
     headers: tuple[str, ...]  # those of the project that it can read
     version: tuple[int, int]
+    sources: Mapping[str, str] = field(default_factory=dict)  # the texts of all sources of the project
 
     @property
     def path(self) -> str:

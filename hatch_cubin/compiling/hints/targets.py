@@ -56,7 +56,7 @@ class Archs:
         self._first: dict[str, Module] = {}
         self._supported = supported
         for unit, found in failed:
-            path = unit.module.source.path
+            path = _name(unit.module)
             self._first.setdefault(path, unit.module)
             self._failing[path].add(unit.arch)
             self._texts[path].update(each.text for each in found)
@@ -73,13 +73,11 @@ class Archs:
 
     def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
         """Return an error with the archs that its source can be built for, where it says nothing else."""
-        if error.hint is not None:
+        if error.hint is not None or module.link:
             return error
-        path = module.source.path
+        path = _name(module)
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
-        pasted = lines.source_table(
-            module.tables, path, archs=[str(arch) for arch in sorted([*asked, *others])]
-        )
+        pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
         if asked:
             return replace(error, hint=f"it compiles with these archs:{pasted}")
         if others:
@@ -118,8 +116,19 @@ class Archs:
 def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
     archs: dict[str, set[Arch]] = defaultdict(set)
     for unit in units:
-        archs[unit.module.source.path].add(unit.arch)
+        archs[_name(unit.module)].add(unit.arch)
     return archs
+
+
+def _name(module: Module) -> str:
+    """Return what the archs of a module's source are known by; an object's are those of its module."""
+    return module.name if module.part_of or module.link else module.source.path
+
+
+def _pasted(module: Module, archs: list[str]) -> str:
+    if module.part_of:
+        return f" {lines.setting('archs', archs)} in the table of {module.part_of}"
+    return lines.source_table(module.tables, module.source.path, archs=archs)
 
 
 def _have_it(archs: Sequence[Arch]) -> str:

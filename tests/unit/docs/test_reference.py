@@ -16,7 +16,7 @@ from hatch_cubin.bundle import runtime
 from hatch_cubin.cli import main
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.table import reader, reserved, toml
-from hatch_cubin.table.config import Config, Place, SourceRule, parse_config
+from hatch_cubin.table.config import Config, ModuleRule, Place, SourceRule, parse_config
 from hatch_cubin.table.options import _PTXAS_FILES, ALLOWED, REFUSED
 from tests.helpers import REPOSITORY, read_config
 from tests.pages import code, page, rows, section
@@ -32,7 +32,7 @@ LOADER = page("reference/loader")
 
 KEYS = {
     key: cells
-    for heading in ("## Keys", "## Source tables", "## Around another backend")
+    for heading in ("## Keys", "## Source tables", "## Module tables", "## Around another backend")
     for name, *cells in rows(section(CONFIGURATION, heading))
     for key in code(name)
 }
@@ -43,8 +43,9 @@ SAMPLES = {
     "boolean": "true",
     "array of strings": '["sm_90"]',
     "table": "{ N = 1 }",
-    "array of tables": '[{ path = "k.cu" }]',
+    "array of tables": "[{ N = 1 }]",
 }
+OF_A_MODULE = {"name": '"m"', "sources": '["k.cu"]', "mode": '"rdc"'}
 
 
 def with_key(key: str, value: str) -> Config:
@@ -52,6 +53,9 @@ def with_key(key: str, value: str) -> Config:
     if key.startswith("source."):
         path = "" if key == "source.path" else 'path = "k.cu"\n'
         return read_config(f"[[tool.hatch.build.hooks.cubin.source]]\n{path}{key[7:]} = {value}\n")
+    if key.startswith("module."):
+        rest = "".join(f"{name} = {text}\n" for name, text in OF_A_MODULE.items() if key != f"module.{name}")
+        return read_config(f"[[tool.hatch.build.hooks.cubin.module]]\n{rest}{key[7:]} = {value}\n")
     if key in reader._WRAPPER_CHECKS:
         table = {"backend": "x", **toml.loads(f"{key} = {value}\n")}
         return parse_config(table, Place("", "", (), wraps=True), {})
@@ -60,7 +64,8 @@ def with_key(key: str, value: str) -> Config:
 
 def test_every_key_is_documented_and_no_other() -> None:
     of_sources = [f"source.{key}" for key in reader._SOURCE_CHECKS]
-    assert [*KEYS] == [*reader._CHECKS, *of_sources, *reader._WRAPPER_CHECKS]
+    of_modules = [f"module.{key}" for key in reader._MODULE_CHECKS]
+    assert [*KEYS] == [*reader._CHECKS, *of_sources, *of_modules, *reader._WRAPPER_CHECKS]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -85,11 +90,15 @@ def test_an_example_is_of_the_type_that_is_documented() -> None:
 
 def test_the_defaults_are_those_that_are_documented() -> None:
     config = Config(place=Place("", "", ()))
-    rule = SourceRule(path="")
+    rules: dict[str, object] = {
+        "": config,
+        "source": SourceRule(path=""),
+        "module": ModuleRule(name="", sources=(), mode=""),
+    }
     nothing: tuple[object, ...] = (None, "", (), {})
     for key, (kind, default, *_rest) in KEYS.items():
-        name = key.removeprefix("source.").replace("-", "_")
-        value: Any = getattr(rule if key.startswith("source.") else config, name)
+        table, _, name = key.rpartition(".")
+        value: Any = getattr(rules[table], name.replace("-", "_"))
         if not default:
             assert value in nothing, key
             continue

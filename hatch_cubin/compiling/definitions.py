@@ -1,0 +1,49 @@
+"""Find where a text defines what a symbol is called, whatever its namespace and its parameters are. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..cubin import names
+from ..errors import Location
+from ..sources.source import Source, without_comments
+
+
+class Definition(NamedTuple):
+    """Where a text defines something of a name, and the line that does."""
+
+    where: Location
+    text: str
+
+    @property
+    def is_static(self) -> bool:
+        return re.search(r"\bstatic\b", self.text) is not None
+
+
+def base_of(symbol: str) -> str:
+    """Return the last part of a symbol's name, without a template's arguments."""
+    return re.sub(r"<.*", "", names.plain_name(symbol)).rpartition("::")[2]
+
+
+def word_of(symbol: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{re.escape(base_of(symbol))}\b")
+
+
+def plain_text(source: Source) -> str:
+    return without_comments(source.text)
+
+
+def definition(symbol: str, source: Source) -> Definition | None:
+    """Return where a text defines a function or a variable of a symbol's name, in whatever scope."""
+    word, text = re.escape(base_of(symbol)), plain_text(source)
+    for pattern in (
+        rf"^[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
+        rf"^(?![^\n]*\bextern\b)[^\n;{{}}()=#]*__(?:device|constant|managed)__[^\n;{{}}()=]*\b{word}\b\s*[=;\[{{]",
+        rf"^\s*\.(?:visible|weak)\s[^\n;]*[ \t]{word}\b",
+    ):
+        if match := re.search(pattern, text, re.MULTILINE):
+            line = text.count("\n", 0, match.end()) + 1
+            shown = " ".join(match[0].split()).rstrip("{ =")
+            return Definition(Location(source.path, line), shown)
+    return None

@@ -1,0 +1,313 @@
+"""Link objects and files to modules: prove what goes in, take what comes out, and say what is wrong.
+
+nvJitLink joins machine code that defines a thing twice without a word, is not safe with damaged input, and
+names no input that needs what is missing. So the symbols of all that shows them are compared here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from .._digest import file_digest
+from .._plan import Unit
+from ..bundle import runtime
+from ..cache.entries import Compiled
+from ..cubin import elf, names, objects
+from ..cubin.objects import Symbols
+from ..errors import Location, SourceError
+from ..keys.jobs import Job
+from ..sources.project import Project, read_sources
+from ..sources.source import Source, ptx_entries
+from ..table.lines import setting
+from ..toolkit.linker import Input
+from . import diagnostics
+from .bake import Bake
+from .definitions import base_of, definition, plain_text, word_of
+from .diagnostics import Diagnostic
+from .executor import Result, Task
+from .results import Results
+
+_UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
+_TWICE = re.compile(
+    r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
+)
+_NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
+_BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
+_OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
+_RUNTIME = "{wheel}:**/libcudadevrt.a"
+
+Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
+
+
+class Links:
+    """The links that a build has to make. Those that cannot be made have failed already.
+
+    What goes into one is read here, once, and is what its key was made of.
+    """
+
+    def __init__(self, project: Project, jobs: Sequence[Job], results: Results) -> None:
+        self._project, self._results = project, results
+        self._contents: dict[Unit, tuple[Content, ...]] = {}
+        self._symbols: dict[Unit, list[tuple[str, Symbols]]] = {}
+        self._read: dict[str, bytes | None] = {}  # None where it is not what it was
+        self.ready = [job for job in jobs if self._is_ready(job)]
+
+    def contents(self, unit: Unit) -> tuple[Content, ...]:
+        """Return what goes into a link, in order."""
+        return self._contents[unit]
+
+    def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
+        """Return what inputs other than LTO-IR define, and C++ that calls the functions among that."""
+        symbols = [symbols for _name, symbols in self._symbols[unit]]
+        defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
+        if not defined or all(kind != "lto" for kind, _name, _data in self._contents[unit]):
+            return (), b""
+        calls = [name for each in symbols for name in each.functions if name in defined]
+        declared = "".join(f'extern "C" __device__ void {name}();\n' for name in calls)
+        body = "".join(f" {name}();" for name in calls)
+        code = f'{declared}extern "C" __global__ void hatch_cubin_probe() {{{body} }}\n'
+        return tuple(name.encode() for name in defined), code.encode()
+
+    def _is_ready(self, job: Job) -> bool:
+        """Read what a unit is linked of; say whether all is there, as it was, and nothing is there twice."""
+        if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
+            self._results.failed.append((job.unit, []))  # as is told of its objects
+            return False
+        wrong = list(self._load(job)) or list(self._twice(job))
+        if wrong:
+            self._results.failed.append((job.unit, wrong))
+        return not wrong
+
+    def _load(self, job: Job) -> Iterator[Diagnostic]:
+        contents, symbols = list[Content](), list[tuple[str, Symbols]]()
+        for each in job.linked:
+            if each.digest not in self._read:
+                self._read[each.digest] = self._data(each)
+            data = self._read[each.digest]
+            if data is None:
+                yield self._gone(job, each)
+                continue
+            try:
+                kind = "ptx" if each.text else objects.kind_of(data)
+                found = objects.symbols_of(kind, data)
+            except ValueError as exc:
+                yield self._error(job, f"{each.name} {exc}")
+                continue
+            if each.path is not None and kind == "lto":
+                yield from self._doubts_about_lto(job, each, data, contents)
+            contents.append((kind, each.name.encode(), data))
+            if found is not None:
+                symbols.append((each.name, found))
+        self._contents[job.unit], self._symbols[job.unit] = tuple(contents), symbols
+
+    def _doubts_about_lto(
+        self, job: Job, each: Input, data: bytes, before: Sequence[Content]
+    ) -> Iterator[Diagnostic]:
+        """Yield why a file of LTO-IR cannot be linked, which nvJitLink says in other words or not at all."""
+        link = job.unit.module.link
+        if link is not None and link.mode != "lto":
+            yield self._error(job, f"{each.name} is LTO-IR, which needs mode = 'lto'")
+        own = next((content for kind, _name, content in before if kind == "lto"), None)
+        if own is not None and objects.is_newer_lto(data, own):
+            what = f"{each.name} is LTO-IR of a newer compiler than nvJitLink {job.toolkit.nvjitlink}"
+            hint = 'take it of that release, or build with a newer toolkit = "…"'
+            yield self._error(job, what, hint=hint)
+
+    def _data(self, each: Input) -> bytes | None:
+        """Return the bytes of an input; None where these are not those that were proven."""
+        if each.unit is not None:
+            compiled = self._results.done[each.unit]
+            return compiled.data if file_digest(compiled.data) == compiled.sha256 else None
+        if each.path is None:
+            return each.text
+        with contextlib.suppress(OSError):
+            data = each.path.read_bytes()
+            return data if file_digest(data) == each.digest else None
+        return None
+
+    def _gone(self, job: Job, each: Input) -> Diagnostic:
+        what = "was changed while it was built" if each.unit is None else "is not what was compiled"
+        return self._error(job, f"{each.name} {what}", hint="build again")
+
+    def _twice(self, job: Job) -> Iterator[Diagnostic]:
+        """Yield an error for each thing that two inputs define: nvJitLink would take one of them."""
+        having: dict[str, list[str]] = defaultdict(list)
+        for name, symbols in self._symbols[job.unit]:
+            for symbol in symbols.strong:
+                having[symbol].append(name)
+        for symbol, inputs in having.items():
+            if len(inputs) > 1:
+                yield self._duplicate(job, symbol, inputs)
+
+    def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str]) -> Diagnostic:
+        texts = {source.path: source for source in _sources(job)}
+        places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
+        by = f", by {' and by '.join(places)}" if places else ""
+        what = f"{_called(symbol)} is defined more than once{by}"
+        hint = "define it in one of them, and declare it in the others; or make it static or inline"
+        return self._error(job, what, hint=hint)
+
+    def _error(self, job: Job, text: str, *details: str, hint: str | None = None) -> Diagnostic:
+        return Diagnostic("error", self._where(job), text, details, hint)
+
+    def _where(self, job: Job) -> Location:
+        """Return the line of the table with the sources of a linked module."""
+        config = self._project.config
+        number = [rule.name for rule in config.module].index(job.unit.module.base)
+        return config.place.of("module", number, "sources")
+
+    def outcome_of(self, job: Job, result: Result) -> Compiled | list[Diagnostic]:
+        """Return what came of a link, or what is wrong with it."""
+        if not result.ok:
+            return self._explained(job, result)
+        unit = job.unit
+        try:
+            cubin = elf.read_cubin(result.output)
+        except ValueError as exc:
+            return [self._error(job, f"the linker's result {exc}")]
+        kernels = ptx_entries(result.ptx.decode()) if unit.arch.is_ptx else cubin.kernels
+        if not kernels:
+            return [self._error(job, diagnostics.NO_KERNEL)]
+        code = result.ptx if unit.arch.is_ptx else result.output
+        return Compiled(code, names.spelled_names(kernels, self._instantiated(job)))
+
+    def _instantiated(self, job: Job) -> dict[str, str]:
+        wanted = {runtime.normal_name(name) for name in job.unit.module.instantiate}
+        done = (self._results.done[each.unit] for each in job.linked if each.unit is not None)
+        return {name: symbol for each in done for name, symbol in each.kernels.items() if name in wanted}
+
+    def _explained(self, job: Job, result: Result) -> list[Diagnostic]:
+        missing = dict.fromkeys(_UNDEFINED.findall(result.log))
+        twice = dict.fromkeys(one or other for one, other in _TWICE.findall(result.log))
+        known = dict(self._symbols[job.unit])
+        shown = {name: objects.ptx_symbols(text) for name, text in result.symbols.items()}
+        if missing and "" in shown:  # all LTO-IR as one: of what it lacks, the linker names the first
+            there = {symbol for each in known.values() for symbol in (*each.strong, *each.weak)}
+            more = (symbol for symbol in shown.pop("").needed if symbol not in there)
+            missing |= dict.fromkeys(symbol for symbol in more if not _is_of_driver(symbol))
+        of_runtime = [symbol for symbol in missing if symbol.startswith(_OF_RUNTIME)]
+        asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]  # one file has all of them
+        found = [self._missing(job, symbol, {**known, **shown}) for symbol in asked]
+        for symbol in twice:
+            having = [name for name, symbols in known.items() if symbol in symbols.strong]
+            having += [source.path for source in _sources(job) if definition(symbol, source)]
+            found.append(self._duplicate(job, symbol, [*dict.fromkeys(having)]))
+        return found or [self._as_told(job, result.log)]
+
+    def _as_told(self, job: Job, log: str) -> Diagnostic:
+        """Return what the linker says, where that says nothing about symbols."""
+        own = next(filter(None, (_named_text(job, line) for line in log.splitlines())), None)
+        told = diagnostics.parse_log(log, own or job.unit.module.source.path, {})
+        if _NEWER.search(log):
+            what = "LTO-IR of a newer compiler or for a newer arch than this link's is among its inputs"
+            hint = f"it is linked by nvJitLink {job.toolkit.nvjitlink}, for {job.unit.arch}"
+            return self._error(job, what, *log.splitlines()[:4], hint=hint)
+        if match := _BAD.search(log):
+            what = f"nvJitLink cannot read {match[1] or 'one of the inputs'}: is it of this arch?"
+            return self._error(job, what, *log.splitlines()[:4])
+        first = next((each for each in told if each.kind == "error"), None)
+        lines = log.strip().splitlines() or ["the linker failed and said nothing"]
+        text = first.text if first else lines[0]
+        if own and first and first.where and first.where.line:
+            return replace(first, context=())
+        return self._error(job, text, *(line for line in lines[:20] if text not in line))
+
+    def _missing(self, job: Job, symbol: str, known: Mapping[str, Symbols]) -> Diagnostic:
+        """Say what nothing defines, who needs it, and what nearly is it."""
+        users = [name for name, symbols in known.items() if symbol in symbols.needed]
+        word = word_of(symbol)
+        users = users or [each.path for each in _sources(job) if word.search(plain_text(each))]
+        by = f", which {' and '.join(users)} need{'s' * (len(users) == 1)}" if users else ""
+        what = f"nothing defines {_called(symbol)}{by}"
+        if symbol.startswith(_OF_RUNTIME):
+            wheel = "nvidia-cuda-runtime" if job.toolkit.major >= 13 else "nvidia-cuda-runtime-cu12"
+            return self._error(job, what, hint=self._with_file(job, _RUNTIME.format(wheel=wheel)))
+        near = [*_nearly(symbol, known), *self._near_texts(job, symbol)]
+        return self._error(job, what, *dict.fromkeys(near), hint=self._source_hint(job, symbol))
+
+    def _with_file(self, job: Job, entry: str) -> str:
+        link = job.unit.module.link
+        there = link.files if link else ()
+        return f"its table needs {setting('link', [*there, entry])}"
+
+    def _near_texts(self, job: Job, symbol: str) -> Iterator[str]:
+        for source in _sources(job):
+            if (found := definition(symbol, source)) is not None:
+                why = (
+                    "that is static, so no other source sees it"
+                    if found.is_static
+                    else "of another scope or signature"
+                )
+                yield f"{found.where} has one {why}: {found.text}"
+
+    def _source_hint(self, job: Job, symbol: str) -> str | None:
+        """Return a hint at a source of the project that defines what is missing, and is not linked."""
+        own = {source.path for source in _sources(job)}
+        for path, text in texts_of(self._project).items():
+            found = None if path in own else definition(symbol, Source(path, text))
+            if found is not None and not found.is_static:
+                return f"{found.where} defines it: 'sources' of this table needs {path!r}"
+        return None
+
+
+class Linking(Bake):
+    """Makes links, as other units are compiled."""
+
+    def run_with(self, links: Links) -> None:
+        """Make those that can be made."""
+        self._links = links
+        self.run()
+
+    def _prepared(self, task: Task, job: Job) -> Task:
+        defined, probe = self._links.probe(job.unit)
+        return replace(task, inputs=self._links.contents(job.unit), code=probe, instantiate=defined)
+
+    def _outcome(self, job: Job, answer: Result, _found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:
+        return self._links.outcome_of(job, answer)
+
+
+def _sources(job: Job) -> list[Source]:
+    link = job.unit.module.link
+    parts = link.parts if link else ()
+    return [part if isinstance(part, Source) else part.source for part in parts]
+
+
+def texts_of(project: Project) -> dict[str, str]:
+    """Return the texts of the project's sources by their paths, those that can be read."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(SourceError):
+        found = {source.path: source.text for source in read_sources(project)}
+    return found
+
+
+def _called(symbol: str) -> str:
+    name = names.signature(symbol)
+    return f"{name!r}" if name == symbol else f"{name!r} ({symbol})"
+
+
+def _is_of_driver(symbol: str) -> bool:
+    """Say whether the driver brings it when a module is loaded."""
+    return symbol in {"vprintf", "malloc", "free", "__assertfail"} or symbol.startswith(".")
+
+
+def _location(symbol: str, source: Source) -> Location | None:
+    found = definition(symbol, source)
+    return found.where if found else None
+
+
+def _nearly(symbol: str, known: Mapping[str, Symbols]) -> Iterator[str]:
+    """Yield what inputs have under the same name, in another namespace or with other parameters."""
+    base = base_of(symbol)
+    for name, symbols in known.items():
+        for each in (*symbols.strong, *symbols.weak):
+            if each != symbol and base_of(each) == base:
+                yield f"{name} has {_called(each)}"
+
+
+def _named_text(job: Job, line: str) -> str | None:
+    """Return the PTX source that a line of the linker's is about."""
+    return next((each.name for each in job.linked if each.text and f"({each.name})" in line), None)

@@ -1,0 +1,132 @@
+"""Read what linkers take: tell its kind, prove that it is whole, list what it defines and needs. Pure."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Collection
+from typing import NamedTuple
+
+from . import elf
+
+LTO_MAGIC = b"\xedCN\x7f"
+
+_FATBIN_MAGIC = b"\x50\xed\x55\xba"
+_ARCHIVE_MAGIC = b"!<arch>\n"
+_BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_OF_CUDA = 190  # e_machine
+_LTO_HEADER = 48
+_KINDS = "PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"
+_BITCODE = "is NVVM bitcode, which nvJitLink does not take: it has to be LTO-IR (NVRTC and nvcc write it)"
+
+_PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_PTX_SYMBOL = re.compile(
+    r"^[ \t]*\.(?P<how>visible|weak|extern|common)\s+(?P<what>[^;{=]*)", re.MULTILINE | re.DOTALL
+)
+_PTX_NAME = re.compile(
+    r"(?:\.func\s*(?:\([^)]*\))?\s*|\.entry\s+|\.[\w]+\s+)([A-Za-z_$%][\w$]*)\s*(?:[(\[]|$)"
+)
+
+
+class Symbols(NamedTuple):
+    """What an input of a link has and what it lacks: weak is what another one may define too."""
+
+    strong: Collection[str] = ()
+    weak: Collection[str] = ()
+    needed: Collection[str] = ()
+    functions: Collection[str] = ()  # of what is strong
+
+
+def kind_of(data: bytes) -> str:
+    """Return what an input is: ptx, lto, cubin, fatbin or library; ValueError says why it is none of these.
+
+    What a linker would read beyond the end of, or follow to anywhere, is refused: it does not look itself.
+    """
+    if data.startswith(LTO_MAGIC):
+        if len(data) < _LTO_HEADER:
+            raise ValueError("is damaged LTO-IR: it is cut off")
+        return "lto"
+    if data.startswith(b"\x7fELF"):
+        _prove_cubin(data)
+        return "cubin"
+    if data.startswith(_FATBIN_MAGIC):
+        _prove_fatbin(data)
+        return "fatbin"
+    if data.startswith(_ARCHIVE_MAGIC):
+        _prove_archive(data)
+        return "library"
+    if data.startswith(_BITCODE_MAGIC):
+        raise ValueError(_BITCODE)
+    if re.search(rb"^\s*\.version\s+\d", data, re.MULTILINE) and b"\0" not in data:
+        return "ptx"
+    raise ValueError(f"is not {_KINDS}")
+
+
+def _prove_cubin(data: bytes) -> None:
+    try:
+        (machine,) = struct.unpack_from("<H", data, 18)
+        if machine != _OF_CUDA:
+            raise ValueError("is an object for the host, and no cubin")
+        found = elf.read_cubin(data)
+        elf.read_symbols(data)
+    except struct.error as exc:
+        raise ValueError("is a damaged cubin") from exc
+    if found.loadable:
+        raise ValueError("is a finished cubin, which nothing can be linked to: a relocatable one can be")
+
+
+def _prove_fatbin(data: bytes) -> None:
+    """Walk its entries, each of which has a header that tells both sizes."""
+    try:
+        header, size = struct.unpack_from("<HQ", data, 6)
+        at, end = header, header + size
+        if end != len(data):
+            raise ValueError("is a damaged fatbin: its header tells another size")
+        while at < end:
+            length, payload = struct.unpack_from("<IQ", data, at + 4)
+            if not length or at + length + payload > end:
+                raise ValueError("is a damaged fatbin: an entry reaches beyond its end")
+            at += length + payload
+    except struct.error as exc:
+        raise ValueError("is a damaged fatbin: it is cut off") from exc
+
+
+def _prove_archive(data: bytes) -> None:
+    """Walk its members, each of which has a header of 60 characters."""
+    at = len(_ARCHIVE_MAGIC)
+    while at < len(data):
+        head = data[at : at + 60]
+        if len(head) < 60 or head[58:] != b"`\n" or not head[48:58].strip().isdigit():
+            raise ValueError("is a damaged archive: a member has no header")
+        at += 60 + int(head[48:58])
+        if at > len(data):
+            raise ValueError("is a damaged archive: a member reaches beyond its end")
+        at += at & 1
+
+
+def symbols_of(kind: str, data: bytes) -> Symbols | None:
+    """Return the symbols of an input; None of a kind that does not show them."""
+    if kind == "cubin":
+        return Symbols(*elf.read_symbols(data))
+    return ptx_symbols(data.decode("utf-8", "replace")) if kind == "ptx" else None
+
+
+def ptx_symbols(text: str) -> Symbols:
+    """Return the symbols of a PTX text; what is declared and defined too is defined."""
+    found: dict[str, set[str]] = {"visible": set(), "weak": set(), "extern": set(), "common": set()}
+    functions = set[str]()
+    for match in _PTX_SYMBOL.finditer(_PTX_COMMENT.sub(" ", text)):
+        what = re.sub(r"\.(?:align|attribute)\s*(?:\d+|\([^)]*\))", "", match["what"])
+        if name := _PTX_NAME.search(what):
+            found[match["how"]].add(name[1])
+            if what.startswith(".func"):
+                functions.add(name[1])
+    weak = found["weak"] | found["common"]
+    strong = found["visible"] - weak
+    needed = found["extern"] - strong - weak
+    return Symbols(*map(sorted, (strong, weak, needed, strong & functions)))
+
+
+def is_newer_lto(data: bytes, own: bytes) -> bool:
+    """Say whether LTO-IR is of a newer compiler than other LTO-IR: their headers count up."""
+    return (data[5], data[7]) > (own[5], own[7])

@@ -1,0 +1,421 @@
+"""Links with the real compilers: what they give, and every way in which one can be wrong, told at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.compiling import linking
+from hatch_cubin.compiling.executor import Result
+from hatch_cubin.compiling.linking import Links
+from hatch_cubin.compiling.results import Results
+from hatch_cubin.cubin import elf
+from hatch_cubin.errors import CompileError
+from hatch_cubin.sources.project import Project
+from tests.helpers import SAXPY, TABLE, make_project, write_tree
+
+pytestmark = pytest.mark.nvrtc
+
+MODULE = f"\n[[{'.'.join(TABLE)}.module]]\n"
+RULE = f"\n[[{'.'.join(TABLE)}.source]]\n"
+ONE = 'archs = ["sm_90"]\n'
+
+KERNELS = """\
+__device__ float f(float);
+extern __constant__ float c;
+extern __device__ int counter;
+template <class T> __device__ T twice(T x);
+namespace n { __device__ int g(int); }
+extern "C" __global__ void k(float *x) { *x = f(*x) * c + twice<float>(x[1]) + n::g(3); counter++; }
+template <class T> __global__ void scale(T *x) { *x = twice<T>(*x); }
+"""
+FUNCTIONS = """\
+__device__ float f(float x) { return x + STEP; }
+__constant__ float c = 2;
+__device__ int counter;
+template <class T> __device__ T twice(T x) { return x + x; }
+template __device__ float twice<float>(float);
+namespace n { __device__ int g(int a) { return a * 7; } }
+"""
+USER = '__device__ int f(int); extern "C" __global__ void k(int *p) { *p = f(*p); }\n'
+ADD = "__device__ int f(int a) { return a + 1; }\n"
+ADD_PTX = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .func (.param .b32 r) _Z1fi(.param .b32 a) {
+  .reg .b32 %r<3>;
+  ld.param.u32 %r1, [a];
+  add.s32 %r2, %r1, 1;
+  st.param.b32 [r], %r2;
+  ret;
+}
+"""
+
+
+def module(name: str, *sources: str, mode: str, **more: object) -> str:
+    rest = "".join(f"{key} = {json.dumps(value)}\n" for key, value in more.items())
+    return f'{MODULE}name = "{name}"\nsources = {json.dumps(sources)}\nmode = "{mode}"\n{rest}'
+
+
+def project_of(root: Path, files: Mapping[str, str | bytes], options: str, **environ: str) -> Project:
+    return make_project(root, files, ONE + options, **environ)
+
+
+def report(project: Project, root: Path) -> dict[str, Any]:
+    path = root / "report.json"
+    _pipeline.build(
+        dataclasses.replace(project, environ={**project.environ, "HATCH_CUBIN_REPORT": str(path)})
+    )
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def compiled_again(project: Project, root: Path) -> list[str]:
+    return [unit["module"] for unit in report(project, root)["units"] if unit["state"] == "compiled"]
+
+
+def failure(root: Path, files: Mapping[str, str | bytes], options: str) -> list[str]:
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(project_of(root, files, options))
+    return [re.sub(r" \(nvJitLink [\d.]+\)", "", str(problem)) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_what_a_link_gives_are_the_kernels_of_all_sources_by_the_names_that_were_asked_for(
+    tmp_path: Path, mode: str
+) -> None:
+    options = module("solver", "a.cu", "b.cu", mode=mode) + "define = { STEP = 1 }\n"
+    options += f'{RULE}path = "demo/a.cu"\ninstantiate = ["scale< float >"]\n'
+    files = _pipeline.build(
+        project_of(tmp_path, {"a.cu": KERNELS, "b.cu": FUNCTIONS, "saxpy.cu": SAXPY}, options)
+    )
+    cubins = {name: elf.read_cubin(data) for name, data in files.items() if name.endswith(".cubin")}
+    assert cubins.keys() == {"solver.sm_90.cubin", "saxpy.sm_90.cubin"}
+    assert cubins["solver.sm_90.cubin"].kernels == ("_Z5scaleIfEvPT_", "k")
+    assert cubins["solver.sm_90.cubin"].loadable
+    line = next(each for each in files["manifest.json"].decode().splitlines() if each.startswith('"solver":'))
+    entry = json.loads(f"{{{line.rstrip(',')}}}")["solver"]
+    assert entry["kernels"] == {"k": "k", "scale<float>": "_Z5scaleIfEvPT_"}
+    assert (entry["source"], entry["sources"]) == ("demo/a.cu", ["demo/a.cu", "demo/b.cu"])
+
+
+def test_one_source_of_ten_that_changed_is_one_compile_and_one_link(tmp_path: Path) -> None:
+    calls = "".join(f"__device__ int f{n}(int);\n" for n in range(1, 10))
+    sums = " + ".join(f"f{n}(*p)" for n in range(1, 10))
+    files = {f"f{n}.cu": f"__device__ int f{n}(int a) {{ return a + {n}; }}\n" for n in range(1, 10)}
+    files["k.cu"] = f'{calls}extern "C" __global__ void k(int *p) {{ *p = {sums}; }}\n'
+    project = project_of(tmp_path, files, module("ten", *files, mode="lto") + module("r", *files, mode="rdc"))
+    first = report(project, tmp_path)
+    assert (first["hits"], first["compiled"]) == (0, 22)
+    again = report(project, tmp_path)
+    assert (again["hits"], again["compiled"]) == (22, 0)
+    write_tree(tmp_path, {"demo/f3.cu": "__device__ int f3(int a) { return a - 3; }\n"})
+    assert compiled_again(project, tmp_path) == ["r", "r/demo/f3.cu", "ten", "ten/demo/f3.cu"]
+    reordered = [*files][::-1]
+    turned = module("ten", *reordered, mode="lto") + module("r", *files, mode="rdc")
+    assert compiled_again(project_of(tmp_path, {}, turned), tmp_path) == ["ten"]
+    registers = module("ten", *reordered, mode="lto") + "options = { max-register-count = 32 }\n"
+    only = registers + module("r", *files, mode="rdc")
+    assert compiled_again(project_of(tmp_path, {}, only), tmp_path) == ["ten", *_objects(files)]
+    fewer = module("ten", *reordered, mode="lto") + module("r", *[*files][1:], mode="rdc")
+    write_tree(tmp_path, {"demo/k.cu": files["k.cu"].replace("f1(*p) + ", "")})
+    assert compiled_again(project_of(tmp_path, {}, fewer), tmp_path) == [
+        "r",
+        "r/demo/k.cu",
+        "ten",
+        "ten/demo/k.cu",
+    ]
+
+
+def _objects(files: Mapping[str, str]) -> list[str]:
+    return sorted(f"ten/demo/{name}" for name in files)
+
+
+def test_the_same_sources_give_the_same_keys_and_bytes_in_any_folder(tmp_path: Path) -> None:
+    options = module("m", "a.cu", "b.cu", mode="lto", archs=["90"]) + "options = { lineinfo = true }\n"
+    options += module("r", "a.cu", "h.ptx", mode="rdc")
+    files = {"a.cu": USER, "b.cu": ADD, "h.ptx": ADD_PTX}
+    one, other = (
+        _pipeline.build(
+            project_of(tmp_path / name, files, options, HATCH_CUBIN_CACHE_DIR=str(tmp_path / cache))
+        )
+        for name, cache in (("one", "c1"), ("a/deep/er/one", "c2"))
+    )
+    assert one == other
+    assert {"m.sm_90.cubin", "m.compute_90.ptx", "r.sm_90.cubin"} <= one.keys()
+    assert b".visible .entry k(" in one["m.compute_90.ptx"]
+
+
+SIGNATURE = "__device__ float f(float a) { return a; }\n"
+LAUNCH = """\
+extern "C" __global__ void c(int *p) { *p = 1; }
+extern "C" __global__ void k(int *p) { c<<<1, 1>>>(p); }
+"""
+WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then what is told of rdc, and of LTO
+    "twice": (
+        {"a": USER, "b": ADD, "c": f"\n{ADD}"},
+        (
+            "'f(int)' (_Z1fi) is defined more than once, by demo/twice_b.cu:1 and by demo/twice_c.cu:2\n"
+            "  while linking MODULE for sm_90\n"
+            "  hint: define it in one of them, and declare it in the others; or make it static or inline"
+        ),
+        "",
+    ),
+    "namespace": (
+        {"a": USER, "b": f"namespace q {{\n{ADD}}}\n"},
+        (
+            "nothing defines 'f(int)' (_Z1fi), which demo/namespace_a.cu needs\n"
+            "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n"
+            "  demo/namespace_b.cu:2 has one of another scope or signature: __device__ int f(int a)\n"
+            "  while linking MODULE for sm_90"
+        ),
+        "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n",
+    ),
+    "static": (
+        {"a": USER, "b": f"static {ADD}__device__ int g(int a) {{ return f(a); }}\n"},
+        (
+            "nothing defines 'f(int)' (_Z1fi), which demo/static_a.cu needs\n"
+            "  demo/static_b.cu:1 has one that is static, so no other source sees it: "
+            "static __device__ int f(int a)\n"
+            "  while linking MODULE for sm_90"
+        ),
+        "",
+    ),
+    "signature": (
+        {"a": USER, "b": SIGNATURE},
+        (
+            "nothing defines 'f(int)' (_Z1fi), which demo/signature_a.cu needs\n"
+            "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n"
+            "  demo/signature_b.cu:1 has one of another scope or signature: __device__ float f(float a)\n"
+            "  while linking MODULE for sm_90"
+        ),
+        "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n",
+    ),
+    "variable": (
+        {"a": 'extern __device__ int v;\nextern "C" __global__ void k(int *p) { *p = v; }\n', "b": ADD},
+        (
+            "nothing defines 'v', which demo/variable_a.cu needs\n"
+            "  while linking MODULE for sm_90\n"
+            "  hint: demo/other.cu:2 defines it: 'sources' of this table needs 'demo/other.cu'"
+        ),
+        "",
+    ),
+    "runtime": (
+        {"a": LAUNCH},
+        (
+            "nothing defines '__cudaCDP2GetParameterBufferV2', which demo/runtime_a.cu needs\n"
+            "  while linking MODULE for sm_90\n"
+            '  hint: its table needs link = ["nvidia-cuda-runtime:**/libcudadevrt.a"]'
+        ),
+        "",
+    ),
+    "empty": (
+        {"a": ADD},
+        "compiled to nothing: there is no kernel in it\n  while linking MODULE for sm_90",
+        "",
+    ),
+}
+
+
+def test_each_wrong_way_to_link_is_told_in_one_build(tmp_path: Path) -> None:
+    files = {"other.cu": f"{SAXPY.splitlines()[0]} }}\n__device__ int v;\n"}
+    options, expected = "", []
+    for name, (sources, told, but_of_lto) in WRONG.items():
+        own = {f"{name}_{part}.cu": _renamed(text, name) for part, text in sources.items()}
+        files |= own
+        for mode in ("rdc", "lto"):
+            options += module(f"{mode}_{name}", *own, mode=mode)
+            text = told.replace(but_of_lto, "") if but_of_lto and mode == "lto" else told
+            expected.append(_renamed(text, name).replace("MODULE", f"{mode}_{name}"))
+    found = failure(tmp_path, files, options)
+    assert sorted(each.partition(": ")[2] for each in found) == sorted(expected)
+    assert all(re.fullmatch(r"pyproject\.toml:\d+", each.partition(": ")[0]) for each in found)
+
+
+def _renamed(text: str, name: str) -> str:
+    """Return a text whose function `f` has a name of its own, in symbols too."""
+    return text.replace("f(", f"{name}_f(").replace("1f", f"{len(name) + 2}{name}_f")
+
+
+def test_all_that_is_missing_is_told_though_lto_stops_at_the_first(tmp_path: Path) -> None:
+    user = """
+    extern __device__ int v;
+    __device__ int f(int);
+    __device__ float h(float *);
+    extern "C" __global__ void k(float *p) { printf("%d", v); *p = f(2) + h(p); }
+    """
+    found = failure(tmp_path, {"a.cu": user}, module("m", "a.cu", mode="lto"))
+    assert sorted(each.splitlines()[0].partition(": ")[2] for each in found) == [
+        "nothing defines 'f(int)' (_Z1fi), which demo/a.cu needs",
+        "nothing defines 'h(float*)' (_Z1hPf), which demo/a.cu needs",
+        "nothing defines 'v', which demo/a.cu needs",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_what_ptx_and_a_source_both_define_is_told(tmp_path: Path, mode: str) -> None:
+    text = f"{ADD_PTX}.visible .global .align 4 .u32 v;\n"
+    files = {"a.cu": USER, "b.cu": f"{ADD}__device__ int v;\n", "h.ptx": text}
+    told = failure(tmp_path, files, module("m", "a.cu", "b.cu", "h.ptx", mode=mode))
+    assert sorted(re.findall(r"'\S+' .*?more than once", "".join(told))) == [
+        "'f(int)' (_Z1fi) is defined more than once",
+        "'v' is defined more than once",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_ptx_that_no_assembler_takes_is_told_at_its_line(tmp_path: Path, mode: str) -> None:
+    files = {"a.cu": USER, "h.ptx": ADD_PTX.replace("add.s32", "bogus")}
+    (told,) = failure(tmp_path, files, module("m", "a.cu", "h.ptx", mode=mode))
+    assert told == ("demo/h.ptx:7: Not a name of any known instruction: 'bogus'\n  while linking m for sm_90")
+
+
+def test_what_fails_to_compile_is_told_and_its_link_is_not(tmp_path: Path) -> None:
+    files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { return b; }\n"}
+    (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="lto"))
+    assert told.startswith('demo/b.cu:1: identifier "b" is undefined\n')
+
+
+def test_a_variants_macro_that_a_source_defines_again_is_told(tmp_path: Path) -> None:
+    files = {"a.cu": f"#define N 5\n{USER}", "b.cu": ADD}
+    found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc") + "variants = { N = [1, 2] }\n")
+    assert found[0].startswith("demo/a.cu:1: N is defined again: its variants would be one\n")
+
+
+def test_an_arch_that_a_source_cannot_be_compiled_for_is_told_for_its_module(tmp_path: Path) -> None:
+    body = 'asm volatile("tcgen05.fence::before_thread_sync;"); return a; }\n'
+    files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { " + body}
+    found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_100a"]))
+    assert 'it compiles with these archs: archs = ["sm_100a"] in the table of m' in found[0]
+
+
+def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = module("m", "a.cu", "b.cu", mode="lto") + "variants = { STEP = [1, 2] }\n"
+    files = {"a.cu": USER, "b.cu": ADD.replace("1", "STEP")}
+    project = dataclasses.replace(project_of(tmp_path, files, options), say=said.append)
+    _pipeline.build(project)
+    assert len(said) == 1
+    write_tree(tmp_path, {"demo/b.cu": ADD})
+    _pipeline.build(project)
+    assert said[1] == "m: STEP changes nothing: its 2 variants are the same code"
+
+
+def test_an_ordinary_source_that_needs_another_is_told_which_table_links_the_two(tmp_path: Path) -> None:
+    files = {"a.cu": USER, "b.cu": f"{ADD}{SAXPY}"}
+    (told,) = failure(tmp_path, files, "")
+    assert told.splitlines()[2:] == [
+        "  hint: demo/b.cu:1 defines it, and this links the two:",
+        f"    {MODULE.strip()}",
+        '    name = "a"',
+        '    sources = ["demo/a.cu", "demo/b.cu"]',
+        '    mode = "lto"',
+    ]
+    pasted = "\n".join(line.strip() for line in told.splitlines()[3:])
+    files_again = _pipeline.build(project_of(tmp_path, {"b.cu": ADD}, f"\n{pasted}\n"))
+    assert "a.sm_90.cubin" in files_again
+
+
+# What hardly a build meets: what was proven changes before it is linked, the linker says what nobody knows.
+
+
+def links(root: Path, files: Mapping[str, str | bytes], options: str) -> tuple[Project, Links, Results]:
+    """Return the one link of a project whose objects are compiled, before it is made."""
+    project = project_of(root, files, options)
+    plan = _pipeline.make_plan(project)
+    results = _pipeline.attempt(project, plan)
+    (job,) = (job for job in plan.jobs if job.linked)
+    results.done.pop(job.unit, None)
+    results.failed.clear()
+    return project, Links(project, [job], results), results
+
+
+def told_of(found: Links, result: Result) -> list[str]:
+    (job,) = found.ready
+    outcome = found.outcome_of(job, result)
+    assert isinstance(outcome, list)
+    return [each.text for each in outcome]
+
+
+def test_whatever_the_linker_says_is_told(tmp_path: Path) -> None:
+    _project, found, _results = links(
+        tmp_path, {"a.cu": USER, "b.cu": ADD}, module("m", "a.cu", "b.cu", mode="rdc")
+    )
+
+    def failed(log: str) -> list[str]:
+        return told_of(found, Result(0, ok=False, log=log))
+
+    assert failed("") == ["the linker failed and said nothing"]
+    assert failed("something odd") == ["something odd"]
+    assert failed("fatal: the compiler crashed (signal 11)") == ["the compiler crashed (signal 11)"]
+    assert failed("ERROR 4: bad input: lib/x.cubin") == [
+        "nvJitLink cannot read lib/x.cubin: is it of this arch?"
+    ]
+    assert failed("ERROR in LTOIR arch newer than target arch") == [
+        "LTO-IR of a newer compiler or for a newer arch than this link's is among its inputs"
+    ]
+    assert failed("error: Multiple definition of 'nowhere'") == ["'nowhere' is defined more than once"]
+    assert failed("error: Undefined reference to 'nowhere' in 'x'") == ["nothing defines 'nowhere'"]
+    assert told_of(found, Result(0, ok=True, output=b"no cubin")) == ["the linker's result is not a cubin"]
+
+
+def test_an_object_whose_bytes_are_not_those_that_were_proven_is_not_linked(tmp_path: Path) -> None:
+    project, found, results = links(
+        tmp_path, {"a.cu": USER, "b.cu": ADD}, module("m", "a.cu", "b.cu", mode="rdc")
+    )
+    (job,) = found.ready
+    unit = job.linked[1].unit
+    assert unit is not None
+    swapped = Compiled(results.done[unit].data[:-1], {})
+    vars(swapped)["sha256"] = results.done[unit].sha256
+    results.done[unit] = swapped
+    again = Links(project, [job], results)
+    assert again.ready == []
+    assert [each.text for each in results.failed[0][1]] == ["demo/b.cu is not what was compiled"]
+
+
+def test_a_file_that_changes_while_the_build_runs_is_not_linked(tmp_path: Path) -> None:
+    options = module("m", "a.cu", mode="rdc", link=["lib/add.ptx"])
+    write_tree(tmp_path, {"lib/add.ptx": ADD_PTX})
+    project, found, results = links(tmp_path, {"a.cu": USER}, options)
+    for change in (
+        lambda: write_tree(tmp_path, {"lib/add.ptx": f"{ADD_PTX} "}),
+        (tmp_path / "lib/add.ptx").unlink,
+    ):
+        results.failed.clear()
+        change()
+        assert Links(project, found.ready, results).ready == []
+        assert [each.text for each in results.failed[0][1]] == ["lib/add.ptx was changed while it was built"]
+
+
+def test_lto_ir_of_a_newer_compiler_is_told_before_it_is_linked(tmp_path: Path) -> None:
+    project = project_of(tmp_path, {"a.cu": USER, "b.cu": ADD}, module("m", "a.cu", "b.cu", mode="lto"))
+    results = _pipeline.attempt(project, _pipeline.make_plan(project))
+    data = next(hit.data for unit, hit in results.done.items() if unit.module.name == "m/demo/b.cu")
+    write_tree(tmp_path, {"lib/old.ltoir": data, "lib/new.ltoir": data[:5] + bytes([data[5] + 1]) + data[6:]})
+    options = module("m", "a.cu", mode="lto", link=["lib/old.ltoir"])
+    options += module("newer", "a.cu", mode="lto", link=["lib/new.ltoir"])
+    options += module("r", "a.cu", mode="rdc", link=["lib/old.ltoir"])
+    told = failure(tmp_path, {"a.cu": USER, "b.cu": SAXPY}, options)
+    assert [re.sub(r"nvJitLink [\d.]+", "nvJitLink", each.splitlines()[0]) for each in told] == [
+        "pyproject.toml:20: lib/new.ltoir is LTO-IR of a newer compiler than nvJitLink",
+        "pyproject.toml:26: lib/old.ltoir is LTO-IR, which needs mode = 'lto'",
+    ]
+
+
+def test_what_the_driver_brings_is_never_missing() -> None:
+    assert [linking._is_of_driver(name) for name in ("vprintf", "malloc", ".nv.x", "f")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
