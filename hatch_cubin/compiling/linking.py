@@ -91,16 +91,10 @@ class Links:
             if data is None:
                 yield self._gone(job, each)
                 continue
-            try:
-                kind = "ptx" if each.text else objects.kind_of(data)
-                found = objects.symbols_of(kind, data)
-            except ValueError as exc:
-                yield self._error(job, f"{each.name} {exc}")
-                continue
-            if each.path is not None and kind == "lto":
+            if each.path is not None and each.kind == "lto":
                 yield from self._doubts_about_lto(job, each, data, contents)
-            contents.append((kind, each.name.encode(), data))
-            if found is not None:
+            contents.append((each.kind, each.name.encode(), data))
+            if (found := objects.symbols_of(each.kind, data)) is not None:
                 symbols.append((each.name, found))
         self._contents[job.unit], self._symbols[job.unit] = tuple(contents), symbols
 

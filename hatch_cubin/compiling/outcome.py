@@ -9,7 +9,7 @@ from dataclasses import replace
 from .._plan import Module, Unit
 from ..bundle import runtime
 from ..cache.entries import Compiled
-from ..cubin import elf, names
+from ..cubin import elf, names, objects
 from ..errors import Location
 from ..sources.source import ptx_entries
 from . import diagnostics, executor
@@ -29,9 +29,10 @@ def outcome_of(
     if lost := diagnostics.redefined(found, dict(unit.module.variant)):
         return lost
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
-    if unit.module.part_of:
-        return Compiled(result.output, symbols)
     try:
+        if unit.module.part_of:
+            objects.kind_of(result.output)
+            return Compiled(result.output, symbols)
         cubin = elf.read_cubin(result.output)
     except ValueError as exc:
         return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hatch_cubin._arch import parse_arch
-from hatch_cubin._plan import Module, Unit
+from hatch_cubin._plan import Link, Module, Unit
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.compiling.gaps import gaps
 from hatch_cubin.sources.source import Source
@@ -56,3 +58,9 @@ def test_one_kernel_with_two_symbols_is_lacked_by_nobody() -> None:
     units = [Unit(module("k"), parse_arch(arch)) for arch in ("sm_80", "sm_90")]
     same = Unit(units[0].module, units[1].arch)
     assert gaps({units[0]: Compiled(b"", {"a": "_Z1a"}), same: Compiled(b"", {"a": "_Z2a"})}) == []
+
+
+def test_a_linked_module_is_named_by_its_own_name() -> None:
+    linked = replace(module("solver"), link=Link("lto", (), ()))
+    found = done(linked, sm_80="a", sm_90="a b")
+    assert gaps(found) == ["solver: built for sm_80 without 1 of its 2 kernels: b"]

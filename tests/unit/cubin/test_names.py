@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin.bundle import runtime
-from hatch_cubin.cubin.names import are_spelled, plain_name, spelled_names
+from hatch_cubin.cubin.names import are_spelled, plain_name, signature, spelled_names
 
 
 @pytest.mark.parametrize(
@@ -171,3 +171,20 @@ def test_other_names_are_not(kernels: dict[str, str], asked: list[str]) -> None:
 def test_a_kernel_may_not_be_left_out_nor_added() -> None:
     assert not are_spelled({"k": "k"}, ["k", "j"], [])
     assert not are_spelled({"k": "k", "j": "j"}, ["k"], [])
+
+
+@pytest.mark.parametrize(
+    ("symbol", "whole"),
+    [
+        ("k", "k"),
+        ("_Z1fi", "f(int)"),
+        ("_Z1fv", "f()"),
+        ("_ZN2ns1gEiPKf", "ns::g(int, const float*)"),
+        ("_ZN2ns1vE", "ns::v"),
+        ("_Z5twiceIfET_S0_", "twice<float>"),
+        ("_Z1fDv4_f", "f"),
+        ("_Zwhatever", "_Zwhatever"),
+    ],
+)
+def test_a_signature_is_the_name_with_the_parameters_that_can_be_read(symbol: str, whole: str) -> None:
+    assert signature(symbol) == whole

@@ -172,6 +172,7 @@ def test_ptx_that_declares_what_it_defines_needs_nothing() -> None:
     .weak .func g() { ret; }
     .common .global .align 4 .u32 shared;
     .visible .global .align 8 .attribute(.managed) .b8 managed[16];
+    .visible .global .align 4 .u32 5;
     // .visible .func commented() { ret; }
     """
     assert objects.ptx_symbols(text) == Symbols(["f", "managed"], ["g", "shared"], [], ["f"])

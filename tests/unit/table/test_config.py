@@ -11,13 +11,14 @@ import pytest
 from hatch_cubin import _ed25519
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.table import toml
-from hatch_cubin.table.config import Config, Place, SourceRule, merge_macros, parse_config
+from hatch_cubin.table.config import Config, ModuleRule, Place, SourceRule, merge_macros, parse_config
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import TABLE, pyproject, read_config
 
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+MODULE = f"[[{'.'.join(TABLE)}.module]]"
 
 KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
 PRIVATE = _ed25519.write(_ed25519.PRIVATE, bytes(range(32)))
@@ -194,6 +195,10 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ('ship-sources = "yes"', "ship-sources must be true or false, not 'yes'"),
         ("source = 1", f"source must be an array of tables, written as {SOURCE}"),
         ("source = [1]", f"source must be an array of tables, written as {SOURCE}"),
+        (
+            "module = [1]",
+            f"module must be an array of tables, written as {SOURCE.replace('source', 'module')}",
+        ),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
@@ -711,3 +716,52 @@ def test_without_ours_around_it_there_is_none(key: str) -> None:
         f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
         ' where [build-system] has build-backend = "hatch_cubin.backend"'
     )
+
+
+def test_a_module_table_is_read_whole() -> None:
+    config = read_config(
+        f"""\
+        {MODULE}
+        name = "solver"
+        sources = ["./a.cu", "physics/*.cu"]
+        mode = "rdc"
+        link = ["lib//x.ptx", "nvidia-cuda-runtime ==13.0.* : **/libcudadevrt.a"]
+        archs = ["sm_90"]
+        include-dirs = ["inc"]
+        define = {{ N = 1, M = false }}
+        options = {{ fma = true }}
+        variants = {{ BLOCK = [64, 128] }}
+        """
+    )
+    assert config.module == (
+        ModuleRule(
+            name="solver",
+            sources=("a.cu", "physics/*.cu"),
+            mode="rdc",
+            link=("lib/x.ptx", "nvidia-cuda-runtime ==13.0.*:**/libcudadevrt.a"),
+            archs=("sm_90",),
+            include_dirs=("inc",),
+            define=(("N", "1"),),
+            undefined=("M",),
+            options={"fma": True},
+            variants=(("BLOCK", ("64", "128")),),
+        ),
+    )
+
+
+def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
+    told = messages(f"{MODULE}\nsource = []\nmode = 'both'\nlink = ['../x.a', 'a b:c', 'a:/c']\n")
+    assert [each.partition(": ")[2] for each in told] == [
+        f"'source' is not an option of {MODULE}\n  hint: did you mean 'sources'?",
+        "mode must be 'lto' or 'rdc', not 'both'",
+        (
+            "link: '../x.a' must stay inside the project, relative to it\n"
+            '  hint: \'source-roots\' names folders above: with x.a = "../x.a" there, this is "x.a"'
+        ),
+        "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
+        "link: '/c' must stay inside the project, relative to it",
+        "a module table must have 'name'\n  hint: name = \"…\"",
+        "a module table must have 'sources'\n  hint: sources = [\"…\"]",
+    ]
+    (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
+    assert empty.endswith(": sources must name at least one source")
