@@ -31,30 +31,17 @@ LTO, RDC = [b"-arch=sm_90", b"-lto"], [b"-arch=sm_90"]
 def compiled(code: bytes, mode: str) -> tuple[str, bytes, bytes]:
     """Return an input of a link."""
     _ = Toolkit(None).nvjitlink
-    option = b"-dlto" if mode == "lto" else b"-rdc=true"
-    task = {
-        "id": 0,
-        "kind": "lto" if mode == "lto" else "c++",
-        "code": code,
-        "name": b"k.cu",
-        "instantiate": [],
-    }
-    done = worker.compile_task({**task, "options": [b"-arch=sm_90", option], "searches": False})
+    task: dict[str, Any] = {"id": 0, "code": code, "name": b"k.cu", "instantiate": [], "searches": False}
+    kind, option = ("lto", b"-dlto") if mode == "lto" else ("c++", b"-rdc=true")
+    done = worker.compile_task({**task, "kind": kind, "options": [b"-arch=sm_90", option]})
     assert done["ok"], done["log"]
-    return "lto" if mode == "lto" else "cubin", code[:9], done["output"]
+    return "lto" if mode == "lto" else "cubin", code[:12], done["output"]
 
 
 def linked(options: list[bytes], *inputs: tuple[str, bytes, bytes], **more: Any) -> dict[str, Any]:
-    task = {
-        "id": 0,
-        "kind": "link",
-        "code": b"",
-        "name": b"m",
-        "instantiate": [],
-        "ptx": False,
-        "searches": False,
-    }
-    return worker.compile_task({**task, "options": options, "inputs": [*inputs], **more})
+    task: dict[str, Any] = {"id": 0, "kind": "link", "code": b"", "name": b"m", "instantiate": []}
+    given = {"options": options, "inputs": [*inputs], "ptx": False, "searches": False}
+    return worker.compile_task({**task, **given, **more})
 
 
 @pytest.mark.parametrize(("mode", "options"), [("lto", LTO), ("rdc", RDC)])
@@ -83,7 +70,7 @@ def test_ptx_is_assembled_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_missing_is_told_with_what_each_lto_ir_declares() -> None:
     done = linked(LTO, compiled(USER, "lto"))
     assert not done["ok"]
-    assert set(done["symbols"]) == {"", USER[:9].decode()}
+    assert set(done["symbols"]) == {"", USER[:12].decode()}
     assert all(".extern" in each and "_Z1fi" in each for each in done["symbols"].values())
     variable = b'extern __device__ int v; extern "C" __global__ void k(int *p) { *p = v; }\n'
     assert not linked(LTO, compiled(variable, "lto"))["ok"]  # which nvJitLink only warns of
