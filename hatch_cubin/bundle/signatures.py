@@ -71,7 +71,11 @@ def of_units(units: Sequence[tuple[Unit, Compiled]]) -> tuple[dict[str, Any], li
 def _types(module: Module, symbol: str) -> Sequence[str] | None:
     if symbol.startswith("_Z"):
         return parameter_types(symbol)
-    return None if module.source.is_ptx else declared_types(module.source.text, symbol, dict(module.macros))
+    if module.source.is_ptx:
+        return None
+    texts = [each.source.text for each in module.link.objects] if module.link else [module.source.text]
+    found = (declared_types(text, symbol, dict(module.macros)) for text in texts)
+    return next((types for types in found if types is not None), None)
 
 
 def typed(places: Iterable[Sequence[int]], types: Sequence[str] | None) -> list[Parameter]:

@@ -106,6 +106,7 @@ def test_what_a_link_gives_are_the_kernels_of_all_sources_by_the_names_that_were
     entry = json.loads(f"{{{line.rstrip(',')}}}")["solver"]
     assert entry["kernels"] == {"k": "k", "scale<float>": "_Z5scaleIfEvPT_"}
     assert (entry["source"], entry["sources"]) == ("demo/a.cu", ["demo/a.cu", "demo/b.cu"])
+    assert [each[-1] for each in entry["parameters"]["k"]] == ["float *"]
 
 
 def test_one_source_of_ten_that_changed_is_one_compile_and_one_link(tmp_path: Path) -> None:
