@@ -122,6 +122,10 @@ REFUSAL = re.compile(
 )
 
 
+def _children() -> set[str]:
+    return {*Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()}
+
+
 @pytest.mark.nvrtc
 @pytest.mark.linux
 def test_a_worker_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +135,10 @@ def test_a_worker_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HATCH_CUBIN_JOBS", "1")
     tasks = in_order([Task(1, "c++", SAXPY.encode(), b"demo/k.cu", (b"-arch=sm_90",), ())])
     seen: list[bytes] = []
+    before = _children()  # of other tests
 
     def upcoming(held: int | None, others: Sequence[int]) -> Task | None:
-        for process in Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split():
+        for process in _children() - before:
             seen.extend(Path(f"/proc/{process}/{what}").read_bytes() for what in ("environ", "cmdline"))
         return tasks(held, others)
 
