@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,6 +21,34 @@ from .figures import KEY, Figures
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "standin", "gpu")
 _SHIPS = {_TESTS / "unit" / "bundle", _TESTS / "standin"}
+# What takes long and goes where others have gone: coverage counts nothing there, which takes as long again.
+_AGAIN = {
+    _TESTS / place
+    for place in (
+        "build/test_benchmarks.py",
+        "build/test_ci.py",
+        "build/test_example_project.py",
+        "build/test_explain_toolkits.py",
+        "build/test_first_wheel.py",
+        "build/test_front_ends.py",
+        "build/test_hostile_paths.py",
+        "build/test_init.py",
+        "build/test_other_backends.py",
+        "build/test_reproducible.py",
+        "build/test_toolkits.py",
+        "build/test_verified.py",
+        "faults/test_concurrency.py",
+        "faults/test_corruption.py",
+        "faults/test_endless_compiles.py",
+        "faults/test_io_faults.py",
+        "faults/test_kills.py",
+        "faults/test_pipes.py",
+        "faults/test_places.py",
+        "faults/test_scale.py",
+        "standin",
+        "unit/keys/test_edits.py",
+    )
+}
 
 
 # The same examples each time: a law that fails must fail for whoever looks.
@@ -44,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for folder in _FOLDERS:
         config.addinivalue_line("markers", f"{folder}: lives in tests/{folder}")
     config.addinivalue_line("markers", "ships: is about what travels in wheels, to any Python")
+    config.addinivalue_line("markers", "again: goes where others have gone, and is not counted")
 
 
 @functools.cache
@@ -58,6 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(folder)
         if not _SHIPS.isdisjoint(item.path.parents):
             item.add_marker("ships")
+        if not _AGAIN.isdisjoint({item.path, *item.path.parents}):
+            item.add_marker("again")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -85,6 +118,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if told := [text for report in calls for key, text in report.user_properties if key == KEY]:
         terminalreporter.section("figures")
         terminalreporter.write_line("\n".join(map(str, told)))
+
+
+@pytest.fixture(autouse=True)
+def _uncounted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let coverage, where it runs, wait until a test is over that goes where others have gone."""
+    coverage: Any = sys.modules.get("coverage")
+    counter = coverage and coverage.Coverage.current()
+    if counter is None or not request.node.get_closest_marker("again"):
+        yield
+        return
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG")  # what counts in the processes of the test
+    counter.stop()
+    yield
+    counter.start()
 
 
 @pytest.fixture(autouse=True)
