@@ -21,6 +21,7 @@ _COLOURS = 8
 _SHOWN = 20  # modules in a chart that is not unfolded
 _MOST_IN_MATRIX = 400
 _UNKNOWN = "&ndash;"
+_PACKED = "in parentheses, packed in the wheel"
 _USES = {"registers": "registers", "shared": "shared memory", "stack": "stack", "spills": "spills"}
 
 
@@ -111,18 +112,13 @@ def _colours(archs: Iterable[str]) -> dict[str, str]:
 
 
 def _arch_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
-    archs, packed = facts["archs"], _packed(facts)
+    archs, packed = facts["archs"], facts["packed"]["archs"]
+    longest = max(archs.values())
     rows = [
-        _chart_row(arch, [(arch, count, colours.get(arch, "ptx"))], max(archs.values()), size(count))
+        _chart_row(arch, [(arch, count, colours.get(arch, "ptx"))], longest, _both(count, packed.get(arch)))
         for arch, count in archs.items()
     ]
-    in_wheel = ", ".join(f"{arch} {size(count)}" for arch, count in packed.items())
-    return _chart("Size by arch", rows, f"packed in the wheel: {escaped(in_wheel)}" if packed else "")
-
-
-def _packed(facts: BundleFacts) -> dict[str, int]:
-    """Return what each arch takes in the wheel; nothing where there is none."""
-    return {arch: count for arch, count in facts["packed"]["archs"].items() if count is not None}
+    return _chart("Size by arch", rows, _PACKED if any(packed.values()) else "")
 
 
 def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
@@ -134,12 +130,13 @@ def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
     ordered = sorted(facts["modules"].items(), key=lambda item: (-item[1], item[0]))
     packed = facts["packed"]["modules"]
     rows = [_chart_row(name, parts[name], longest, _both(total, packed.get(name))) for name, total in ordered]
-    in_wheel = "; in parentheses, packed in the wheel" if any(packed.values()) else ""
+    in_wheel = f"; {_PACKED}" if any(packed.values()) else ""
     return _chart("Size by module", rows, f"each bar is split by arch, in the same colours{in_wheel}")
 
 
 def _both(count: int, packed: int | None) -> str:
-    return size(count) if packed is None else f"{size(count)} ({size(packed)})"
+    whole, part = (None if each is None else size(each).replace(" ", "&nbsp;") for each in (count, packed))
+    return f"{whole}" if part is None else f"{whole} ({part})"
 
 
 def _time_chart(facts: BundleFacts, seconds: Seconds) -> str:

@@ -115,7 +115,9 @@ def test_the_page_says_what_each_gpu_runs_and_what_each_arch_takes_in_the_wheel(
     ]
     assert row.count('class="arch warn">nothing<') == 1
     facts["packed"]["archs"] = {"sm_80": 100, "sm_90": 200, "compute_80": 300}
-    assert "packed in the wheel: sm_80 100 B, sm_90 200 B, compute_80 300 B" in page("w.whl", [facts], {})
+    text = page("w.whl", [facts], {})
+    assert [f"({count}&nbsp;B)" in text for count in (100, 200, 300)] == [True] * 3
+    assert "<caption>in parentheses, packed in the wheel</caption>" in text
 
 
 def test_a_difference_stands_first_and_hostile_names_in_it_stay_text(tmp_path: Path) -> None:
