@@ -58,12 +58,12 @@ def output_arguments(parser: argparse.ArgumentParser) -> None:
     either.add_argument("--markdown", action="store_true", help="print it as Markdown, for a comment")
 
 
-def wheels_argument(parser: argparse.ArgumentParser) -> None:
-    """Add what a verb looks into: any number of wheels, folders and packages."""
+def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
+    """Add what a verb looks into: any number of wheels, folders and packages, also none if that is "*"."""
     parser.add_argument(
         "wheels",
         metavar="WHEEL|DIR|PACKAGE",
-        nargs="+",
+        nargs=number,
         help="a wheel, a folder, or the import name of an installed package",
     )
 

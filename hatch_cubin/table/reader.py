@@ -104,31 +104,38 @@ def _cut(text: str) -> str:
     return text if len(text) <= 400 else f"{text[:200]} … {text[-150:]}"
 
 
-def _each(
-    check: Callable[[str], Any], about: Callable[[str], str | None] = lambda _item: None
-) -> Callable[..., tuple[Any, ...]]:
-    """Check an array of strings one by one, so that each bad one gets its own line, and a hint *about* it."""
+class Each:
+    """Checks an array of strings one by one: each bad one gets its own line, and a hint *about* it."""
 
-    def checked(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[Any, ...]:
+    def __init__(
+        self, check: Callable[[str], Any], about: Callable[[str], str | None] = lambda _item: None
+    ) -> None:
+        self.check, self._about = check, about
+
+    def __call__(self, value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[Any, ...]:
         results = []
         for index, item in enumerate(checks.strings(value)):
             try:
-                results.append(check(item))
+                results.append(self.check(item))
             except ValueError as exc:
-                reader.add(f"{path[-1]}: {exc}", (*path, index), about(item))
+                reader.add(f"{path[-1]}: {exc}", (*path, index), self._about(item))
         return tuple(results)
 
-    return checked
 
+class One:
+    """Checks one value, whatever else stands in the table."""
 
-def _only(check: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda value, _reader, _path: check(value)
+    def __init__(self, check: Callable[[Any], Any]) -> None:
+        self.check = check
+
+    def __call__(self, value: object, _reader: _Reader, _path: tuple[str | int, ...]) -> Any:
+        return self.check(value)
 
 
 def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if value == []:
         raise ValueError("must name at least one arch")
-    return _each(checks.arch)(value, reader, path)
+    return Each(checks.arch)(value, reader, path)
 
 
 def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
@@ -138,7 +145,7 @@ def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -
         return ()
     if value == []:
         raise ValueError("must name at least one key")
-    return _each(checks.trusted_key)(value, reader, path)
+    return Each(checks.trusted_key)(value, reader, path)
 
 
 def _define(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Macros:
@@ -261,35 +268,35 @@ def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> s
 
 _CHECKS: dict[str, Callable[..., Any]] = {
     "archs": _archs,
-    "toolkit": _only(checks.toolkit),
-    "sources": _each(checks.path, _above),
-    "exclude": _each(checks.path),
-    "package": _only(checks.package),
-    "include-dirs": _each(checks.path, _above),
+    "toolkit": One(checks.toolkit),
+    "sources": Each(checks.path, _above),
+    "exclude": Each(checks.path),
+    "package": One(checks.package),
+    "include-dirs": Each(checks.path, _above),
     "source-roots": _source_roots,
-    "header-packages": _each(checks.distribution),
+    "header-packages": Each(checks.distribution),
     "define": _define,
     "options": _option_table,
-    "jobs": _only(checks.jobs),
+    "jobs": One(checks.jobs),
     "cache-dir": _cache_dir,
-    "cache-size": _only(checks.size),
-    "max-size": _only(checks.size),
+    "cache-size": One(checks.size),
+    "max-size": One(checks.size),
     "trusted-keys": _trusted_keys,
-    "remote-cache": _only(checks.remote),
-    "pack": _only(checks.boolean),
-    "ship-sources": _only(checks.boolean),
-    "provenance": _only(checks.boolean),
+    "remote-cache": One(checks.remote),
+    "pack": One(checks.boolean),
+    "ship-sources": One(checks.boolean),
+    "provenance": One(checks.boolean),
     "source": _sources,
     "module": _modules,
 }
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
-    "path": _only(checks.path),
-    "name": _only(checks.name),
+    "path": One(checks.path),
+    "name": One(checks.name),
     "archs": _archs,
-    "include-dirs": _each(checks.path, _above),
+    "include-dirs": Each(checks.path, _above),
     "define": _define,
     "options": _option_table,
-    "instantiate": _each(checks.kernel),
+    "instantiate": Each(checks.kernel),
     "variants": _variants,
 }
 _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
@@ -305,9 +312,9 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
 }
 _OF_EVERY_MODULE = {"name": 'name = "…"', "sources": 'sources = ["…"]', "mode": 'mode = "lto"'}
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
-    "backend": _only(checks.backend),
-    "backend-path": _each(checks.path),
-    "package-dir": _only(checks.path),
+    "backend": One(checks.backend),
+    "backend-path": Each(checks.path),
+    "package-dir": One(checks.path),
 }
 _WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {

@@ -76,6 +76,7 @@ MODULES: dict[str, dict[str, str]] = {
         "meant": "checks lines names options toml",
         "reader": "checks meant names options toml",
         "config": "checks options reader toml",
+        "schema": "",
     },
     "sources": {
         "tree": "",

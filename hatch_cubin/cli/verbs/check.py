@@ -3,7 +3,7 @@
 Each has to have a bundle with kernels, and each kernel has to run on every GPU that the wheel promises: those
 that its archs name, or those of --gpu. It has to hold together as 'verify' says, to be no larger than
 'max-size' allows, to have tags that fit, and no path of the machine that built it. All that is wrong with any
-of them is told.
+of them is told. --table looks at the project's table as well, or alone, and needs no compiler for that.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
-from ...errors import HatchCubinError, Problem
+from ...errors import ConfigError, HatchCubinError, Problem
 from ...table import tables
 from ...table.config import parse_config
 from ...wheels.check import Verdict, check, parts
@@ -26,7 +27,10 @@ from ..verb import Answer, capability, folder_argument, output_arguments, size_o
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    wheels_argument(parser)
+    wheels_argument(parser, "*")
+    parser.add_argument(
+        "--table", action="store_true", help="check the project's table too, or without wheels"
+    )
     parser.add_argument(
         "--gpu",
         metavar="LIST",
@@ -39,14 +43,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     folder_argument(parser)
     output_arguments(parser)
+    parser.set_defaults(refuse=parser.error)
 
 
 def run(args: argparse.Namespace) -> Answer:
     """Check everything, and return all that is wrong."""
-    budget = args.max_size or _budget(args.project)
+    if not (args.wheels or args.table):
+        args.refuse("name a wheel, or --table")
+    table, wrong = _table(args.project) if args.table else (None, ())
+    budget = args.max_size or (None if wrong else _budget(args.project))
     results: list[dict[str, Any]] = []
-    shown: list[Part] = []
-    problems: list[Problem] = []
+    shown = [] if table is None else [Part(f"{table}: the table is right")]
+    problems = [*wrong]
     warnings: list[Problem] = []
     for what in named(args.wheels):
         path, verdict = _checked(what, args, budget)
@@ -54,7 +62,7 @@ def run(args: argparse.Namespace) -> Answer:
         shown += parts(path, verdict)
         problems += verdict.problems
         warnings += verdict.warnings
-    facts = {"ok": not problems, "max_size": budget, "results": results}
+    facts = {"ok": not problems, "table": table, "max_size": budget, "results": results}
     summary = as_markdown([*shown, *problem_parts(problems, warnings)])
     return Answer(facts, summary if args.markdown else as_lines(shown), problems, warnings, summary)
 
@@ -81,6 +89,16 @@ def _facts(what: str, path: str, verdict: Verdict) -> dict[str, Any]:
             for problem in verdict.warnings
         ],
     }
+
+
+def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
+    """Return where the table is that a build would read, or all that is wrong with it."""
+    try:
+        settings, place, _backend = tables.find_table(folder)
+        parse_config(settings, place, os.environ)
+    except ConfigError as exc:
+        return None, exc.problems
+    return f"{place.file} {place}", ()
 
 
 def _budget(folder: str) -> int | None:

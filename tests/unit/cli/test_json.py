@@ -259,7 +259,8 @@ def test_check_prints_the_fields_that_are_documented(
     wheel = whole_wheel(tmp_path, files)
     folder = write_tree(tmp_path / "demo/_cubins", files)
     known = documented("All verbs", "check")
-    runs = (["check", wheel, "--gpu", "7.5,8.0"], ["check", folder, "--max-size", "1MB"])
+    write_tree(tmp_path, {"pyproject.toml": pyproject("")})
+    runs = (["check", wheel, "--gpu", "7.5,8.0", "--table"], ["check", folder, "--max-size", "1MB"])
     assert fields_of(capsys, known, *runs) == known
 
 

@@ -59,7 +59,14 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (result,) = found.pop("results")
     largest = result.pop("largest")
     assert next(iter(largest)) == "demo/_cubins/__init__.py"
-    assert found == {"format": 1, "verb": "check", "ok": True, "max_size": None, "errors": []}
+    assert found == {
+        "format": 1,
+        "verb": "check",
+        "ok": True,
+        "errors": [],
+        "table": None,
+        "max_size": None,
+    }
     served = {"gpu": "8.0", "arch": "sm_80", "kind": "cubin", "rule": "exact", "min_driver": 13000}
     assert result == {
         "named": str(wheel),
@@ -307,3 +314,49 @@ def test_a_summary_that_cannot_be_written_is_a_warning(
     answer = check(capsys, wheel_of(tmp_path / "dist", KERNELS))
     assert answer.code == 0
     assert answer.err == ["hatch-cubin: warning: GITHUB_STEP_SUMMARY cannot be written: Is a directory"]
+
+
+# The table
+
+
+def in_project(folder: Path, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write_tree(folder, {"pyproject.toml": pyproject(options)}))
+
+
+def test_a_table_that_is_right_is_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_project(tmp_path, 'archs = ["sm_90"]', monkeypatch)
+    place = "pyproject.toml [tool.hatch.build.hooks.cubin]"
+    assert check(capsys, "--table") == Answer(0, [f"{place}: the table is right"], [])
+    assert facts(capsys, "--table")["table"] == place
+
+
+def test_all_that_is_wrong_with_a_table_is_told_beside_what_is_wrong_with_wheels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_project(tmp_path, 'archs = ["sm_9"]\njbos = 3', monkeypatch)
+    answer = check(capsys, "--table", "absent.whl")
+    assert answer.code == 1
+    wrong = [line for line in answer.err if "error: " in line]
+    assert [line.partition("error: ")[2][:40] for line in wrong] == [
+        "absent.whl: there is no such file or fol",
+        "pyproject.toml:10: archs: 'sm_9' is not ",
+        "pyproject.toml:11: 'jbos' is not an opti",
+    ]
+    assert facts(capsys, "--table")["table"] is None
+
+
+def test_a_project_without_a_table_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write_tree(tmp_path, {"pyproject.toml": ""}))
+    assert check(capsys, "--table").err[0] == (
+        "hatch-cubin: error: pyproject.toml: there is no table [tool.hatch-cubin]"
+    )
+
+
+def test_there_has_to_be_something_to_check(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = check(capsys)
+    assert answer.code == 2
+    assert "name a wheel, or --table" in answer.err[-1]

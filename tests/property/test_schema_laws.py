@@ -1,0 +1,96 @@
+"""What the parser takes, the schema that editors are given takes as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hatch_cubin.errors import ConfigError
+from hatch_cubin.table.config import Place, parse_config
+from hatch_cubin.table.options import ALLOWED
+from tests import schemas
+
+from . import strategies as some
+
+fastjsonschema: Any = pytest.importorskip("fastjsonschema", reason="validate-pyproject is not installed")
+ACCEPTS = fastjsonschema.compile(json.loads(schemas.OWN.read_text("utf-8")))
+
+_WORDS = st.text("ab_.-/*<>, 019:~\\", max_size=8)
+_MACROS = st.dictionaries(
+    st.sampled_from(["N", "BLOCK", "F(x, y)", "T", "1N"]),
+    st.booleans() | st.integers() | st.floats() | _WORDS,
+)
+_OPTIONS = st.dictionaries(
+    st.sampled_from([spelled for name in ALLOWED for spelled in (name, name.replace("_", "-"))]),
+    st.booleans()
+    | st.integers(-300, 300)
+    | _WORDS
+    | st.lists(_WORDS, max_size=2)
+    | st.lists(st.integers(), max_size=2),
+    max_size=2,
+)
+_ARCHS = st.lists(some.specs, max_size=3)
+_OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {
+    "name": _WORDS,
+    "archs": _ARCHS,
+    "include-dirs": st.lists(_WORDS | some.paths, max_size=2),
+    "define": _MACROS,
+    "options": _OPTIONS,
+    "instantiate": st.lists(_WORDS, max_size=2),
+    "variants": st.dictionaries(
+        st.sampled_from(["N", "M"]), st.lists(st.integers(0, 9) | _WORDS, max_size=3)
+    ),
+}
+_OF_TABLE: Mapping[str, st.SearchStrategy[Any]] = {
+    **{
+        key: value
+        for key, value in _OF_SOURCE.items()
+        if key in ("archs", "include-dirs", "define", "options")
+    },
+    "toolkit": st.sampled_from(["13", "12.9", "system", "13.0.2.1", "14", "13."]),
+    "sources": st.lists(some.globs | _WORDS, max_size=2),
+    "exclude": st.lists(some.globs | _WORDS, max_size=2),
+    "package": some.names | st.sampled_from(["a.b", "_a", "größe", "a-b"]),
+    "source-roots": st.dictionaries(
+        some.names, st.sampled_from(["../a", "../../b.c", "./../d", "..", "a", "../a/"])
+    ),
+    "header-packages": st.lists(some.names | st.sampled_from(["a==1.*", "a >= 1, != 2", "a~=1"]), max_size=2),
+    "jobs": st.integers(-1, 2000),
+    "cache-dir": some.paths | _WORDS,
+    "cache-size": st.from_regex(r"[0-9]{1,3}(\.[0-9])? ?[KMGT]?i?B?", fullmatch=True),
+    "remote-cache": st.sampled_from(
+        ["https://a.b:8080/c", "http://[::1]/x", "s3://a", "gs://a/b/", "az://x", "ftp://x"]
+    ),
+    "pack": st.booleans(),
+    "source": st.lists(
+        st.fixed_dictionaries({"path": some.globs | _WORDS}, optional={**_OF_SOURCE}), max_size=2
+    ),
+}
+TABLES = st.fixed_dictionaries({}, optional={**_OF_TABLE}) | some.tables
+
+
+def the_schema_takes_what_is_parsed(table: dict[str, Any]) -> None:
+    try:
+        parse_config(table, Place("pyproject.toml", "", ()), {})
+    except ConfigError:
+        return
+    ACCEPTS(table)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(TABLES)
+def test_what_the_parser_takes_the_schema_takes(table: dict[str, Any]) -> None:
+    the_schema_takes_what_is_parsed(table)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_so_it_does_key_by_key(data: st.DataObject) -> None:
+    """Most tables of many keys are wrong somewhere."""
+    key = data.draw(st.sampled_from([*_OF_TABLE]))
+    the_schema_takes_what_is_parsed({key: data.draw(_OF_TABLE[key])})

@@ -1,0 +1,183 @@
+"""Write the JSON schemas of the table that the package ships, from what reads the table: `hatch run schemas`.
+
+Which keys there are, and what a source has, is asked of `table/reader.py`; what they mean, of the reference.
+What a value may be is said here once for each function that checks one, as far as a schema can say it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hatch_cubin import _arch
+from hatch_cubin._ed25519 import PUBLIC
+from hatch_cubin.table import checks, options, reader, reserved, urls
+from hatch_cubin.table.names import WRAPPER
+from tests.helpers import REPOSITORY
+from tests.pages import code, page, rows, section
+
+Schema = dict[str, Any]
+
+FOLDER = REPOSITORY / "hatch_cubin/table"
+OWN, WHOLE = FOLDER / "table.schema.json", FOLDER / "pyproject.schema.json"
+DRAFT = "http://json-schema.org/draft-07/schema#"
+# Nothing is there to be fetched. A name that is no URL would do, but validate-pyproject resolves none by it.
+REFERENCE = page("reference/configuration")
+
+_INSIDE = r"^(?![/\\~])(?![^/]*:)(?!(?:[^/]*/)*\.\.(?:/|$))[^\\]+$"
+_ABOVE = r"^(?:\./+)*\.\./[^\\]*[^\\./]"
+_MACRO = r"^[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9_ ,.]*\))?$"
+_WORD = r"[^\W\d]\w*"
+_DISTRIBUTION = r"^[A-Za-z0-9][A-Za-z0-9._-]*(?: *(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+(?: *,.*)?)?$"
+
+
+def text(**more: Any) -> Schema:
+    return {"type": "string", "minLength": 1, **more}
+
+
+def _macros(value: Schema) -> Schema:
+    return {"type": "object", "propertyNames": _ref("macro"), "additionalProperties": value}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/definitions/{name}"}
+
+
+MACRO = {"type": ["boolean", "number", "string"]}
+MACROS = {"type": "array", "items": MACRO}
+ARCH = {
+    "anyOf": [
+        {"enum": [*_arch.GROUPS]},
+        {"pattern": "|".join(f"^(?:{pattern})$" for pattern, _style in _arch._SPELLINGS)},
+    ]
+}
+OF_ONE: Mapping[Callable[..., Any], Schema] = {
+    checks.arch: _ref("arch"),
+    checks.backend: text(pattern=rf"^{_WORD}(?:[.:]{_WORD})*$", **{"not": {"const": WRAPPER}}),
+    checks.boolean: {"type": "boolean"},
+    checks.distribution: text(pattern=_DISTRIBUTION),
+    checks.jobs: {"type": "integer", "minimum": 1, "maximum": 1024},
+    checks.kernel: text(pattern=r"\S"),
+    checks.name: text(pattern=r'^[^/\\\[\]<>"]+$'),
+    checks.package: text(pattern=rf"^{_WORD}(?:\.{_WORD})*$"),
+    checks.path: _ref("path"),
+    checks.remote: text(pattern=rf"^(?:{'|'.join(sorted(urls.PLAIN | urls.OBJECTS))})://[^@?#\s]+$"),
+    checks.size: text(pattern=rf"^[0-9]{{1,9}}(?:\.[0-9]{{1,3}})? *(?:{'|'.join(checks._SIZE_UNITS)})$"),
+    checks.toolkit: text(pattern=r"^(?:system|1[23](?:\.[0-9]{1,2}){0,3})$"),
+    checks.trusted_key: text(pattern=rf"^{PUBLIC}:"),
+}
+
+
+def _option(name: str, kind: str) -> Schema:
+    one = {"type": re.findall("boolean|integer|string", kind)[0]}
+    if one["type"] == "integer":
+        most = 255 if name == "max_register_count" else 2**31 - 1
+        one |= {"minimum": 0 if name == "max_register_count" else -(2**31), "maximum": most}
+    elif one["type"] == "string":
+        one |= {"minLength": 1} | ({"pattern": "^-"} if name == "ptxas_options" else {})
+        one = _ref("path") if name == "pre_include" else one
+    return {"anyOf": [one, {"type": "array", "items": one}]} if "array" in kind else one
+
+
+def _options() -> Schema:
+    known = {name: _option(name, kind) for name, kind in options.ALLOWED.items()}
+    spelled = {name.replace("_", "-"): schema for name, schema in known.items()}
+    return {"type": "object", "properties": known | spelled, "additionalProperties": False}
+
+
+def of_reader(read: Callable[..., Any]) -> Schema:
+    """Return what a value may be that is read so; KeyError for a new way to read one: it belongs in here."""
+    if isinstance(read, reader.One):
+        return OF_ONE[read.check]
+    if isinstance(read, reader.Each):
+        return {"type": "array", "items": OF_ONE[read.check]}
+    of_its_own: Mapping[Callable[..., Any], Callable[[], Schema]] = {
+        reader._archs: lambda: {"type": "array", "items": OF_ONE[checks.arch], "minItems": 1},
+        reader._cache_dir: lambda: _ref("path"),
+        reader._define: lambda: _macros(MACRO),
+        reader._option_table: lambda: _ref("options"),
+        reader._source_roots: lambda: {
+            "type": "object",
+            "propertyNames": {"pattern": r"^[^\W_](?:[\w.-]*[\w-])?$"},
+            "additionalProperties": text(pattern=_ABOVE),
+        },
+        reader._sources: lambda: {"type": "array", "items": _source()},
+        reader._trusted_keys: lambda: {"type": "array", "items": OF_ONE[checks.trusted_key], "minItems": 1},
+        reader._variants: lambda: {"minProperties": 1, **_macros({**MACROS, "minItems": 1})},
+    }
+    return of_its_own[read]()
+
+
+def _meanings() -> dict[str, str]:
+    """Return what the reference says of each key, without its links."""
+    found = {}
+    for heading in ("## Keys", "## Source tables", "## Around another backend"):
+        for name, *_cells, meaning in rows(section(REFERENCE, heading)):
+            plain = re.sub(r",? ?\[see below\]\(#[\w-]+\)", "", meaning)
+            found[code(name)[0]] = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", plain)
+    return found
+
+
+def table(readers: Mapping[str, Callable[..., Any]], prefix: str = "") -> Schema:
+    """Return the schema of a table whose keys are read so."""
+    meanings = _meanings()
+    keys = {key: {"description": meanings[prefix + key], **of_reader(read)} for key, read in readers.items()}
+    return {"type": "object", "properties": keys, "additionalProperties": False}
+
+
+def _source() -> Schema:
+    return {**table(reader._SOURCE_CHECKS, "source."), "required": ["path"]}
+
+
+def definitions() -> Schema:
+    """Return what several places of the table have in common."""
+    return {
+        "arch": {"type": "string", **ARCH},
+        "macro": {"pattern": _MACRO, "not": {"enum": sorted(reserved.NAMES)}},
+        "options": _options(),
+        "path": text(pattern=_INSIDE),
+    }
+
+
+def own_table() -> Schema:
+    """Return the schema of `[tool.hatch-cubin]`."""
+    whole = table({**reader._CHECKS, **reader._WRAPPER_CHECKS})
+    whole["properties"] |= {key: {"description": "a key of Hatch's"} for key in sorted(reader.HATCHLING_KEYS)}
+    return {**_head("table"), **whole, "definitions": definitions()}
+
+
+def whole_file() -> Schema:
+    """Return the schema of a pyproject.toml, of which it says nothing but what stands in our tables."""
+    own = {
+        key: value
+        for key, value in own_table().items()
+        if key in ("type", "properties", "additionalProperties")
+    }
+    hook = {"allOf": [_ref("table")], "propertyNames": {"not": {"enum": [*reader._WRAPPER_CHECKS]}}}
+    hooks = {"hooks": _inside(cubin=hook)}
+    build = _inside(**hooks, targets=_inside(wheel=_inside(**hooks)))
+    tool = _inside(hatch=_inside(build=build), **{"hatch-cubin": _ref("table")})
+    return {**_head("pyproject"), **_inside(tool=tool), "definitions": {**definitions(), "table": own}}
+
+
+def _inside(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties}
+
+
+def _head(name: str) -> Schema:
+    title = "Kernels that hatch-cubin builds"
+    return {"$schema": DRAFT, "$id": f"https://hatch-cubin.invalid/{name}.schema.json", "title": title}
+
+
+def written(schema: Schema) -> str:
+    return f"{json.dumps(schema, indent=2, ensure_ascii=False)}\n"
+
+
+FILES: Mapping[Path, Callable[[], Schema]] = {OWN: own_table, WHOLE: whole_file}
+
+if __name__ == "__main__":
+    for path, schema in FILES.items():
+        path.write_text(written(schema()), "utf-8")
