@@ -28,6 +28,7 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 REFERENCE = page("reference/configuration")
 
 _INSIDE = r"^(?![/\\~])(?![^/]*:)(?!(?:[^/]*/)*\.\.(?:/|$))[^\\]+$"
+_LINK = rf"^(?:[^:]*:)?{_INSIDE[1:]}"
 _ABOVE = r"^(?:\./+)*\.\./[^\\]*[^\\./]"
 _MACRO = r"^[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9_ ,.]*\))?$"
 _WORD = r"[^\W\d]\w*"
@@ -61,6 +62,8 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
     checks.distribution: text(pattern=_DISTRIBUTION),
     checks.jobs: {"type": "integer", "minimum": 1, "maximum": 1024},
     checks.kernel: text(pattern=r"\S"),
+    checks.link: text(pattern=_LINK),
+    checks.mode: {"enum": ["lto", "rdc"]},
     checks.name: text(pattern=r'^[^/\\\[\]<>"]+$'),
     checks.package: text(pattern=rf"^{_WORD}(?:\.{_WORD})*$"),
     checks.path: _ref("path"),
@@ -97,6 +100,8 @@ def of_reader(read: Callable[..., Any]) -> Schema:
     of_its_own: Mapping[Callable[..., Any], Callable[[], Schema]] = {
         reader._archs: lambda: {"type": "array", "items": OF_ONE[checks.arch], "minItems": 1},
         reader._cache_dir: lambda: _ref("path"),
+        reader._members: lambda: {"type": "array", "items": _ref("path"), "minItems": 1},
+        reader._modules: lambda: {"type": "array", "items": _module()},
         reader._define: lambda: _macros(MACRO),
         reader._option_table: lambda: _ref("options"),
         reader._source_roots: lambda: {
@@ -114,7 +119,7 @@ def of_reader(read: Callable[..., Any]) -> Schema:
 def _meanings() -> dict[str, str]:
     """Return what the reference says of each key, without its links."""
     found = {}
-    for heading in ("## Keys", "## Source tables", "## Around another backend"):
+    for heading in ("## Keys", "## Source tables", "## Module tables", "## Around another backend"):
         for name, *_cells, meaning in rows(section(REFERENCE, heading)):
             plain = re.sub(r",? ?\[see below\]\(#[\w-]+\)", "", meaning)
             found[code(name)[0]] = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", plain)
@@ -130,6 +135,10 @@ def table(readers: Mapping[str, Callable[..., Any]], prefix: str = "") -> Schema
 
 def _source() -> Schema:
     return {**table(reader._SOURCE_CHECKS, "source."), "required": ["path"]}
+
+
+def _module() -> Schema:
+    return {**table(reader._MODULE_CHECKS, "module."), "required": [*reader._OF_EVERY_MODULE]}
 
 
 def definitions() -> Schema:

@@ -255,7 +255,7 @@ def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tup
 def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if value == []:
         raise ValueError("must name at least one source")
-    return _each(checks.path, _above)(value, reader, path)
+    return Each(checks.path, _above)(value, reader, path)
 
 
 def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
@@ -300,12 +300,12 @@ _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "variants": _variants,
 }
 _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
-    "name": _only(checks.name),
+    "name": One(checks.name),
     "sources": _members,
-    "mode": _only(checks.mode),
-    "link": _each(checks.link, _above),
+    "mode": One(checks.mode),
+    "link": Each(checks.link, _above),
     "archs": _archs,
-    "include-dirs": _each(checks.path, _above),
+    "include-dirs": Each(checks.path, _above),
     "define": _define,
     "options": _option_table,
     "variants": _variants,

@@ -60,9 +60,11 @@ def test_every_key_is_in_the_schema_with_what_it_means() -> None:
     own = schemas.own_table()["properties"]
     keys = {**reader._CHECKS, **reader._WRAPPER_CHECKS}
     assert own.keys() == {*keys, *reader.HATCHLING_KEYS}
-    source = own["source"]["items"]["properties"]
+    source, module = (own[key]["items"]["properties"] for key in ("source", "module"))
     assert source.keys() == reader._SOURCE_CHECKS.keys()
-    told = [own[key]["description"] for key in keys] + [each["description"] for each in source.values()]
+    assert module.keys() == reader._MODULE_CHECKS.keys()
+    below = [*source.values(), *module.values()]
+    told = [each["description"] for each in (*(own[key] for key in keys), *below)]
     assert all(told)
     assert not any("](" in text for text in told)
 
@@ -70,7 +72,12 @@ def test_every_key_is_in_the_schema_with_what_it_means() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_the_examples_of_the_reference_are_taken(key: str) -> None:
     value = toml.loads(f"v = {code(KEYS[key][2])[0]}")["v"]
-    table = {"source": [{"path": "k.cu", key[7:]: value}]} if key.startswith("source.") else {key: value}
+    outer, _dot, inner = key.rpartition(".")
+    needed: dict[str, dict[str, Any]] = {
+        "source": {"path": "k.cu"},
+        "module": {"name": "m", "sources": ["k.cu"], "mode": "lto"},
+    }
+    table = {outer: [{**needed[outer], inner: value}]} if outer else {key: value}
     assert accepts(schemas.OWN, table)
 
 
@@ -168,6 +175,21 @@ BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
             [{"path": "k.cu", "variants": {"N": []}}],
             [{"path": "k.cu", "variants": {"N": 1}}],
             {"path": "k.cu"},
+        ],
+    ),
+    "module": (
+        [
+            [],
+            [{"name": "a", "sources": ["*.cu"], "mode": "lto"}],
+            [{"name": "a", "sources": ["b.cu"], "mode": "rdc", "link": ["a.ptx", "some-wheel:**/*.a"]}],
+        ],
+        [
+            [{"name": "a", "sources": ["b.cu"]}],
+            [{"name": "a", "sources": [], "mode": "lto"}],
+            [{"name": "a", "sources": ["b.cu"], "mode": "ltoir"}],
+            [{"name": "a", "sources": ["b.cu"], "mode": "lto", "link": ["/usr/lib/a.a"]}],
+            [{"name": "a", "sources": ["b.cu"], "mode": "lto", "link": ["wheel:../a.a"]}],
+            [{"name": "a", "sources": ["b.cu"], "mode": "lto", "path": "b.cu"}],
         ],
     ),
     "nothing": ([], [1]),
