@@ -28,6 +28,7 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 REFERENCE = page("reference/configuration")
 
 _INSIDE = r"^(?![/\\~])(?![^/]*:)(?!(?:[^/]*/)*\.\.(?:/|$))[^\\]+$"
+_HERE = r"^(?![/\\~])(?![^/\\]*:)(?!(?:[^/\\]*[/\\])*\.\.(?:[/\\]|$))"
 _LINK = rf"^(?:[^:]*:)?{_INSIDE[1:]}"
 _ABOVE = r"^(?:\./+)*\.\./[^\\]*[^\\./]"
 _MACRO = r"^[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9_ ,.]*\))?$"
@@ -99,7 +100,7 @@ def of_reader(read: Callable[..., Any]) -> Schema:
         return {"type": "array", "items": OF_ONE[read.check]}
     of_its_own: Mapping[Callable[..., Any], Callable[[], Schema]] = {
         reader._archs: lambda: {"type": "array", "items": OF_ONE[checks.arch], "minItems": 1},
-        reader._cache_dir: lambda: _ref("path"),
+        reader._cache_dir: lambda: text(pattern=_HERE),
         reader._members: lambda: {"type": "array", "items": _ref("path"), "minItems": 1},
         reader._modules: lambda: {"type": "array", "items": _module()},
         reader._define: lambda: _macros(MACRO),
