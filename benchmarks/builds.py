@@ -28,12 +28,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import gains
 from commands import CORES, version
 from measuring import Row, table
-from parts import cold, crew, growth, loading, sizes, starts, variants, warm
+from parts import cold, crew, growth, loading, sizes, starts, store, variants, warm
 
 PARTS: dict[str, Callable[..., Iterator[Row]]] = {
     "cold": cold.rows,
     "variants": variants.rows,
     "warm": warm.rows,
+    "store": store.rows,
     "growth": growth.rows,
     "crew": crew.rows,
     "starts": starts.rows,
@@ -47,6 +48,8 @@ _PACKAGES = (
     "nvidia-cutlass",
     "pyptx",
     "sccache",
+    "moto",
+    "obstore",
     "hatchling",
 )
 
