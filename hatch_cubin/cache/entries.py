@@ -280,7 +280,7 @@ class Cache:
             return None
         link = f"{self._hold}{os.sep}{self._held}.held"
         try:
-            os.link(path, link)
+            os.link(path, link, follow_symlinks=False)  # as it is seen below, from Python 3.14 on too
         except OSError as exc:
             # On another disk, of another user, more than the system allows; a folder has no links at all.
             if exc.errno not in NOWHERE and not os.path.isdir(path):

@@ -655,7 +655,7 @@ def test_what_is_held_is_a_link_that_outlives_the_cache(stored: Path, tmp_path: 
 def test_where_there_can_be_no_link_the_bytes_are_kept(
     stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refuse(*_paths: str) -> None:
+    def refuse(*_paths: str, **_how: bool) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
