@@ -110,7 +110,7 @@ def test_a_verb_that_there_is_not_is_guessed(
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(arguments)
-    known = "init, plan, bake, lock, explain, inspect, verify, check, diff, cache, keygen or bundle"
+    known = "init, plan, bake, lock, explain, inspect, unpack, verify, check, diff, cache, keygen or bundle"
     command, word = "hatch-cubin", arguments[0]
     kind = "VERB"
     if word == "cache":
