@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from .._digest import file_digest
 from .._order import by_number
 from .._sizes import decimal
 from ..bundle.manifest import Manifest, Module
 from ..bundle.packs import Piece, cut
 from ..cubin.elf import read_code
 from ..errors import BundleError, Location, Problem
-from .code import results, taken_by
+from .code import taken_by
 from .coverage import GpuCover, by_gpu, coverage, promised, units_of
 from .installed import Bundle, Found, opened
 from .survey import arch_order, manifest_of
@@ -28,7 +27,6 @@ _LEAST = 0.01  # of the wheel: what saves less is no remedy
 
 
 _Place = tuple[str, "int | None"]  # a file, and where in an unpacked block
-Codes = Mapping[str, "bytes | BundleError"]  # what was read of each file
 
 
 class Remedy(NamedTuple):
@@ -90,9 +88,8 @@ def _of_bundle(bundle: Bundle) -> Iterator[Remedy]:
         return
     yield from _without_an_arch(bundle, manifest)
     if manifest.blocks is None:  # what is packed has the code of headers once already
-        codes = {entry.file: data for _module, entry, data in results(bundle, manifest) if data}
-        yield from _packed(bundle, manifest, codes)
-        yield from _instantiated(bundle, manifest, codes)
+        yield from _packed(bundle, manifest)
+        yield from _instantiated(bundle, manifest)
 
 
 def _without_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
@@ -126,21 +123,21 @@ def _all(count: GpuCover | None) -> int:
     return 0 if count is None else count["cubin"] + count["ptx"]
 
 
-def _packed(bundle: Bundle, manifest: Manifest, codes: Codes) -> Iterator[Remedy]:
+def _packed(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield what `pack` would save: blocks are packed as a build does, of a large bundle some of them."""
-    pieces = [
-        Piece(module.base, module.name, entry.arch, file_digest(data), len(data))
-        for module in manifest.modules
-        for entry in module.entries
-        if isinstance(data := codes.get(entry.file), bytes)
-    ]
-    data_of = {file_digest(data): data for data in codes.values() if isinstance(data, bytes)}
-    blocks = cut(pieces)
+    entries = [(module, entry) for module in manifest.modules for entry in module.entries]
+    files = {entry.sha256: entry.file for _module, entry in entries}
+    blocks = cut(
+        Piece(module.base, module.name, entry.arch, entry.sha256, entry.size) for module, entry in entries
+    )
     total = sum(block.size for block in blocks)
     tried = blocks[:: 1 + total // _TRIED]
     try:
-        packed = sum(len(_pack(b"".join(data_of[each.sha256] for each in block.pieces))) for block in tried)
-    except ImportError:  # some Pythons lack lzma, and cannot pack
+        packed = sum(
+            len(_pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces)))
+            for block in tried
+        )
+    except (ImportError, BundleError):  # some Pythons lack lzma, and cannot pack; some wheels are damaged
         return
     forecast = round(packed * total / max(sum(block.size for block in tried), 1))
     yield Remedy("pack = true", sum(bundle.packed.get(file) or 0 for file in manifest.files) - forecast)
@@ -153,7 +150,7 @@ def _pack(data: bytes) -> bytes:
     return lzma.compress(data, check=lzma.CHECK_CRC32, filters=[how])
 
 
-def _instantiated(bundle: Bundle, manifest: Manifest, codes: Codes) -> Iterator[Remedy]:
+def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield what sources would save that have variants, if they had instantiations of a template instead.
 
     Then one module has the code of all of them, and once what the headers bring along.
@@ -163,21 +160,35 @@ def _instantiated(bundle: Bundle, manifest: Manifest, codes: Codes) -> Iterator[
         if module.variant:
             groups.setdefault((module.source, module.base), []).append(module)
     for (source, _base), modules in sorted(groups.items(), key=lambda item: by_number(item[0][0])):
-        archs: dict[str, dict[str, bytes | BundleError]] = {}
-        for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
-            archs.setdefault(entry.arch, {})[entry.file] = codes.get(entry.file, b"")
-        saves = sum(_saved(bundle, files) for files in archs.values())
-        yield Remedy(f"instantiations in place of the {len(modules)} variants of {source}", saves)
+        what = f"instantiations in place of the {len(modules)} variants of {source}"
+        yield Remedy(what, _saved_by_one(bundle, modules))
 
 
-def _saved(bundle: Bundle, files: Codes) -> int:
-    known = {name: data for name, data in files.items() if isinstance(data, bytes)}
-    if len(known) < 2:
-        return 0
-    first = max(known, key=lambda name: (len(known[name]), name))
+def _saved_by_one(bundle: Bundle, modules: Sequence[Module]) -> int:
+    """Return what is saved where one module takes the place of several; of large ones, some archs tell."""
+    archs: dict[str, dict[str, int]] = {}
+    for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
+        archs.setdefault(entry.arch, {})[entry.file] = entry.size
+    saves, told, left = 0, 0, _TRIED
+    for files in archs.values():
+        if left > 0 and len(files) > 1:
+            saves += _saved(bundle, files)
+            told += _taken(bundle, files)
+            left -= sum(files.values())
+    everything = sum(_taken(bundle, files) for files in archs.values() if len(files) > 1)
+    return saves * everything // max(told, 1)
+
+
+def _taken(bundle: Bundle, files: Iterable[str]) -> int:
+    return sum(bundle.packed.get(name) or 0 for name in files)
+
+
+def _saved(bundle: Bundle, files: Mapping[str, int]) -> int:
+    """Return what the files of variants for one arch would save as one."""
+    first = max(files, key=lambda name: (files[name], name))
     try:
-        more = [read_code(data) for name, data in sorted(known.items()) if name != first]
-    except ValueError:
+        more = [read_code(bundle.read(name)) for name in sorted(files) if name != first]
+        together = len(zlib.compress(b"".join([bundle.read(first), *more])))
+    except (BundleError, ValueError):  # what it is, its proof tells
         return 0
-    together = len(zlib.compress(b"".join([known[first], *more])))
-    return sum(bundle.packed.get(name) or 0 for name in known) - together
+    return _taken(bundle, files) - together

@@ -18,7 +18,7 @@ from ...table import checks
 from ...wheels.cuobjdump import second_reader
 from ...wheels.diff import KINDS, BundleDiff, Limit, too_much
 from ...wheels.diff_parts import change, diff_parts
-from ...wheels.installed import Bundle, opened
+from ...wheels.installed import Bundle, named, opened
 from ...wheels.page import page
 from ...wheels.parts import count
 from ...wheels.sides import Side, compare_sides, side_of
@@ -98,7 +98,11 @@ def _sides(args: argparse.Namespace) -> tuple[Side, Side]:
 
 
 def _side(what: str) -> Side:
-    with opened(what) as found:
+    """Return a wheel, a folder or a package; a pattern that no shell has expanded has to mean one."""
+    if len(meant := named([what])) > 1:
+        problem = f"stands for {len(meant)} files, and 'diff' compares two: {', '.join(meant)}"
+        raise BundleError(Problem(problem, Location(what)))
+    with opened(meant[0]) as found:
         return side_of(found.path, [survey(bundle, second_reader(os.environ)) for bundle in found.bundles])
 
 

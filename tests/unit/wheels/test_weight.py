@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import zlib
@@ -193,3 +194,25 @@ def test_in_a_packed_wheel_an_arch_saves_its_part_and_packing_nothing(tmp_path: 
     ]
     for saved in found.values():
         assert min(abs(saved - sizes[f"{arch}.0.xz"]) for arch in ARCHS) < 9
+
+
+def test_of_large_variants_some_archs_tell_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archs = {"sm_80": 400, "sm_86": 400, "sm_90": 400}
+    datas = variants(archs)
+    built = [
+        made("k", arch, {f"k{value}": f"k{value}"}, data=data + arch.encode(), variant={"N": str(value)})
+        for (value, arch), data in zip(itertools.product((1, 2, 3), archs), datas, strict=True)
+    ]
+    wheel = whole_wheel(tmp_path, bundle(*built))
+    (what,) = (each for each in savings(wheel) if each.startswith("instantiations"))
+    everything = savings(wheel)[what]
+    monkeypatch.setattr(weight, "_TRIED", 1)
+    assert abs(savings(wheel)[what] - everything) < everything // 20
+
+
+def test_a_damaged_file_keeps_no_other_remedy_from_being_told(tmp_path: Path) -> None:
+    files = bundle(*units(KERNELS))
+    del files["a.sm_80.cubin"]
+    found = savings(whole_wheel(tmp_path, files))
+    assert "pack = true" not in found
+    assert "leaving out sm_86 (every GPU still runs all kernels)" in found

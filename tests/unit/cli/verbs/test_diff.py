@@ -198,6 +198,18 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, capsys: pytest.Captu
     )
 
 
+def test_a_pattern_that_no_shell_has_expanded_means_one(
+    wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = wheels[1].parent
+    assert diff(capsys, wheels[0], f"{new}/*.whl").out[0] == f"{wheels[0]} -> {wheels[1]}"
+    (new / "other.whl").write_bytes(wheels[1].read_bytes())
+    both = f"{wheels[1]}, {new}/other.whl"
+    assert diff(capsys, wheels[0], f"{new}/*.whl").err == [
+        f"hatch-cubin: error: {new}/*.whl: stands for 2 files, and 'diff' compares two: {both}"
+    ]
+
+
 # A wheel and the project
 
 
