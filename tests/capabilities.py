@@ -33,6 +33,10 @@ def _has_gpu() -> bool:
     return not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count)) and count.value > 0
 
 
+def _has_nvshmem() -> bool:
+    return importlib.util.find_spec("nvidia") is not None and bool(importlib.util.find_spec("nvidia.nvshmem"))
+
+
 def _has_cuobjdump() -> bool:
     return importlib.util.find_spec("nvidia.cu13") is not None and cuobjdump() is not None
 
@@ -68,6 +72,7 @@ def namespace() -> tuple[str, ...]:
 CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "nvrtc": _has_nvrtc,
     "gpu": _has_gpu,
+    "nvshmem": _has_nvshmem,
     "cuobjdump": _has_cuobjdump,
     "cuda_home": _has_cuda_home,
     "gcc": lambda: shutil.which("gcc") is not None,

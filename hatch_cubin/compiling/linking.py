@@ -38,6 +38,7 @@ _TWICE = re.compile(
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
+_NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 _RUNTIME = "{wheel}:**/libcudadevrt.a"
 
 Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
@@ -220,6 +221,8 @@ class Links:
         if symbol.startswith(_OF_RUNTIME):
             wheel = "nvidia-cuda-runtime" if job.toolkit.major >= 13 else "nvidia-cuda-runtime-cu12"
             return self._error(job, what, hint=self._with_file(job, _RUNTIME.format(wheel=wheel)))
+        if "nvshmem" in symbol:
+            return self._error(job, what, hint=self._with_file(job, _NVSHMEM.format(job.toolkit.major)))
         near = [*_nearly(symbol, known), *self._near_texts(job, symbol)]
         return self._error(job, what, *dict.fromkeys(near), hint=self._source_hint(job, symbol))
 

@@ -161,6 +161,10 @@ LAUNCH = """\
 extern "C" __global__ void c(int *p) { *p = 1; }
 extern "C" __global__ void k(int *p) { c<<<1, 1>>>(p); }
 """
+NVSHMEM = """\
+extern "C" __device__ int nvshmem_my_pe();
+extern "C" __global__ void k(int *p) { *p = nvshmem_my_pe(); }
+"""
 WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then what is told of rdc, and of LTO
     "twice": (
         {"a": USER, "b": ADD, "c": f"\n{ADD}"},
@@ -216,6 +220,15 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
             "nothing defines '__cudaCDP2GetParameterBufferV2', which demo/runtime_a.cu needs\n"
             "  while linking MODULE for sm_90\n"
             '  hint: its table needs link = ["nvidia-cuda-runtime:**/libcudadevrt.a"]'
+        ),
+        "",
+    ),
+    "nvshmem": (
+        {"a": NVSHMEM},
+        (
+            "nothing defines 'nvshmem_my_pe', which demo/nvshmem_a.cu needs\n"
+            "  while linking MODULE for sm_90\n"
+            '  hint: its table needs link = ["nvidia-nvshmem-cu13:**/libnvshmem_device.a"]'
         ),
         "",
     ),
