@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from hatch_cubin.cubin import objects
+from hatch_cubin.cubin import elf, objects
 from hatch_cubin.cubin.objects import Symbols
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -102,6 +102,15 @@ def test_a_symbol_that_lies_in_no_section_is_damage(cubin: bytes) -> None:
     at = next(at for at in range(len(cubin)) if _is_function_of(cubin, at))
     with pytest.raises(ValueError, match="is a damaged cubin"):
         objects.kind_of(damaged(cubin, at + 6, 0xF0, 0xE0))
+
+
+@pytest.mark.nvrtc
+def test_what_is_weak_and_nowhere_is_not_needed(cubin: bytes) -> None:
+    tables = [each.offset for each in elf._sections(cubin) if each.kind == elf._SYMTAB]
+    symbols = dict(elf._shared_symbols(cubin))
+    at = tables[0] + 24 * symbols["_Z1gd"].number
+    weak = damaged(cubin, at + 4, 2 << 4 | cubin[at + 4] & 15)
+    assert in_order(objects.symbols_of("cubin", weak)).needed == ["counter"]
 
 
 def _is_function_of(data: bytes, at: int) -> bool:
