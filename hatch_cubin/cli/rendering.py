@@ -19,10 +19,10 @@ def as_lines(parts: Iterable[Part]) -> list[str]:
     lines: list[str] = []
     for part in parts:
         lines += [""] * bool(lines)
-        lines.append(_plain(part.title))
-        lines += [f"  {_plain(line)}" for line in part.lines]
+        lines.append(plain(part.title))
+        lines += [f"  {plain(line)}" for line in part.lines]
         if part.table is not None:
-            rows = [[*map(_plain, row)] for row in (part.table.head, *part.table.rows)]
+            rows = [[*map(plain, row)] for row in (part.table.head, *part.table.rows)]
             lines += [f"  {line}" for line in table(rows, right=part.table.numbers)]
     return lines
 
@@ -75,15 +75,15 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _MEANS_SOMETHING.sub(r"\\\1", _plain(text).translate(_HTML))
+    return _MEANS_SOMETHING.sub(r"\\\1", plain(text).translate(_HTML))
 
 
 def _code(text: str) -> str:
     """Return a name as code, which is no Markdown; a pipe would end the cell all the same."""
-    name = _plain(text).replace("`", "'").replace("|", r"\|")
+    name = plain(text).replace("`", "'").replace("|", r"\|")
     return f"`{name}`"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Escape what cannot be printed: a name that somebody else chose must not steer a terminal."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -125,6 +125,17 @@ def read_kernels(data: bytes) -> dict[str, Kernel]:
     return kernels
 
 
+def number_of(data: bytes, kernel: str) -> int:
+    """Return the number of a kernel's symbol, by which NVIDIA's tools know it; ValueError without one."""
+    try:
+        found = {name: number for name, number, _section in _kernels(data, _sections(data))}
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+    if kernel not in found:
+        raise ValueError(f"has no kernel {kernel}")
+    return found[kernel]
+
+
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
     """Return what each kernel of a cubin uses, as `read_kernels` does."""
     return {symbol: kernel.uses for symbol, kernel in read_kernels(data).items()}

@@ -16,14 +16,19 @@ _USAGE = re.compile(r"^ Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", r
 
 
 def find_cuobjdump(environ: Mapping[str, str]) -> str | None:
-    """Return the program's path: on PATH, in CUDA_HOME, or as a wheel installed beside this package."""
+    """Return the program's path, as `find_tool` does."""
+    return find_tool("cuobjdump", environ)
+
+
+def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
+    """Return the path of a tool of NVIDIA's: on PATH, in CUDA_HOME, or of a wheel beside this package."""
     places = [environ.get("PATH", os.defpath)]
     if home := environ.get("CUDA_HOME"):
         places.append(os.path.join(home, "bin"))
     nvidia = importlib.util.find_spec("nvidia")
     for folder in (nvidia and nvidia.submodule_search_locations) or []:
         places += sorted(map(str, Path(folder).glob("*/bin")), reverse=True)
-    return shutil.which("cuobjdump", path=os.pathsep.join(places))
+    return shutil.which(name, path=os.pathsep.join(places))
 
 
 def second_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:

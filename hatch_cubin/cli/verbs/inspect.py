@@ -2,7 +2,8 @@
 
 Sizes, registers, shared memory, stack and spills are read from the compiled files themselves: no GPU, no
 driver and no project is needed, and nothing is imported or run. --html writes the same as one page for a
-browser, with charts, which needs no other file.
+browser, with charts, which needs no other file. --ptx and --sass print a kernel's code instead; where it was
+built with lineinfo, the lines of its source stand between.
 """
 
 from __future__ import annotations
@@ -50,11 +51,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="take compile times from what HATCH_CUBIN_REPORT wrote when this was built",
     )
+    code = parser.add_mutually_exclusive_group()
+    code.add_argument("--ptx", metavar="KERNEL", help="print a kernel's PTX instead, where that is shipped")
+    code.add_argument(
+        "--sass", metavar="KERNEL", help="print its machine code, which NVIDIA's nvdisasm reads"
+    )
+    parser.add_argument("--arch", metavar="ARCH", help="with either: for this one alone, as in sm_90")
     json_argument(parser)
+    parser.set_defaults(refuse=parser.error)
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Survey every bundle that there is."""
+    """Survey every bundle that there is, or list the code of a kernel."""
+    if kernel := args.ptx or args.sass:
+        if args.html or args.report:
+            args.refuse("--html and --report show no code")
+        from ..listing import list_code
+
+        return list_code(named(args.wheels), kernel, "ptx" if args.ptx else "cubin", args.arch)
+    if args.arch:
+        args.refuse("--arch needs --ptx or --sass")
     second = second_reader(os.environ)
     problems: list[Problem] = []
     results = [_result(what, second, problems) for what in named(args.wheels)]

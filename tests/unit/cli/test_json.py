@@ -54,6 +54,7 @@ ARGUMENTS = {
 }
 # Where its shared store is, one run after another: nowhere, where nobody answers, and at a server.
 STORES = {"bake": (None, "gone", "there"), "cache pull": ("gone", "there"), "cache push": ("gone", "there")}
+LISTED = '.entry copy() {\n.loc 1 1 1\nret;\n}\n.file 1 "copy.ptx"\n'
 COPY_CU = SAXPY.replace("saxpy", "copy")
 PROJECT = {
     "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n'),
@@ -223,6 +224,10 @@ def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
         for path in sorted((project / "demo").rglob("*")):
             archive.write(path, path.relative_to(project))
     look("demo-1.0-py3-none-any.whl")
+    if verb == "inspect":
+        look("demo-1.0-py3-none-any.whl", "--ptx", "copy")
+        (project / "demo/_cubins/copy.compute_80.ptx").write_text(LISTED)
+        look("demo", "--ptx", "copy")
     write_tree(project, {"demo/include.cu": SAXPY.replace("saxpy", "other")})
     look("demo", *(["--rebuild"] if verb == "verify" else []))
     (project / "demo/_cubins/include.sm_90.cubin").write_bytes(b"")

@@ -1,0 +1,85 @@
+"""What `inspect --ptx` and `inspect --sass` print: the code of a kernel, with lines of the source between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import _home
+from ..errors import BundleError, Location, Problem, ToolchainError
+from ..wheels.cuobjdump import find_tool
+from ..wheels.installed import opened
+from ..wheels.listing import Listing, listings
+from .rendering import plain
+from .verb import Answer
+
+_SOURCES = (".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ptx", ".c", ".cc", ".cpp", ".cxx")
+_WHICH = "without --ptx and --sass, inspect lists the kernels"
+_INSTALL = Problem(
+    "machine code is printed by NVIDIA's nvdisasm, which is not here",
+    hint="pip install nvidia-cuda-nvdisasm, or put that of a toolkit on PATH",
+)
+
+
+def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -> Answer:
+    """Return the code of a kernel in everything that is named."""
+    program = find_tool("nvdisasm", os.environ)
+    if kind == "cubin" and program is None:
+        raise ToolchainError(_INSTALL)
+    results: list[dict[str, Any]] = []
+    lines: list[str] = []
+    problems: list[Problem] = []
+    for what in wheels:
+        result: dict[str, Any] = {"named": what, "path": what, "listings": []}
+        try:
+            with opened(what) as found:
+                result["path"] = found.path
+                for bundle in found.bundles:
+                    listed = listings(bundle, kernel, kind, arch, program)
+                    result["listings"] += listed
+                    lines += (line for each in listed for line in ("", *_lines(bundle.where, each)))
+                if not result["listings"]:
+                    raise BundleError(Problem(f"has no kernel {kernel!r}", Location(found.path), _WHICH))
+        except BundleError as exc:
+            problems += exc.problems
+        results.append(result)
+    return Answer({"results": results}, lines[1:], problems)
+
+
+def _lines(where: str, listing: Listing) -> Iterator[str]:
+    module = "" if listing["module"] == listing["kernel"] else f" in {listing['module']}"
+    yield plain(f"{where}: {listing['kernel']}{module} for {listing['arch']}")
+    shown, texts = None, _Texts()
+    for line in listing["lines"]:
+        place = line["file"], line["line"]
+        if place != shown and line["file"] is not None and line["line"] is not None:
+            shown = place
+            text = texts.line(line["file"], line["line"])
+            yield plain(f"  // {line['file']}:{line['line']}{text and f'  {text}'}")
+        yield f"  {plain(line['text'].expandtabs(4))}"
+
+
+class _Texts:
+    """The sources that lie here: a wheel names them, and need not have them."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, list[str]] = {}
+
+    def line(self, file: str, number: int) -> str:
+        """Return a line of a source; an empty text where it is not in this folder, or no source."""
+        if file not in self._read:
+            self._read[file] = self._lines(file)
+        lines = self._read[file]
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+    def _lines(self, file: str) -> list[str]:
+        inside = ".." not in file.replace("\\", "/").split("/") and not Path(file).is_absolute()
+        if not inside or not file.lower().endswith(_SOURCES):  # what a wheel names need not be a source
+            return []
+        try:
+            with _home.kept(Path(file)) as opened_file:
+                return opened_file.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return []
