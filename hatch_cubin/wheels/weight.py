@@ -23,6 +23,7 @@ from .survey import arch_order, manifest_of
 
 _LARGEST = 5
 _TRIED = 16 << 20  # bytes of a large bundle that are packed to see what that saves
+_WINDOW = 1 << 26  # bytes that a block looks back, at most
 _LEAST = 0.01  # of the wheel: what saves less is no remedy
 
 
@@ -146,7 +147,8 @@ def _packed(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 def _pack(data: bytes) -> bytes:
     import lzma  # as above
 
-    how = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}
+    window = 1 << max(len(data) - 1, 1 << 12).bit_length()  # as much memory as it needs
+    how = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": min(window, _WINDOW)}
     return lzma.compress(data, check=lzma.CHECK_CRC32, filters=[how])
 
 

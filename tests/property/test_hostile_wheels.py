@@ -13,8 +13,12 @@ import pytest
 
 from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
-from hatch_cubin.wheels.installed import Bundle
+from hatch_cubin.wheels import weight
+from hatch_cubin.wheels.check import check
+from hatch_cubin.wheels.diff_parts import diff_parts
+from hatch_cubin.wheels.installed import Bundle, Found
 from hatch_cubin.wheels.page import page
+from hatch_cubin.wheels.sides import Side, compare_sides
 from hatch_cubin.wheels.survey import survey
 from hatch_cubin.wheels.verify import bundle_problems
 from tests.cubins import cubin
@@ -41,6 +45,18 @@ def judge(files: Mapping[str, bytes]) -> int:
     return len([*bundle_problems(found, in_wheel=True)])
 
 
+def judge_for_a_release(files: Mapping[str, bytes]) -> None:
+    """Check a bundle, compare it, and see what would make it smaller."""
+    found = in_memory(files)
+    check(Found("demo", (found,)))
+    [*weight._of_bundle(found)]
+    with contextlib.suppress(BundleError):
+        facts, sound = survey(found), survey(in_memory(FILES))
+        sides = [Side("a", "a", None, {"demo": facts}), Side("b", "b", None, {"demo": sound})]
+        for before, after in (sides, sides[::-1]):
+            [*diff_parts(before, after, compare_sides(before, after))]
+
+
 def test_what_was_built_has_no_problem() -> None:
     assert judge(FILES) == 0
 
@@ -55,7 +71,10 @@ def test_every_damage_is_a_problem_and_no_lie_is_a_crash(figures: Figures) -> No
             counts["damaged"] += 1
             counts["found"] += judge({**FILES, name: spoiled}) > 0
         # Found or not, for a lie may hold together: what is tried is that none ends in another error.
-        judge({**FILES, "manifest.json": manifests.lying(random, FILES["manifest.json"].decode())})
+        lying = {**FILES, "manifest.json": manifests.lying(random, FILES["manifest.json"].decode())}
+        judge(lying)
+        if number % 4 == 0:  # for it takes longer
+            judge_for_a_release(lying)
         judge({**FILES, "keys.json": manifests.lying_keys(random, FILES["keys.json"].decode())})
         counts["lies"] += 2
     figures.tell(**counts)
@@ -66,7 +85,7 @@ OUTSIDE = ["../secret", "a/../../secret", "{root}/secret", "..", "", "nul", "\0"
 
 
 @pytest.mark.parametrize("file", OUTSIDE, ids=lambda file: ascii(file)[:20])
-@pytest.mark.parametrize("verb", ["inspect", "verify"])
+@pytest.mark.parametrize("verb", ["inspect", "verify", "check"])
 def test_a_file_outside_the_bundle_is_missing_and_is_not_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, file: str
 ) -> None:
@@ -82,7 +101,7 @@ def test_a_file_outside_the_bundle_is_missing_and_is_not_read(
     assert "secret_kernel" not in said
 
 
-@pytest.mark.parametrize("verb", ["inspect", "verify"])
+@pytest.mark.parametrize("verb", ["inspect", "verify", "check"])
 @pytest.mark.parametrize("name", ["manifest.json", "keys.json", "k.sm_90.cubin", "../../x.bin"])
 def test_a_bomb_is_not_unpacked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, name: str
@@ -93,7 +112,7 @@ def test_a_bomb_is_not_unpacked(
             archive.writestr(f"demo/_cubins/{each}", data)
         archive.writestr("demo-1.0.dist-info/RECORD", f"demo/_cubins/{name},sha256=x,1\n")
     said = asked(capsys, verb, str(wheel))
-    read = verb == "verify" or name in ("manifest.json", "k.sm_90.cubin")
+    read = verb in ("verify", "check") or name in ("manifest.json", "k.sm_90.cubin")
     assert ("is not unpacked: 64.7 KiB in the archive would be 65.0 MiB" in said) is read
 
 
