@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypedDict
 
 from .._sizes import decimal, size
 from ..errors import BundleError, Location, Problem
+from ..sources.source import glob_regex
 from .coverage import (
     GpuCover,
     KernelCover,
@@ -30,6 +31,7 @@ from .weight import budget_problem, largest
 
 PYPI = 100_000_000  # what it takes, unless one asks for more
 _SHOWN = 10
+_NAMES: tuple[Literal["kernel", "module"], ...] = ("kernel", "module")
 
 
 class Spill(TypedDict):
@@ -66,8 +68,12 @@ def check(
     capabilities: Sequence[int] = (),
     budget: int | None = None,
     second: SecondReader | None = None,
+    spared: Sequence[str] = (),
 ) -> Verdict:
-    """Check all of what was found, for these GPUs; by default for those that its archs name."""
+    """Check all of what was found, for these GPUs; by default for those that its archs name.
+
+    What is *spared* are globs of kernels and modules that some GPUs may lack.
+    """
     problems = [*proof_problems(found), *tag_problems(found), *path_problems(found)]
     warnings = [*tag_warnings(found)]
     bundles: list[Checked] = []
@@ -77,8 +83,8 @@ def check(
         except BundleError:  # which its proof tells
             continue
         bundles.append(checked)
-        problems += _not_served(bundle, checked)
-        warnings += _left_to_ptx(bundle, checked)
+        problems += _not_served(bundle, checked, spared)
+        warnings += _left_to_ptx(bundle, checked, spared)
     wheel = found.wheel is not None
     total = os.path.getsize(found.path) if wheel else None
     if total is not None and budget is not None:
@@ -114,24 +120,37 @@ def _spills(facts: BundleFacts) -> Iterator[Spill]:
                 }
 
 
-def _not_served(bundle: Bundle, checked: Checked) -> Iterator[Problem]:
+def _not_served(bundle: Bundle, checked: Checked, spared: Sequence[str]) -> Iterator[Problem]:
     if not checked["kernels"]:
         yield Problem("there are no kernels in it", Location(bundle.where))
     total = len(checked["kernels"])
-    for left in not_served(checked["kernels"]):
+    for left in _but(spared, not_served(checked["kernels"])):
         gpus = ", ".join(left["gpus"])
         what = f"{len(left['kernels'])} of {count(total, 'kernel')} cannot run on {gpus}"
         yield Problem(what, Location(bundle.where), _add_archs(left["gpus"]), tuple(_named(left)))
 
 
+def _but(spared: Sequence[str], lacks: Iterable[Left]) -> Iterator[Left]:
+    """Yield lacks without the kernels that may have them, by their own name or their module's."""
+    rules = [glob_regex(glob) for glob in spared]
+    for left in lacks:
+        kernels = [
+            cover
+            for cover in left["kernels"]
+            if not any(rule.fullmatch(cover[name]) for rule in rules for name in _NAMES)
+        ]
+        if kernels:
+            yield {"gpus": left["gpus"], "kernels": kernels}
+
+
 def _add_archs(gpus: Sequence[str]) -> str:
     archs = ", ".join(f'"sm_{gpu.replace(".", "")}"' for gpu in gpus)
-    return f"their archs lack {archs}; or --gpu names the GPUs that the wheel is for"
+    return f"their archs lack {archs}; or --gpu names the GPUs that the wheel is for, --except the kernels"
 
 
-def _left_to_ptx(bundle: Bundle, checked: Checked) -> Iterator[Problem]:
+def _left_to_ptx(bundle: Bundle, checked: Checked, spared: Sequence[str]) -> Iterator[Problem]:
     total = len(checked["kernels"])
-    for left in left_to_ptx(checked["kernels"]):
+    for left in _but(spared, left_to_ptx(checked["kernels"])):
         gpus = ", ".join(left["gpus"])
         what = f"{len(left['kernels'])} of {count(total, 'kernel')} have PTX alone for {gpus}, others code"
         yield Problem(what, Location(bundle.where), None, tuple(_named(left)))

@@ -39,6 +39,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the GPUs that it is for, as in '8.0,9.0'; by default those that its archs name",
     )
     parser.add_argument(
+        "--except",
+        metavar="GLOB",
+        dest="spared",
+        action="append",
+        default=[],
+        help="kernels or modules that some GPUs may lack",
+    )
+    parser.add_argument(
         "--max-size", metavar="SIZE", type=size_of, help="of a wheel, as in '100 MB'; by default the table's"
     )
     folder_argument(parser)
@@ -71,7 +79,7 @@ def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[s
     """Check one wheel; what keeps it from being looked into is a problem of its own."""
     try:
         with opened(what) as found:
-            return found.path, check(found, args.gpu, budget, second_reader(os.environ))
+            return found.path, check(found, args.gpu, budget, second_reader(os.environ), args.spared)
     except HatchCubinError as exc:
         return what, Verdict(None, {}, (), exc.problems, ())
 

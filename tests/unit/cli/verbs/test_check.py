@@ -19,6 +19,9 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
+OR = "or --gpu names the GPUs that the wheel is for, --except the kernels"
+
+
 class Answer(NamedTuple):
     code: Any
     out: list[str]
@@ -100,7 +103,7 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(
     assert answer.err == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0",
         "  b: built for sm_90",
-        '  hint: their archs lack "sm_80"; or --gpu names the GPUs that the wheel is for',
+        f'  hint: their archs lack "sm_80"; {OR}',
     ]
 
 
@@ -115,6 +118,17 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(
     with pytest.raises(SystemExit, match="2"):
         main(["check", str(wheel), "--gpu", "H100"])
     assert "'H100' is no compute capability: did you mean 9.0?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("glob", ["b", "b*", "[ab]", "**"])
+def test_kernels_may_be_spared_that_some_gpus_lack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], glob: str
+) -> None:
+    wheel = wheel_of(tmp_path, {key: data for key, data in KERNELS.items() if key != ("b", "sm_80")})
+    assert check(capsys, wheel, "--except", "x", "--except", "a").code == 1
+    answer = check(capsys, wheel, "--except", glob, "--json")
+    assert [error["what"] for error in json.loads("\n".join(answer.out))["errors"]] == []
+    assert answer.code == 0
 
 
 def test_ptx_serves_too_from_a_driver_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,7 +297,7 @@ PTX_ALONE = "1 of 3 kernels have PTX alone for 8.0, others code%0A  b: built for
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
-    '%0A  hint: their archs lack "sm_75"; or --gpu names the GPUs that the wheel is for'
+    '%0A  hint: their archs lack "sm_75"; or --gpu names the GPUs that the wheel is for, --except the kernels'
 )
 
 
