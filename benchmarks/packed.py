@@ -72,7 +72,7 @@ def write_bundle(folder: Path, cubins: Cubins, packed: packs.Packed | None) -> N
         if packed is None:
             (folder / f"{name}.{arch}.cubin").write_bytes(data)
         else:
-            place = packed.slots[digest]._asdict()
+            place = packed.slots[arch, digest]._asdict()
         known: dict[str, Any] = {
             "arch": arch,
             "kind": "cubin",
@@ -135,7 +135,7 @@ def main() -> None:
     size = sum(int(block["packed"]) for block in packed.described.values())
     first: dict[str, tuple[str, str]] = {}
     for (name, arch), data in cubins.items():
-        first.setdefault(packed.slots[hashlib.sha256(data).hexdigest()].block, (name, arch))
+        first.setdefault(packed.slots[arch, hashlib.sha256(data).hexdigest()].block, (name, arch))
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "a").mkdir()
         (Path(place) / "b").mkdir()

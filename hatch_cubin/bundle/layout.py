@@ -29,7 +29,7 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import Packed
 
-RAW, _PACKED = 1, runtime.FORMAT  # a loader that knows no packs still reads what has none
+RAW, PACKED, SPLIT = 1, 2, runtime.FORMAT  # a loader that knows no packs still reads what has none
 Place = Mapping[str, str | int]  # of a result: its file, or its block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
@@ -95,7 +95,7 @@ def lay_out(
             files |= {file: item.compiled.content for item, file in zip(units, named, strict=True)}
             places = [{"file": file} for file in named]
         else:
-            places = [packed.slots[item.compiled.sha256]._asdict() for item in units]
+            places = [packed.slots[str(item.unit.arch), item.compiled.sha256]._asdict() for item in units]
         entry = _module(module, [*zip(units, places, strict=True)], major)
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys(units))
@@ -106,7 +106,7 @@ def lay_out(
             kernels[kernel].append(name)
     manifest = {"format": RAW, "generator": GENERATOR, **header}
     if packed is not None:
-        manifest |= {"format": _PACKED, "blocks": packed.described}
+        manifest |= {"format": PACKED, "blocks": packed.described}
         files = {**packed.files}
     return {
         "__init__.py": [Path(runtime.__file__).read_bytes()],

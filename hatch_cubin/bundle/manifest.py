@@ -27,6 +27,7 @@ class Entry(NamedTuple):
     kernels: Mapping[str, str]  # spelled name → symbol
     resources: Mapping[str, Mapping[str, int]]
     offset: int | None = None  # in an unpacked block
+    companion: str | None = None  # the package that has the file, if the bundle has not
     parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # by spelled name: offset, size, type if known
 
     @property
@@ -70,6 +71,7 @@ class Manifest(NamedTuple):
     skipped: bool
     modules: tuple[Module, ...]
     blocks: Mapping[str, Block] | None = None  # of a packed bundle, by their files
+    companions: Mapping[str, Mapping[str, str]] | None = None  # of one that was split: the project of each
 
     @property
     def files(self) -> set[str]:
@@ -147,6 +149,7 @@ def read_manifest(data: bytes) -> Manifest:
             for name, line in sorted(_typed(fields, "modules", dict).items())
         ),
         _blocks(fields["blocks"]) if "blocks" in fields else None,
+        _companions(fields["companions"]) if "companions" in fields else None,
     )
 
 
@@ -205,6 +208,13 @@ def _module(name: str, line: Mapping[str, Any]) -> Module:
     )
 
 
+def _companions(value: object) -> dict[str, dict[str, str]]:
+    return {
+        name: {key: _typed(_is(known, dict, name), key, str) for key in ("install", "project")}
+        for name, known in _is(value, dict, "companions").items()
+    }
+
+
 def _blocks(value: object) -> dict[str, Block]:
     blocks = {name: _is(block, dict, name) for name, block in _is(value, dict, "blocks").items()}
     return {
@@ -226,6 +236,7 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: objec
         {name: _is(symbol, str, name) for name, symbol in own.items()},
         _is(fields.get("resources", {}), dict, "resources"),
         _typed(fields, "offset", int) if is_packed else None,
+        _typed(fields, "companion", str) if "companion" in fields else None,
         {
             name: _parameters(listed)
             for name, listed in _is(fields.get("parameters", parameters), dict, "parameters").items()

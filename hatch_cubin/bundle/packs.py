@@ -51,11 +51,11 @@ class Block(NamedTuple):
         return bytes.fromhex(digest([_LABEL, *(piece.sha256 for piece in self.pieces)]))
 
     @property
-    def slots(self) -> dict[str, Slot]:
-        """Where each result lies, by its digest."""
+    def slots(self) -> dict[tuple[str, str], Slot]:
+        """Where each result lies, by its arch and digest."""
         found, at = {}, 0
         for piece in self.pieces:
-            found[piece.sha256] = Slot(self.name, at)
+            found[piece.arch, piece.sha256] = Slot(self.name, at)
             at += piece.size
         return found
 
@@ -63,7 +63,7 @@ class Block(NamedTuple):
 class Packed(NamedTuple):
     """The blocks of a bundle."""
 
-    slots: Mapping[str, Slot]  # where each result lies, by its digest
+    slots: Mapping[tuple[str, str], Slot]  # where each result lies, by its arch and digest
     described: Mapping[str, Mapping[str, int | str]]  # what the manifest says of each
     files: Mapping[str, Content]
     keys: Sequence[bytes]
@@ -71,7 +71,7 @@ class Packed(NamedTuple):
 
 def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Packed:
     """Return the blocks of a bundle, each of which was packed as the result under its key."""
-    slots: dict[str, Slot] = {}
+    slots: dict[tuple[str, str], Slot] = {}
     described: dict[str, Mapping[str, int | str]] = {}
     files: dict[str, Content] = {}
     for block in blocks:
@@ -83,15 +83,15 @@ def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Pac
 
 
 def cut(pieces: Iterable[Piece]) -> list[Block]:
-    """Return the blocks of all results; those that are the same to the byte lie in one place.
+    """Return the blocks of all results; those of an arch that are the same to the byte lie in one place.
 
     Names alone say what may share a block, so that an edit leaves all other blocks as they are.
     """
     archs: dict[str, list[Piece]] = {}
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for piece in pieces:
-        if piece.sha256 not in seen:
-            seen.add(piece.sha256)
+        if (piece.arch, piece.sha256) not in seen:
+            seen.add((piece.arch, piece.sha256))
             archs.setdefault(piece.arch, []).append(piece)
     return [
         Block(f"{arch}.{number}.xz", tuple(sorted(block)))

@@ -6,16 +6,17 @@ import json
 from collections.abc import Mapping
 
 from .._plan import file_stem
-from .layout import RAW, free_stem
+from .layout import PACKED, RAW, free_stem
 from .manifest import Entry, Manifest, Module, module_line, write_manifest
 
-_NOT_OF_HEADER = ("blocks", "check", "kernels", "modules")
+_NOT_OF_HEADER = ("blocks", "check", "companions", "kernels", "modules")
+_NOT_OF_ENTRY = ("block", "companion", "offset")
 
 Codes = Mapping[tuple[str, str], bytes]  # by module and arch
 
 
 def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
-    """Return the files of results, and the manifest that describes them, of one that was packed.
+    """Return the files of results, and the manifest that describes them, of one that was packed or split.
 
     They are, to the byte, those of a build that does not pack.
     """
@@ -31,13 +32,32 @@ def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
         }
         files |= {name: codes[module.name, arch] for arch, name in named.items()}
         line["entries"] = [
-            {key: value for key, value in entry.items() if key not in ("block", "offset")}
+            {key: value for key, value in entry.items() if key not in _NOT_OF_ENTRY}
             | {"file": named[entry["arch"]]}
             for entry in line["entries"]
         ]
         lines.append(module_line(module.name, line))
     pieces = write_manifest({**header, "format": RAW}, fields["kernels"], lines)
     return {"manifest.json": b"".join(pieces), **files}
+
+
+def joined(data: bytes) -> bytes:
+    """Return the manifest of a bundle that was split, as it was before."""
+    fields = json.loads(data)
+    header = {
+        key: value
+        for key, value in fields.items()
+        if key not in ("check", "companions", "kernels", "modules")
+    }
+    header["format"] = PACKED if "blocks" in header else RAW
+    lines = []
+    for name, module in fields["modules"].items():
+        line = {key: value for key, value in module.items() if key != "check"}
+        line["entries"] = [
+            {key: value for key, value in entry.items() if key != "companion"} for entry in line["entries"]
+        ]
+        lines.append(module_line(name, line))
+    return b"".join(write_manifest(header, fields["kernels"], lines))
 
 
 def _suffix(entry: Entry) -> str:

@@ -52,7 +52,7 @@ __all__ = [
     "use",
 ]
 
-FORMAT = 2  # of packed bundles; 1 has a file for each entry
+FORMAT = 3  # of bundles with companions; 2 is packed, 1 has a file for each entry
 
 _MODULES = b'\n},"modules":{\n'
 _MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
@@ -110,13 +110,14 @@ class Parameter:
 class Entry:
     """One shipped unit, what is known of it, and by which rule it was chosen.
 
-    It is a file of its own, or a part of a *block*: then *file* and *path* are None.
+    It is a file of its own, or a part of a *block*: then *file* and *path* are None. One of a companion has
+    no *path* either.
     """
 
     __slots__ = (
         *("module", "source", "variant", "options", "toolchain"),
         *("arch", "kind", "file", "path", "block", "size", "sha256", "min_driver", "kernels", "resources"),
-        *("rule", "_data", "_manifest", "_offset", "_parameters"),
+        *("rule", "_companion", "_data", "_manifest", "_offset", "_parameters"),
     )
 
     def __init__(
@@ -134,9 +135,9 @@ class Entry:
         self.size: int = _typed(fields["size"], int)
         self.block: "str | None" = _plain_file(fields["block"]) if "block" in fields else None
         self.file: "str | None" = _plain_file(fields["file"]) if self.block is None else None
-        self.path: "str | None" = (
-            None if self.file is None else os.path.join(self._manifest.folder, self.file)
-        )
+        self._companion: "str | None" = _typed(fields["companion"], str) if "companion" in fields else None
+        is_beside = self.file is not None and self._companion is None
+        self.path: "str | None" = os.path.join(self._manifest.folder, self.file or "") if is_beside else None
         self._offset: int = 0 if self.block is None else _typed(fields["offset"], int)
         self.sha256: str = _typed(fields["sha256"], str)
         self.min_driver: int = _typed(fields["min_driver"], int)
@@ -155,7 +156,8 @@ class Entry:
     @property
     def _place(self) -> str:
         """The path of the file that the bytes are in."""
-        return os.path.join(self._manifest.folder, self.file or self.block or "")
+        folder = self._manifest.folder if self._companion is None else _companion_folder(self)
+        return os.path.join(folder, self.file or self.block or "")
 
     @property
     def source_path(self) -> "str | None":
@@ -349,7 +351,7 @@ def is_available(kernel: "str | None" = None, strict: "bool | None" = None) -> b
                 return False
             for gpu in gpus:
                 for each, kernel_name in asked:
-                    _choose(each, kernel_name, *gpu, strict=strict)
+                    _require(_choose(each, kernel_name, *gpu, strict=strict))
     except Exception:
         return False
     return True
@@ -738,11 +740,63 @@ def _verified(entry: Entry) -> bytes:
     if entry._data is not None:  # noqa: SLF001
         return entry._data  # noqa: SLF001
     place = entry._place  # noqa: SLF001
-    data = _file_data(place, entry.size) if entry.block is None else _part_of_block(entry, place)
-    digest = _sha256(data)
-    if digest != entry.sha256 or len(data) != entry.size:
-        _damaged(place, f"its digest is {digest}, the manifest says {entry.sha256}")
+    try:
+        data = _file_data(place, entry.size) if entry.block is None else _part_of_block(entry, place)
+        digest = _sha256(data)
+        if digest != entry.sha256 or len(data) != entry.size:
+            _damaged(place, f"its digest is {digest}, the manifest says {entry.sha256}")
+    except CubinDamagedError:
+        if entry._companion is not None:  # noqa: SLF001
+            _refuse_another_build(entry, os.path.dirname(place))
+        raise
     return data
+
+
+# --- companions: packages with some of the bundle's files ---------------------------------------
+
+
+_companions: "dict[str, tuple[str, Any]]" = {}  # their folders, and who imports from there
+
+
+def _companion_folder(entry: Entry) -> str:
+    """Return where an entry's companion is installed; it is not imported."""
+    name, known = _companion(entry)
+    if (installed := _companions.get(name)) is not None:
+        return installed[0]
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None)
+        if spec is not None and spec.origin and spec.submodule_search_locations:  # and no empty folder
+            folder: str = spec.submodule_search_locations[0]
+            _companions[name] = folder, spec.loader
+            return folder
+    what = f"{entry.module!r} for {entry.arch} is in {known['project']}, which is not installed"
+    raise CubinNotFoundError(_say(f"{what}: pip install '{known['install']}'"))
+
+
+def _require(entry: Entry) -> Entry:
+    """Return an entry whose companion, if it needs one, is installed."""
+    if entry._companion is not None:  # noqa: SLF001
+        _companion_folder(entry)
+    return entry
+
+
+def _companion(entry: Entry) -> "tuple[str, dict[str, str]]":
+    """Return an entry's companion, and what the manifest says of it."""
+    name: str = entry._companion or ""  # noqa: SLF001
+    known = _typed(entry._manifest.header.get("companions"), dict).get(name)  # noqa: SLF001
+    if not name.isidentifier():
+        _damaged("manifest.json", f"it names a companion that is no package: {name!r:.80}")
+    return name, {key: _typed(_typed(known, dict).get(key), str) for key in ("install", "project")}
+
+
+def _refuse_another_build(entry: Entry, folder: str) -> None:
+    """Raise CubinNotFoundError where a companion that is installed was made for another index."""
+    name, known = _companion(entry)
+    _companions.pop(name, None)  # it may be replaced meanwhile
+    bound = _json(_file_data(os.path.join(folder, "companion.json")), f"{name}/companion.json")
+    if _typed(bound, dict).get("index") != _sha256(entry._manifest._data):  # noqa: SLF001
+        what = f"{known['project']} belongs to another version, {bound.get('version')!r:.80}"
+        raise CubinNotFoundError(_say(f"the installed {what}: pip install '{known['install']}'"))
 
 
 # --- packed bundles -----------------------------------------------------------------------------
@@ -1008,7 +1062,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         chosen, cc, driver = _device(device)
         for (found, kernel_name), exact in asked.items():
             try:
-                entry = _choose(found, kernel_name, cc, driver)
+                entry = _require(_choose(found, kernel_name, cc, driver))
             except CubinNotFoundError as exc:
                 missing[str(exc)] = exc
                 wrong = wrong or exact
@@ -1726,7 +1780,9 @@ def _opened(path: str) -> int:
 def _archived(path: str, missing: OSError) -> bytes:
     """Return the bytes of what is no file: in a zip archive only the importer can read."""
     try:
-        data: bytes = globals()["__spec__"].loader.get_data(path)
+        folder = os.path.dirname(path)
+        importers = [importer for place, importer in _companions.values() if place == folder]
+        data: bytes = (importers or [globals()["__spec__"].loader])[0].get_data(path)
     except Exception as exc:
         _unreadable(path, missing if _is_absence(exc) else exc)
     return data

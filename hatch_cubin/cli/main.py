@@ -28,6 +28,7 @@ VERBS = {
     "explain": "say why a unit is a miss, why an arch is built, what a GPU would load",
     "inspect": "show what is in wheels, in folders or in installed packages",
     "unpack": "write a bundle with a file for each unit, as cuobjdump reads them",
+    "split": "split a finished wheel by arch, into one for each GPU",
     "verify": "check wheels against their manifests, or against a rebuild",
     "check": "check wheels before they are published: kernels for every GPU, size, tags",
     "diff": "say what is other in one wheel than in another, what matters most first",

@@ -27,6 +27,9 @@ _ANY_PLATFORM = re.compile(rb"^(Tag: .*-)any(?=\r?$)", re.MULTILINE)
 _CHUNK = 1 << 20
 
 
+Date = tuple[int, int, int, int, int, int]
+
+
 class Wheel(NamedTuple):
     """A wheel as a backend made it: its members, its metadata's folder, and the folder of each package."""
 
@@ -83,6 +86,29 @@ def write(
     return name
 
 
+def make(
+    into: Path,
+    name: str,
+    metadata: str,
+    files: Mapping[str, bytes],
+    date: tuple[int, int, int, int, int, int],
+) -> str:
+    """Write a wheel of these files, with the RECORD that fits them, and return its name."""
+    text = io.StringIO()
+    rows = [(place, f"sha256={_encoded(hashlib.sha256(data))}", len(data)) for place, data in files.items()]
+    csv.writer(text, lineterminator="\n").writerows([*rows, (f"{metadata}/RECORD", "", "")])
+    members = {**files, f"{metadata}/RECORD": text.getvalue().encode()}
+    try:
+        with _temporary.make_in(into) as folder:
+            with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
+                for place, data in members.items():
+                    archive.writestr(_new(place, date, [data]), data)
+            (folder / name).replace(into / name)
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(into / name)))) from exc
+    return name
+
+
 def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:
     """Return a wheel's name, and its file of tags if that has to change."""
     if platform != "win32" or not wheel.name.endswith("-any.whl"):
@@ -113,11 +139,14 @@ def _fill(
             for chunk in _chunks(wheel, info.filename, added):
                 digest.update(chunk)
                 size += file.write(chunk)
-        encoded = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
-        rows.append((info.filename, f"sha256={encoded}", size))
+        rows.append((info.filename, f"sha256={_encoded(digest)}", size))
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([*rows, (record, "", "")])
     archive.writestr(_again(wheel.archive.getinfo(record)), text.getvalue())
+
+
+def _encoded(digest: hashlib._Hash) -> str:
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
 
 
 def _again(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
@@ -128,7 +157,7 @@ def _again(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
     return again
 
 
-def _new(name: str, date: tuple[int, int, int, int, int, int], content: Content) -> zipfile.ZipInfo:
+def _new(name: str, date: Date, content: Content) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, date)
     info.external_attr, info.create_system = (stat.S_IFREG | 0o644) << 16, 3  # as Unix has it
     info.compress_type = zipfile.ZIP_DEFLATED

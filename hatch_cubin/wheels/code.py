@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import groupby
 from typing import TypeAlias
 
-from ..bundle.manifest import Block, Entry, Manifest, Module
+from ..bundle.manifest import Entry, Manifest, Module
 from ..bundle.packs import unpack
 from ..errors import BundleError, Problem
+from . import companions
+from .companions import NotHereError
 from .installed import Bundle, refuse_bomb
+
+__all__ = ["NotHereError", "results", "taken", "taken_by"]
 
 Read: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
 
@@ -23,21 +27,31 @@ def results(bundle: Bundle, manifest: Manifest) -> Iterator[Read]:
     if manifest.blocks is None:
         for module, entry in entries:
             try:
-                yield module, entry, bundle.read(entry.file)
+                yield module, entry, _file(bundle, manifest, entry)
             except BundleError as exc:
                 yield module, entry, exc
         return
     entries.sort(key=lambda pair: (pair[1].file, pair[1].offset or 0))
-    for file, group in groupby(entries, key=lambda pair: pair[1].file):
+    for _file_name, group in groupby(entries, key=lambda pair: pair[1].file):
+        pairs = [*group]
+        first = pairs[0][1]
         try:
-            data: bytes | BundleError = block(bundle, manifest.blocks, file)
+            data: bytes | BundleError = _block(bundle, manifest, first)
         except BundleError as exc:
             data = exc
-        yield from ((module, entry, _part(bundle, entry, data)) for module, entry in group)
+        yield from ((module, entry, _part(bundle, entry, data)) for module, entry in pairs)
 
 
-def block(bundle: Bundle, blocks: Mapping[str, Block], name: str) -> bytes:
+def _file(bundle: Bundle, manifest: Manifest, entry: Entry) -> bytes:
+    """Return the file that an entry is in, of the bundle or of a companion of it."""
+    if entry.companion is None:
+        return bundle.read(entry.file)
+    return companions.read(bundle, manifest, entry.companion, entry.file)
+
+
+def _block(bundle: Bundle, manifest: Manifest, entry: Entry) -> bytes:
     """Return an unpacked block; BundleError where it is not what the manifest says."""
+    name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
         raise BundleError(
             Problem(f"it does not describe {name!r}, which it names", bundle.at("manifest.json"))
@@ -45,7 +59,7 @@ def block(bundle: Bundle, blocks: Mapping[str, Block], name: str) -> bytes:
     said = blocks[name]
     refuse_bomb(said.packed, said.size, bundle.at(name))
     try:
-        return unpack(bundle.read(name), said.sha256, said.size)
+        return unpack(_file(bundle, manifest, entry), said.sha256, said.size)
     except ValueError as exc:
         raise BundleError(Problem(str(exc), bundle.at(name))) from exc
 

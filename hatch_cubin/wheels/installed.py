@@ -20,11 +20,12 @@ from .._sizes import size
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
 
+BOUND = "companion.json"  # what says of a companion which bundle it belongs to
 _ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed better than code can be, is a bomb
 _HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
 _NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
 _IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
-_DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Found:
     path: str
     bundles: tuple[Bundle, ...]
     wheel: zipfile.ZipFile | None = None
+    companion: str | None = None  # where there is no bundle, but files of one that was split
 
     def at(self, name: str) -> Location:
         """Return where one of its files is."""
@@ -87,7 +89,7 @@ def opened(what: str) -> Iterator[Found]:
         yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
     elif os.path.exists(what):
         with _archive(what) as archive:
-            yield _some(Found(what, tuple(_in_archive(archive)), archive))
+            yield _some(Found(what, tuple(_in_archive(archive)), archive, _companion_in(archive)))
     else:
         folders = _package_folders(what)
         bundles = tuple(bundle for folder in folders for bundle in _in_folder(Path(folder)))
@@ -130,7 +132,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     refuse_bomb(info.compress_size, info.file_size, member_at(archive, name))
     try:
         return archive.read(name)
-    except _DAMAGE as exc:
+    except DAMAGE as exc:
         raise BundleError(Problem(f"cannot be unpacked: {exc}", member_at(archive, name))) from exc
 
 
@@ -142,7 +144,7 @@ def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
 
 
 def _some(found: Found, hint: str | None = None) -> Found:
-    if not found.bundles:
+    if not found.bundles and found.companion is None:
         raise BundleError(Problem(f"has no bundle: there is no {BUNDLE}/ in it", Location(found.path), hint))
     return found
 
@@ -151,13 +153,19 @@ def _some(found: Found, hint: str | None = None) -> Found:
 def _archive(path: str) -> Iterator[zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(path)
-    except (*_DAMAGE, ValueError) as exc:
+    except (*DAMAGE, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
         hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
         problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
         raise BundleError(problem) from exc
     with archive:
         yield archive
+
+
+def _companion_in(archive: zipfile.ZipFile) -> str | None:
+    """Return the package of a wheel that is a companion."""
+    packages = (name.removesuffix(f"/{BOUND}") for name in archive.namelist() if name.endswith(f"/{BOUND}"))
+    return next((package for package in packages if package.isidentifier()), None)
 
 
 def _in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:

@@ -8,7 +8,7 @@ a difference proves nothing. What lies beside the units follows from them and fr
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,16 +17,22 @@ from .._digest import file_digest
 from .._order import by_number
 from ..bundle import sbom
 from ..bundle.manifest import Manifest, read_keys, read_manifest
+from ..bundle.raw import joined
 from ..errors import BundleError, Location, Problem
 from ..sources.project import Project
+from . import companions
 from .bill import provenance
 from .code import results
+from .companions import NotHereError
 from .installed import Bundle
 from .notes import NOTES, notes_again
+from .survey import manifest_of
 from .verify import OF_EVERY
 
 Unit = tuple[str, str]  # module and arch
-Verdict = Literal["same", "differs", "other inputs", "only in the bundle", "only in the rebuild"]
+Verdict = Literal[
+    "same", "differs", "other inputs", "only in the bundle", "only in the rebuild", "not looked at"
+]
 
 _OF_THE_FIRST_BUILD = (
     "HATCH_CUBIN_LOCKED",
@@ -71,20 +77,45 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
             shipped[name] = bundle.read(name)
     if bill is not None:
         shipped[sbom.NAME] = bill
+    elsewhere = _join(bundle, shipped)
     rebuilt = again()
     built, project = {**rebuilt.files}, rebuilt.project
     try:
         if NOTES in shipped:
             built[NOTES] = notes_again(project, shipped[NOTES], _pipeline.needed_files(project))
-        return compare(shipped, built)
+        return compare(shipped, built, elsewhere)
     except ValueError as exc:
         raise BundleError(Problem(f"its indexes cannot be read: {exc}", Location(bundle.where))) from exc
 
 
-def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Comparison:
-    """Compare two bundles: units by their keys, bytes and names, and what lies beside them by its bytes."""
+def _join(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
+    """Add what companions have, as if the bundle had never been split; return what is not here."""
+    manifest = manifest_of(bundle)
+    if manifest.companions is None:
+        return set()
+    elsewhere = set()
+    for file, package in {(each.file, each.companion) for one in manifest.modules for each in one.entries}:
+        if package is not None:
+            try:
+                shipped[file] = companions.read(bundle, manifest, package, file)
+            except NotHereError:
+                elsewhere.add(file)
+            except BundleError:  # as above
+                continue
+    shipped["manifest.json"] = joined(shipped["manifest.json"])
+    return elsewhere
+
+
+def compare(
+    shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes], elsewhere: Collection[str] = ()
+) -> Comparison:
+    """Compare two bundles: units by their keys, bytes and names, and what lies beside them by its bytes.
+
+    Nothing is said of units in files that are *elsewhere*.
+    """
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
+    unseen = {(one.name, each.arch) for one in ours.modules for each in one.entries if each.file in elsewhere}
     our_results, their_results = _results(ours, shipped), _results(theirs, rebuilt)
     verdicts: dict[Unit, Verdict] = {}
     for unit in sorted({*our_results, *their_results}, key=lambda unit: (by_number(unit[0]), unit[1])):
@@ -92,11 +123,13 @@ def compare(shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes]) -> Compa
             verdicts[unit] = "only in the bundle"
         elif unit not in our_results:
             verdicts[unit] = "only in the rebuild"
+        elif unit in unseen:
+            verdicts[unit] = "not looked at"
         elif our_results[unit] == their_results[unit]:
             verdicts[unit] = "same"
         else:
             verdicts[unit] = "differs" if our_keys.get(unit) == their_keys.get(unit) else "other inputs"
-    blocks = sorted({*(ours.blocks or ()), *(theirs.blocks or ())})
+    blocks = sorted({*(ours.blocks or ()), *(theirs.blocks or ())} - {*elsewhere})
     names = (*OF_EVERY, *(name for name in (sbom.NAME, NOTES) if name in shipped), *blocks)
     files = {name: name in rebuilt and shipped.get(name) == rebuilt[name] for name in names}
     return Comparison(

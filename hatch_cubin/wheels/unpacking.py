@@ -20,6 +20,7 @@ _BESIDE = ("__init__.py", "__init__.pyi", "keys.json")
 def unpacked(bundle: Bundle) -> dict[str, bytes]:
     """Return the files of a bundle, with one for each result; BundleError names all that is damaged."""
     manifest = manifest_of(bundle)
+    is_raw = manifest.blocks is None and manifest.companions is None
     problems: list[Problem] = []
     codes: dict[tuple[str, str], bytes] = {}
     files = {name: bundle.read(name) for name in _BESIDE}
@@ -30,11 +31,11 @@ def unpacked(bundle: Bundle) -> dict[str, bytes]:
             problems.append(Problem(f"{module.name} for {entry.arch} is damaged", bundle.at(entry.file)))
         else:
             codes[module.name, entry.arch] = data
-            files |= {entry.file: data} if manifest.blocks is None else {}
+            files |= {entry.file: data} if is_raw else {}
     if problems:
         raise BundleError(*dict.fromkeys(problems))
     data = bundle.read("manifest.json")
-    return {**files, **({"manifest.json": data} if manifest.blocks is None else raw(data, manifest, codes))}
+    return {**files, **({"manifest.json": data} if is_raw else raw(data, manifest, codes))}
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> None:

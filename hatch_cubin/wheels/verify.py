@@ -9,7 +9,7 @@ from itertools import accumulate
 from .. import __version__
 from .._arch import parse_arch
 from .._digest import file_digest
-from ..bundle import sbom
+from ..bundle import layout, sbom
 from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ..bundle.packs import MOST
@@ -20,7 +20,7 @@ from ..cubin.ptx import ptx_parameters
 from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from . import releases
-from .code import results
+from .code import NotHereError, results
 from .installed import Bundle
 from .notes import NOTES, prove_notes
 from .survey import manifest_of
@@ -61,6 +61,8 @@ def _of_results(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     for _module, entry, data in results(bundle, manifest):
         if any(char in entry.file for char in "/\\:\0"):
             yield _problem(bundle, "manifest.json", f"it names a file outside the bundle: {entry.file!r}")
+        elif isinstance(data, NotHereError):
+            continue
         elif isinstance(data, bytes):
             yield from _of_result(bundle, manifest, entry, data)
         elif manifest.blocks is None or entry.file not in told:  # once of a block
@@ -151,7 +153,9 @@ def _of_notes(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 def _of_form(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     """Yield what of a packed bundle no packing leaves so: bytes that belong to no entry above all."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
-    if packed - {manifest.blocks is not None} or (manifest.format != 1) != (manifest.blocks is not None):
+    form = layout.RAW if manifest.blocks is None else layout.PACKED
+    form = form if manifest.companions is None else layout.SPLIT
+    if packed - {manifest.blocks is not None} or manifest.format != form:
         yield _problem(bundle, "manifest.json", f"is of format {manifest.format}, and not packed as that is")
         return
     parts: dict[str, set[tuple[int, int]]] = {name: set() for name in manifest.blocks or ()}

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of
+from ...wheels.companions import belongs_to, missing
 from ...wheels.installed import Bundle, Found, bundles_of, named, opened
 from ...wheels.notes import NOTES
 from ...wheels.proof import proof_problems
@@ -85,7 +86,7 @@ def _checked(what: str, again: _Again | None) -> Answer:
         with opened(what) as found:
             facts |= {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
             problems += proof_problems(found)
-            lines += [] if problems else [_agrees(bundle) for bundle in found.bundles]
+            lines += [] if problems else [*_agreed(found)]
             if again is not None:
                 bundle, comparison = _compare(again, found)
                 facts["rebuild"] = _facts(comparison)
@@ -96,12 +97,21 @@ def _checked(what: str, again: _Again | None) -> Answer:
     return Answer({**facts, "ok": not problems}, lines, problems)
 
 
+def _agreed(found: Found) -> Iterator[str]:
+    yield from map(_agrees, found.bundles)
+    if found.companion is not None:
+        yield f"{found.path}: its files are those that it describes; it belongs to {belongs_to(found)}"
+
+
 def _agrees(bundle: Bundle) -> str:
     manifest = manifest_of(bundle)
     loader = f"the loader is that of {' '.join(manifest.generator)}"
     empty = "; there are no kernels in it: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
     unknown = "" if is_of_this_version(manifest) else ", the stub was not compared"
-    return f"{bundle.where}: all {len(bundle.packed)} files agree with its manifest; {loader}{unknown}{empty}"
+    absent = missing(bundle, manifest)
+    part = f"; not looked at, for they are not here: {', '.join(absent)}" if absent else ""
+    agree = f"all {len(bundle.packed)} files agree with its manifest"
+    return f"{bundle.where}: {agree}; {loader}{unknown}{empty}{part}"
 
 
 # --- the rebuild ---------------------------------------------------------------------------------
@@ -209,6 +219,8 @@ def _summary(bundle: Bundle, comparison: Comparison, others: int) -> Iterator[st
     counts = Counter(comparison.verdicts.values())
     units = _count(len(comparison.verdicts), "unit")
     yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
+    if unseen := counts["not looked at"]:
+        yield f"{bundle.where}: {_count(unseen, 'unit')} of companions that are not here: not compared"
     files, same = _count(len(comparison.files), "other file"), sum(comparison.files.values())
     yield f"{bundle.where}: {files} made again: {_same(same)}"
     if others:

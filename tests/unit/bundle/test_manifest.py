@@ -85,7 +85,7 @@ def test_a_bundle_without_kernels_says_so() -> None:
         pytest.param(b"[]", "'it' is no dict", id="list"),
         pytest.param(b"{}", "lacks 'format'", id="no format"),
         pytest.param(changed(MANIFEST, format="1"), "'format' is no int", id="format"),
-        pytest.param(changed(MANIFEST, format=3), "has format 3, this hatch-cubin reads up to 2", id="newer"),
+        pytest.param(changed(MANIFEST, format=4), "has format 4, this hatch-cubin reads up to 3", id="newer"),
         pytest.param(changed(MANIFEST, generator={"name": "x"}), "lacks 'version'", id="generator"),
         pytest.param(changed(MANIFEST, modules={"a": 1}), "'a' is no dict", id="module"),
         pytest.param(changed(MANIFEST, folder=1), "'folder' is no str", id="folder"),

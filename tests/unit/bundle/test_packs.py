@@ -74,10 +74,13 @@ def test_a_result_that_is_too_large_to_share_has_a_block_of_its_own() -> None:
     assert blocks[-1].size == packs.MOST + 1
 
 
-def test_identical_results_lie_in_one_place_whatever_their_names_and_archs() -> None:
-    same = [piece("a"), Piece("b", "b", "sm_80", piece("a").sha256, piece("a").size)]
-    (block,) = cut(same)
-    assert (block.name, [each.name for each in block.pieces]) == ("sm_90.0.xz", ["a"])
+def test_identical_results_of_an_arch_lie_in_one_place() -> None:
+    a, other = piece("a"), piece("a")._replace(arch="sm_80")
+    blocks = cut([a, a._replace(base="b", name="b"), other])
+    assert [(block.name, block.pieces) for block in blocks] == [
+        ("sm_90.0.xz", (a,)),
+        ("sm_80.0.xz", (other,)),
+    ]
 
 
 def test_results_lie_one_after_another() -> None:

@@ -307,12 +307,12 @@ def test_a_wrong_index_or_header_is_damage(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_newer_format_is_told_from_damage(tmp_path: Path) -> None:
-    cubins = load_manifest(tmp_path, manifest(header={"format": 3}))
+    cubins = load_manifest(tmp_path, manifest(header={"format": 4}))
     with pytest.raises(cubins.CubinError) as caught:
         cubins.names()
     assert type(caught.value) is cubins.CubinError
     assert str(caught.value).endswith(
-        "manifest.json has format 3, this loader reads up to 2 (bundle of hatch-cubin 1)"
+        "manifest.json has format 4, this loader reads up to 3 (bundle of hatch-cubin 1)"
     )
 
 

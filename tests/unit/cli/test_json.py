@@ -20,6 +20,7 @@ from hatch_cubin.wheels import check
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
 from tests.library import code, whole_wheel
 from tests.shelf import shelf
+from tests.splits import PARTS, finished_wheel
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
 SECTIONS = {
@@ -40,6 +41,7 @@ ARGUMENTS = {
     "lock": ["lock", "--check"],
     "bundle": ["bundle", "--into", "demo"],
     "unpack": ["unpack", "demo", "--into", "files"],
+    "split": ["split", f"whole/{PARTS[0]}", "--by", "arch", "--into", "parts"],
     "init": ["init"],
     "keygen": ["keygen", "the.key"],
     "cache dir": ["cache", "dir"],
@@ -120,6 +122,8 @@ def test_a_verb_prints_the_fields_that_are_documented(
         write_tree(project, {"demo/empty.h": "// edited\n"})
     if verb == "unpack":
         main.main(["bundle", "--into", "demo"])
+    if verb == "split":
+        finished_wheel(Path("whole"))
     if verb == "cache merge":
         write_tree(Path("other"), {"entries/notes.txt": ""})  # something to find
     if verb == "cache fsck":

@@ -175,10 +175,10 @@ def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.Capture
 def test_a_newer_manifest_asks_for_a_newer_hatch_cubin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":3}'})
+    place = write_tree(tmp_path / "_cubins", {"manifest.json": b'{"format":4}'})
     assert refusal(capsys, place) == (
         f"hatch-cubin: error: {place.as_posix()}/manifest.json:"
-        " has format 3, this hatch-cubin reads up to 2\n"
+        " has format 4, this hatch-cubin reads up to 3\n"
         "  hint: a newer hatch-cubin made it: upgrade this one\n"
     )
 

@@ -1,0 +1,305 @@
+"""`split`: a wheel becomes a main wheel and a companion for each arch, and all other verbs know these."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.bundle.raw import joined
+from hatch_cubin.cli.main import main
+from hatch_cubin.wheels.installed import opened
+from hatch_cubin.wheels.split import split
+from tests.cubins import FILES as OTHERS
+from tests.cubins import inside, make_wheel
+from tests.helpers import bundle, made, wheel_files, write_tree
+from tests.splits import PACKED, PARTS, PLAIN, finished_wheel, install, split_wheel
+
+MAIN, SM80, SM90 = PARTS
+FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])
+
+
+def verify(capsys: pytest.CaptureFixture[str], *what: str | Path) -> tuple[int, str, str]:
+    code = 0
+    try:
+        code = main(["verify", *map(str, what)])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@FORMS
+def test_the_parts_have_what_the_whole_has(tmp_path: Path, files: dict[str, bytes]) -> None:
+    parts = split_wheel(tmp_path, files)
+    assert sorted(path.name for path in parts.iterdir()) == sorted(PARTS)
+    whole, main_part = wheel_files(tmp_path / "whole" / MAIN), wheel_files(parts / MAIN)
+    moved = {
+        f"demo/_cubins/{name.partition('/')[2]}": data
+        for part in (SM80, SM90)
+        for name, data in wheel_files(parts / part).items()
+        if name.startswith("the_demo_cubins_") and name.endswith((".xz", ".cubin"))
+    }
+    changed = {
+        "demo/_cubins/manifest.json",
+        *(f"The.Demo-1.0.dist-info/{name}" for name in ("METADATA", "RECORD")),
+    }
+    assert {**main_part, **moved}.keys() == whole.keys()
+    assert {name for name, data in {**main_part, **moved}.items() if data != whole[name]} == changed
+    assert not main_part.keys() & moved.keys()
+
+
+def test_text_and_what_several_archs_share_stay_in_the_main_wheel(tmp_path: Path) -> None:
+    parts = split_wheel(tmp_path)
+    there = {name.rpartition("/")[2] for name in wheel_files(parts / MAIN) if "_cubins/" in name}
+    assert {name for name in there if name.endswith((".cubin", ".ptx"))} == {
+        "b.compute_80.ptx",
+        "c.sm_80.cubin",
+    }
+    assert {name for name in wheel_files(parts / SM90) if name.endswith(".cubin")} == {
+        "the_demo_cubins_sm90/a.sm_90.cubin",
+        "the_demo_cubins_sm90/b.sm_90.cubin",
+    }
+
+
+def test_the_index_alone_has_changed_in_the_bundle(tmp_path: Path) -> None:
+    manifest = wheel_files(split_wheel(tmp_path) / MAIN)["demo/_cubins/manifest.json"]
+    fields = json.loads(manifest)
+    assert (fields["format"], fields["companions"]) == (
+        3,
+        {
+            f"the_demo_cubins_{arch}": {
+                "install": f"The.Demo[{arch}]==1.0",
+                "project": f"the-demo-cubins-{arch}",
+            }
+            for arch in ("sm80", "sm90")
+        },
+    )
+    assert joined(manifest) == PLAIN["manifest.json"]
+
+
+def test_extras_ask_for_companions_and_each_of_these_for_the_very_version(tmp_path: Path) -> None:
+    parts = split_wheel(tmp_path)
+    assert wheel_files(parts / MAIN)["The.Demo-1.0.dist-info/METADATA"].decode().splitlines()[4:] == [
+        "Provides-Extra: all",
+        "Provides-Extra: sm80",
+        "Provides-Extra: sm90",
+        "Requires-Dist: the-demo-cubins-sm80==1.0 ; extra == 'sm80'",
+        "Requires-Dist: the-demo-cubins-sm90==1.0 ; extra == 'sm90'",
+        "Requires-Dist: the-demo-cubins-sm80==1.0 ; extra == 'all'",
+        "Requires-Dist: the-demo-cubins-sm90==1.0 ; extra == 'all'",
+        "",
+        "All about it.",
+    ]
+    assert wheel_files(parts / SM90)["the_demo_cubins_sm90-1.0.dist-info/METADATA"].decode().splitlines() == [
+        "Metadata-Version: 2.1",
+        "Name: the-demo-cubins-sm90",
+        "Version: 1.0",
+        "Summary: CUDA kernels of The.Demo for sm_90",
+        "Requires-Python: >=3.10",
+        "Requires-Dist: The.Demo==1.0",
+    ]
+
+
+def test_two_splits_give_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (split_wheel(tmp_path / name) for name in "ab")
+    assert [(one / name).read_bytes() == (two / name).read_bytes() for name in PARTS] == [True] * 3
+
+
+def test_json_names_the_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = finished_wheel(tmp_path)
+    assert main(["split", str(whole), "--by", "arch", "--into", str(tmp_path / "parts"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["wheels"]
+    assert said == [{"wheel": name, "bytes": (tmp_path / "parts" / name).stat().st_size} for name in PARTS]
+
+
+# What cannot be split
+
+
+def refusal(capsys: pytest.CaptureFixture[str], wheel: Path, into: Path) -> str:
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["split", str(wheel), "--by", "arch", "--into", str(into)])
+    return capsys.readouterr().err
+
+
+def test_a_part_is_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = split_wheel(tmp_path)
+    assert "is split already" in refusal(capsys, parts / MAIN, tmp_path / "x")
+    assert "has 0 bundles: a wheel with one bundle can be split" in refusal(
+        capsys, parts / SM90, tmp_path / "x"
+    )
+
+
+def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_tree(tmp_path / "_cubins", PLAIN)
+    assert "is no wheel: a wheel with one bundle can be split" in refusal(capsys, folder, tmp_path / "x")
+    two = make_wheel(
+        tmp_path / "w-1-py3-none-any.whl", inside("a/_cubins", OTHERS) | inside("b/_cubins", OTHERS)
+    )
+    assert "has 2 bundles" in refusal(capsys, two, tmp_path / "x")
+    text = finished_wheel(tmp_path / "text", bundle(made("p", "compute_80"), folder="demo/_cubins"))
+    assert "has no machine code that a companion could have" in refusal(capsys, text, tmp_path / "x")
+    bare = make_wheel(tmp_path / "bare.whl", inside("demo/_cubins", OTHERS))
+    assert "a wheel has one METADATA, here are 0" in refusal(capsys, bare, tmp_path / "x")
+
+
+def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = finished_wheel(tmp_path)
+    before = whole.read_bytes()
+    assert "would be replaced by its own part" in refusal(capsys, whole, tmp_path)
+    assert whole.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = finished_wheel(tmp_path)
+    (tmp_path / "parts" / SM80).mkdir(parents=True)
+    assert f"{SM80}: cannot be written: " in refusal(capsys, whole, tmp_path / "parts")
+
+
+def test_a_wheel_without_a_bill_is_split_without_one(tmp_path: Path) -> None:
+    whole = finished_wheel(tmp_path)
+    with zipfile.ZipFile(whole) as archive:
+        left = {name: archive.read(name) for name in archive.namelist() if "sboms" not in name}
+    with opened(str(make_wheel(tmp_path / "w-win_amd64.whl", left))) as found:
+        cut = split(found)
+    assert not [name for each in cut.companions for name in each.files if "sboms" in name]
+    assert [each.name for each in cut.companions] == [
+        name.replace("any", "win_amd64") for name in (SM80, SM90)
+    ]
+
+
+# What the other verbs say of parts
+
+
+@FORMS
+def test_parts_that_are_together_are_verified_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, bytes]
+) -> None:
+    parts = split_wheel(tmp_path, files)
+    capsys.readouterr()
+    code, out, err = verify(capsys, *(parts / name for name in PARTS))
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].endswith(" files agree with its manifest; the loader is that of hatch-cubin 0.1.0")
+    said = "its files are those that it describes; it belongs to The.Demo 1.0"
+    assert lines[1:] == [f"{parts / name}: {said}" for name in (SM80, SM90)]
+
+
+@FORMS
+def test_of_a_companion_that_is_not_here_nothing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, bytes]
+) -> None:
+    parts = split_wheel(tmp_path, files)
+    (parts / SM80).unlink()
+    capsys.readouterr()
+    code, out, _err = verify(capsys, parts / MAIN)
+    assert code == 0
+    assert out.endswith("; not looked at, for they are not here: the-demo-cubins-sm80\n")
+
+
+def test_an_installed_bundle_finds_its_companions_beside_its_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = split_wheel(tmp_path)
+    site = install(tmp_path / "site", *(parts / name for name in PARTS))
+    capsys.readouterr()
+    assert verify(capsys, site / "demo")[0] == 0
+    shutil.rmtree(site / "the_demo_cubins_sm80")
+    code, out, _err = verify(capsys, site / "demo")
+    assert (code, out.rpartition("; ")[2]) == (
+        0,
+        "not looked at, for they are not here: the-demo-cubins-sm80\n",
+    )
+    (site / "the_demo_cubins_sm90/a.sm_90.cubin").write_bytes(b"x")
+    (site / "the_demo_cubins_sm90/b.sm_90.cubin").unlink()
+    code, _out, err = verify(capsys, site / "demo")
+    assert code == 1
+    assert "a.sm_90.cubin: has 1 bytes, the manifest says " in err
+    assert "the_demo_cubins_sm90/b.sm_90.cubin: is missing" in err
+
+
+def test_a_companion_of_another_version_is_told_as_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts, other = (
+        split_wheel(tmp_path / "a"),
+        split_wheel(tmp_path / "b", bundle(made("x"), folder="demo/_cubins")),
+    )
+    shutil.copy(other / SM90, parts / SM90)
+    capsys.readouterr()
+    code, _out, err = verify(capsys, parts / MAIN)
+    assert code == 1
+    assert f"{(parts / SM90).as_posix()}: belongs to another version of the bundle" in err
+    (parts / SM90).write_bytes(b"no zip")
+    assert "belongs to another version" in verify(capsys, parts / MAIN)[2]
+
+
+DAMAGE: dict[str, tuple[dict[str, bytes | None], str]] = {
+    "a file": ({"a.sm_90.cubin": b"x"}, "a.sm_90.cubin: is not the file that companion.json describes"),
+    "a file too many": ({"more.cubin": b"x"}, "more.cubin: is not one of the companion's files"),
+    "a file that is gone": ({"a.sm_90.cubin": None}, "a.sm_90.cubin: is missing"),
+    "its description": ({"companion.json": b"{}"}, "companion.json: is not what hatch-cubin writes"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_companion_alone_is_what_it_describes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    changes, said = DAMAGE[how]
+    parts = split_wheel(tmp_path)
+    files: dict[str, Any] = wheel_files(parts / SM90)
+    files |= {f"the_demo_cubins_sm90/{name}": data for name, data in changes.items()}
+    make_wheel(parts / SM90, {name: data for name, data in files.items() if data is not None})
+    capsys.readouterr()
+    code, _out, err = verify(capsys, parts / SM90)
+    assert code == 1
+    assert said in err
+
+
+def test_a_manifest_that_names_strange_companions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = split_wheel(tmp_path)
+    files = wheel_files(parts / MAIN)
+    name = "demo/_cubins/manifest.json"
+    make_wheel(
+        parts / MAIN,
+        {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
+    )
+    capsys.readouterr()
+    assert "it does not describe the companion '../x', which it names" in verify(capsys, parts / MAIN)[2]
+
+
+def test_what_inspect_shows_of_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = split_wheel(tmp_path)
+    (parts / SM80).unlink()
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["inspect", str(parts / MAIN), str(parts / SM90), "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    units = facts["results"][0]["bundles"][0]["units"]
+    assert {(unit["module"], unit["arch"]): unit["problem"] for unit in units} == {
+        ("a", "sm_80"): "is in the-demo-cubins-sm80, which is not here",
+        **dict.fromkeys(
+            [("a", "sm_90"), ("b", "sm_90"), ("b", "compute_80"), ("c", "sm_80"), ("c", "sm_90")]
+        ),
+    }
+    assert facts["results"][1]["bundles"] == []
+
+
+@FORMS
+def test_parts_are_unpacked_to_what_the_whole_is(tmp_path: Path, files: dict[str, bytes]) -> None:
+    parts = split_wheel(tmp_path, files)
+    assert main(["unpack", str(parts / MAIN), "--into", str(tmp_path / "out")]) == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == PLAIN
+
+
+def test_parts_that_are_not_all_here_are_not_unpacked(tmp_path: Path) -> None:
+    parts = split_wheel(tmp_path)
+    (parts / SM90).unlink()
+    with pytest.raises(SystemExit):
+        main(["unpack", str(parts / MAIN), "--into", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
