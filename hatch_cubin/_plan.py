@@ -19,7 +19,6 @@ from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from .sources.source import Source, glob_regex
 from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
-from .table.lines import setting
 from .table.options import OptionValue
 
 _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
@@ -288,10 +287,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
         own = []
         for target in module.targets:
             try:
-                if module.link is None:
-                    own.append(arch_for(module.source, target, toolchain, notes, module))
-                else:
-                    own.append(_linked_for(module, module.link, target, toolchain, notes))
+                own.append(served(module, target, toolchain, notes))
             except HatchCubinError as exc:
                 asked = module.written.get(str(target.arch))
                 problems += [each._replace(where=each.where or asked) for each in exc.problems]
@@ -304,6 +300,13 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
         raise ConfigError(*problems)
     units = (Unit(module, arch) for module, archs in chosen.items() for arch in archs)
     return Plan(tuple(units), tuple(dict.fromkeys(notes)))
+
+
+def served(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
+    """Return the arch to build a module for, as `arch_for` does, also if it is linked."""
+    if module.link is None:
+        return arch_for(module.source, target, toolchain, notes, module)
+    return _linked_for(module, module.link, target, toolchain, notes)
 
 
 def _linked_for(
@@ -323,6 +326,8 @@ def _linked_for(
         if not target.named:
             notes.append(f"{module.base}: left out {arch}: {_NO_PTX}")
             return None
+        from .table.lines import setting  # which only hints need
+
         archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
         hint = f"in its table: {setting('archs', archs)}" if archs else None
         raise ConfigError(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .. import _plan
 from .._arch import Arch, Target
-from .._plan import Toolchain
+from .._plan import Module, Toolchain
 from ..bundle import runtime
 from ..errors import HatchCubinError
 from ..sources.source import Source, glob_regex
@@ -48,21 +48,25 @@ class Loads(NamedTuple):
 
 
 def asked(
-    config: Config, source: Source, toolchain: Toolchain, expand: Expand, *, replaced: bool
+    config: Config, module: Module, toolchain: Toolchain, expand: Expand, *, replaced: bool
 ) -> list[Asked]:
-    """Return each spec that asks for archs of a source.
+    """Return each spec that asks for archs of a module.
 
     *replaced* says that an environment variable replaces the table's `archs`.
     """
-    specs, places, own = _specs(config, source.path, replaced=replaced)
+    specs, places, own = _specs(config, module, replaced=replaced)
     return [
-        Asked(spec, where, own, *_outcome(expand([spec]), source, toolchain))
+        Asked(spec, where, own, *_outcome(expand([spec]), module, toolchain))
         for spec, where in zip(specs, places, strict=True)
     ]
 
 
-def _specs(config: Config, path: str, *, replaced: bool) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return the specs that a source is built for, the place of each, and whether they are its own."""
+def _specs(config: Config, module: Module, *, replaced: bool) -> tuple[Sequence[str], Sequence[str], bool]:
+    """Return the specs that a module is built for, the place of each, and whether they are its own."""
+    linked, path = module.part_of or module.base, module.source.path
+    for index, table in enumerate(config.module if module.part_of or module.link else ()):
+        if table.name == linked and table.archs:
+            return table.archs, _places(config, len(table.archs), "module", index), True
     for index, rule in reversed([*enumerate(config.source)]):  # later tables win
         if rule.archs and glob_regex(rule.path).fullmatch(path):
             return rule.archs, _places(config, len(rule.archs), "source", index), True
@@ -81,13 +85,13 @@ def _places(config: Config, count: int, *path: str | int) -> list[str]:
 
 
 def _outcome(
-    targets: Iterable[Target], source: Source, toolchain: Toolchain
+    targets: Iterable[Target], module: Module, toolchain: Toolchain
 ) -> tuple[tuple[Arch, ...], tuple[tuple[Arch, str], ...]]:
     """Return the archs that *targets* give, and those that are left out, each with the reason."""
     gives, left_out = [], []
     for target in targets:
         notes: list[str] = []
-        arch = _plan.arch_for(source, target, toolchain, notes)
+        arch = _plan.served(module, target, toolchain, notes)
         if arch is None:
             left_out.append((target.arch, notes[0]))
         else:

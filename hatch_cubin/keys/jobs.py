@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _arch, _linked, _plan
 from .._digest import digest
@@ -23,13 +23,14 @@ from ..sources.project import Project, members
 from ..sources.scan import ask_for_anything, meanings
 from ..sources.search import OWN, Root
 from ..sources.source import Source
-from ..toolkit.linker import Input, link_inputs
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
 from .closures import Start
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
-from .links import find_links
 from .parts import drop_parts
 from .recall import Recall
+
+if TYPE_CHECKING:
+    from ..toolkit.linker import Input
 
 Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
 
@@ -51,6 +52,8 @@ class Job:
     def inputs(self) -> dict[str, Any]:
         """What the unit's key is made of, under names that people know."""
         if self.linked:
+            from ..toolkit.linker import link_inputs  # which few builds need
+
             return link_inputs(self.unit, self.toolkit, self.linked)
         return unit_inputs(self.unit, self.toolkit, self.closure)
 
@@ -90,6 +93,8 @@ def make_jobs(
         if module.link is None
     }
     if len(jobs) < len(groups):
+        from .links import find_links  # which few builds need
+
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
             unit, own, asked, known, linked = found

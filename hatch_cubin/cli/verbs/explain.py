@@ -57,10 +57,11 @@ def run(args: argparse.Namespace) -> Answer:
     plan = _pipeline.make_plan(project)
     every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
     jobs = _chosen(every, args.source, project.tree)
-    source, toolchain = jobs[0].unit.module.source, plan.toolkit.toolchain()
+    module = next((job.unit.module for job in jobs if not job.unit.module.part_of), jobs[0].unit.module)
+    source, toolchain = module.source, plan.toolkit.toolchain()
     specs = choice.asked(
         project.config,
-        source,
+        module,
         toolchain,
         lambda specs: expand(specs, plan.toolkit),
         replaced=bool(project.environ.get(choice.VARIABLE)),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from hatch_cubin import _arch, _plan
 from hatch_cubin._arch import Target
-from hatch_cubin._plan import Toolchain
+from hatch_cubin._plan import Link, Module, Toolchain
 from hatch_cubin.explaining import choice
 from hatch_cubin.explaining.choice import Asked, Loads
 from hatch_cubin.sources.source import Source
-from tests.helpers import COPY_PTX, read_config
+from tests.helpers import COPY_PTX, pyproject, read_config
 
 TOOLCHAIN = Toolchain("NVRTC 13.4.92", (75, 80, 89, 90, 100, 120), families=True)
 K = Source("demo/k.cu", "")
@@ -40,13 +41,15 @@ def expand(specs: Sequence[str]) -> tuple[Target, ...]:
 
 def asked(options: str, source: Source = K, *, archs: str = "") -> list[Asked]:
     config = read_config(options, {"HATCH_CUBIN_ARCHS": archs})
-    return choice.asked(config, source, TOOLCHAIN, expand, replaced=bool(archs))
+    module = Module(source.stem, source, (), (), {}, (), (), ())
+    return choice.asked(config, module, TOOLCHAIN, expand, replaced=bool(archs))
 
 
 def told(specs: Sequence[Asked]) -> list[tuple[str, str]]:
     return [(str(each), " ".join(map(str, each.gives))) for each in specs]
 
 
+FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 ALL_MAJOR = "sm_75 sm_80 sm_90 sm_100 sm_120 compute_120"
 INSTEAD = "in place of the global archs"
 
@@ -174,3 +177,33 @@ def test_a_gpu_loads_what_the_loader_would_choose(cc: int, driver: int | None, l
 
 def test_drivers_are_called_as_cudas_releases_are() -> None:
     assert [choice.version(each) for each in (12090, 13000, 13040)] == ["12.9", "13.0", "13.4"]
+
+
+LINKED = """\
+archs = ["all-major"]
+[[tool.hatch.build.hooks.cubin.module]]
+name = "own"
+sources = ["k.cu"]
+mode = "rdc"
+archs = ["90-real", "all-major"]
+[[tool.hatch.build.hooks.cubin.module]]
+name = "other"
+sources = ["k.cu"]
+mode = "lto"
+"""
+
+
+@pytest.mark.parametrize("of", ["base", "part_of"])
+def test_a_linked_modules_archs_are_those_of_its_table(of: str) -> None:
+    config = read_config(LINKED)
+
+    def found(name: str) -> list[Asked]:
+        names = {"base": name, "part_of": ""} if of == "base" else {"base": f"{name}/k.cu", "part_of": name}
+        module = Module(names["base"], K, (), (), {}, (), (), (), part_of=names["part_of"])
+        link = Link("rdc", (module,), ()) if of == "base" else None
+        return choice.asked(config, replace(module, link=link), TOOLCHAIN, expand, replaced=False)
+
+    (named, group) = found("own")
+    assert str(named) == f"'90-real' (pyproject.toml:{FIRST + 5}, {INSTEAD})"
+    assert [str(arch) for arch, _why in group.left_out] == (["compute_120"] if of == "base" else [])
+    assert [str(each) for each in found("other")] == [f"'all-major' (pyproject.toml:{FIRST})"]
