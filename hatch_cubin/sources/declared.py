@@ -131,27 +131,30 @@ def _type(pieces: Pieces) -> str | None:
     pieces = [piece for piece in pieces if piece not in _SAYS_NOTHING]
     if "=" in pieces:
         pieces = pieces[: pieces.index("=")]
-    pointers = 0
-    if "[" in pieces:  # an array is a pointer
-        at = pieces.index("[")
-        if pieces[at:].count("[") > 1 or pieces[-1] != "]":
-            return None
-        pieces, pointers = pieces[:at], 1
-    words, marks, named = _declarator(pieces)
+    array = pieces.index("[") if "[" in pieces else len(pieces)
+    if "[" in pieces[array + 1 :] or (pieces[array:] and pieces[-1] != "]"):
+        return None
+    words, marks, named = _declarator(pieces[:array])
     if words is None or marks is None:
         return None
-    if not marks and not named and len(words) > 1 and _WORD.fullmatch(words[-1]) and words[-1] not in _SCALAR:
-        words = words[:-1] if words[-1] not in _QUALIFIERS else words
+    if len(words) > 1 and not (marks or named) and _is_name(words[-1]):
+        words = words[:-1]
     base = _base([word for word in words if word not in _QUALIFIERS])
     if base is None:
         return None
-    marks += ["*"] * pointers
+    if pieces[array:]:
+        marks = [*marks, "*"]  # an array is a pointer
     while marks and marks[-1] != "*":
         marks.pop()  # what qualifies a parameter itself is no part of its type
     if not marks:
         return base
     qualified = " ".join([*(each for each in _QUALIFIERS if each in words), base])
     return f"{qualified} {''.join(mark if mark == '*' else f'{mark} ' for mark in marks)}"
+
+
+def _is_name(word: str) -> bool:
+    """Say whether the last word of a parameter, behind its type, can be its name."""
+    return word not in _SCALAR and word not in _QUALIFIERS and bool(_WORD.fullmatch(word))
 
 
 def _declarator(pieces: Pieces) -> tuple[list[str] | None, list[str] | None, bool]:
