@@ -68,7 +68,7 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     """Compile one task and return its result: `ok` says whether that worked, `log` what the compiler said."""
     start = time.perf_counter()
-    run = _KINDS[task["kind"]]
+    run = {"c++": _compile, "lto": _compile, "ptx": _assemble, "link": _link, "xz": _pack}[task["kind"]]
     if _unnamed and task["searches"]:
         run = _compile_unnamed
     shared = _with_prelude(task) if task.get("prelude") and run is _compile else None
@@ -356,13 +356,6 @@ def _pack(task: dict[str, Any]) -> Outcome:
 
 _DECLARED = (".extern", ".visible", ".weak")
 _INPUTS = {"lto": "LTOIR", "cubin": "CUBIN", "ptx": "PTX", "fatbin": "FATBIN", "library": "LIBRARY"}
-_KINDS: Mapping[str, Callable[[dict[str, Any]], Outcome]] = {
-    "c++": _compile,
-    "lto": _compile,
-    "ptx": _assemble,
-    "link": _link,
-    "xz": _pack,
-}
 
 
 def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:

@@ -110,7 +110,8 @@ def test_a_verb_that_there_is_not_is_guessed(
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(arguments)
-    known = "init, plan, bake, lock, explain, inspect, unpack, verify, check, diff, cache, keygen or bundle"
+    verbs = "init, plan, bake, lock, explain, inspect, unpack, split, verify, check, diff, cache, keygen"
+    known = f"{verbs} or bundle"
     command, word = "hatch-cubin", arguments[0]
     kind = "VERB"
     if word == "cache":
