@@ -35,6 +35,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
     PLUGIN_NAME = tables.HOOK
     _unstage: Callable[[], object] | None = None
+    _built: Config | None = None  # of a wheel that is not an editable one
 
     def dependencies(self) -> list[str]:
         """Ask for the compiler that the configuration names."""
@@ -55,15 +56,16 @@ class CubinBuildHook(BuildHookInterface[Any]):
         """Remove what was staged for the wheel, and the wheel if it is larger than the table allows."""
         if self._unstage is not None:
             self._unstage()
-        if self.target_name == "wheel" and version != "editable":
+        if self._built is not None:
             with reported(self.app.display_error, _NOTHING):
-                budget.keep(self._read_config(), artifact_path)
+                budget.keep(self._built, artifact_path)
 
     def _wheel(self, project: Project, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             _pipeline.build_in_place(project, layout.OF_HATCH)
             self._warn_of_leaks(project, project.bundle_folder, *cache_folders(project))
             return
+        self._built = project.config
         staging = self._staging()
         # Links would show the cache's own times and modes in a wheel that is not reproducible.
         hold = staging if self.build_config.reproducible else None

@@ -7,6 +7,7 @@ this is interrupted.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,8 @@ def run(args: argparse.Namespace) -> Answer:
         plan = plan._replace(jobs=jobs)
     results = _pipeline.attempt(project, plan)
     found, problems = _report.facts(results), _pipeline.failures(results, plan)
-    return Answer({**found, **facts}, problems=problems, summary=_summary(found, problems))
+    summary = _summary(found, problems) if os.environ.get("GITHUB_STEP_SUMMARY") else ()
+    return Answer({**found, **facts}, problems=problems, summary=summary)
 
 
 def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]:

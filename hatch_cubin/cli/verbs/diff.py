@@ -75,7 +75,10 @@ def run(args: argparse.Namespace) -> Answer:
     if args.html is not None:
         title = " and ".join(os.path.basename(side.title) for side in both)
         bundles = [facts for side in both for facts in side.bundles.values()]
-        write_page(args.html, page(title, bundles, {}, parts))
+        try:
+            write_page(args.html, page(title, bundles, {}, parts))
+        except BundleError as exc:  # what is known already must not be lost
+            problems += exc.problems
     sizes = {"before": before.bytes, "after": after.bytes}
     facts = {"before": before.path, "after": after.path, "bytes": sizes, "bundles": diffs}
     summary = as_markdown([*parts, *problem_parts(problems, ())])

@@ -112,7 +112,7 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(
 ) -> None:
     wheel = wheel_of(tmp_path, KERNELS)
     assert check(capsys, wheel, "--gpu", "8.6,9.0").code == 0
-    answer = check(capsys, wheel, "--gpu", "7.5 12.0")
+    answer = check(capsys, wheel, "--gpu", "7.5 12.0,sm_75")
     assert answer.code == 1
     assert answer.err[0].endswith("_cubins: 3 of 3 kernels cannot run on 7.5, 12.0")
     with pytest.raises(SystemExit, match="2"):
