@@ -101,6 +101,7 @@ def test_on_a_page_the_difference_comes_first(
     assert absent.err == [
         f"hatch-cubin: error: {tmp_path}/absent/page.html: cannot be written: No such file or directory"
     ]
+    assert "kernels lost: 1" in absent.out
 
 
 # What must not be worse
