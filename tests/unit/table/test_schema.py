@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hatch_cubin.table import reader, schema, toml
 from hatch_cubin.table.config import Place, parse_config
 from tests import schemas
 from tests.helpers import REPOSITORY, pyproject, run, write_tree
-from tests.pages import code
+from tests.pages import blocks, code, page
 from tests.unit.docs.test_reference import KEYS
 
 TOOL = "tests/unit/table/test_schema.py needs validate-pyproject, which this environment has not"
@@ -264,6 +265,29 @@ def test_the_schema_of_a_whole_file_looks_at_our_tables_alone(tool: dict[str, An
 def test_the_example_project_fits() -> None:
     text = (REPOSITORY / "example_project/pyproject.toml").read_text("utf-8")
     assert accepts(schemas.WHOLE, toml.loads(text))
+
+
+@pytest.mark.parametrize("way", ["configuration", "comment"])
+def test_taplo_takes_the_schema_as_the_guide_says(tmp_path: Path, way: str) -> None:
+    taplo = Path(sysconfig.get_path("scripts"), "taplo")
+    if not taplo.exists():
+        pytest.skip("this environment has no taplo")
+    configuration, comment = blocks(page("guides/editors"), "toml")
+    start = comment if way == "comment" else ""
+    write_tree(
+        tmp_path,
+        {
+            "pyproject.schema.json": schemas.WHOLE.read_text("utf-8"),
+            "right.toml": start + pyproject('archs = ["sm_90"]\n'),
+            "wrong.toml": start + pyproject("jbos = 3\n"),
+            ".taplo.toml": configuration if way == "configuration" else "",
+        },
+    )
+    right, wrong = (
+        run(taplo, "lint", f"{name}.toml", cwd=tmp_path, check=False) for name in ("right", "wrong")
+    )
+    assert (right.returncode, wrong.returncode) == (0, 1)
+    assert "'jbos' was unexpected" in wrong.stderr
 
 
 def test_validate_pyproject_is_given_the_table_of_our_own_name() -> None:
