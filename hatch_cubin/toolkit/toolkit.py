@@ -350,7 +350,9 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
     """Return the option that fixes the names of templates in anonymous namespaces, random without it."""
     if module.source.is_ptx or "frandom_seed" in module.options or toolkit.version < _FIRST_WITH_SEED:
         return ()
-    return ("--frandom-seed=hatch-cubin",)
+    # What is linked with others must not have their names, as sources called alike in two folders would.
+    own = f"/{module.source.path}" if module.part_of else ""
+    return (f"--frandom-seed=hatch-cubin{own}",)
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:

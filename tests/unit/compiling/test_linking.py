@@ -156,6 +156,23 @@ def test_the_same_sources_give_the_same_keys_and_bytes_in_any_folder(tmp_path: P
     assert b".visible .entry k(" in one["m.compute_90.ptx"]
 
 
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_kernels_without_linkage_have_names_of_their_own_in_sources_that_are_called_alike(
+    tmp_path: Path, mode: str
+) -> None:
+    text = """
+    namespace {
+    template <class T> __global__ void fill(T *p) { *p = NUMBER; }
+    template __global__ void fill<int>(int *);
+    }
+    """
+    files = {f"{folder}/util.cu": text.replace("NUMBER", folder[1:]) for folder in ("f1", "f2")}
+    built = _pipeline.build(project_of(tmp_path, files, module("m", *files, mode=mode)))
+    kernels = elf.read_cubin(built["m.sm_90.cubin"]).kernels
+    assert len({*kernels}) == len(kernels) == 2
+    assert not any("$" in name for name in kernels)
+
+
 SIGNATURE = "__device__ float f(float a) { return a; }\n"
 LAUNCH = """\
 extern "C" __global__ void c(int *p) { *p = 1; }
