@@ -176,6 +176,16 @@ def read_code(data: bytes) -> bytes:
     return b"".join(data[each.offset : each.offset + each.size] for each in own)
 
 
+def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
+    """Return the names of all symbols, and each section's name and bytes; ValueError if damaged."""
+    try:
+        sections = _sections(data)
+        names = [_text(data, symbol.name_at) for symbol in _symbols(data, sections)]
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+    return names, [(each.name, each.size) for each in sections if each.kind != _NOTHING_IN_FILE]
+
+
 def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str]]:
     """Return what a relocatable cubin defines, what others may define too, what it needs, and its functions.
 

@@ -64,7 +64,7 @@ def _section(facts: BundleFacts, seconds: Seconds) -> str:
     colours = _colours(facts["archs"])
     parts = [f"<h2>{escaped(facts['where'])}</h2>", _made_with(facts), _tiles(facts, seconds)]
     if facts["units"]:
-        left = _arch_chart(facts, colours) + _time_chart(facts, seconds)
+        left = _arch_chart(facts, colours) + _content_chart(facts) + _time_chart(facts, seconds)
         parts += [
             f'<div class="charts"><div>{left}</div><div>{_module_chart(facts, colours)}</div></div>',
             _coverage(facts),
@@ -137,6 +137,15 @@ def _module_chart(facts: BundleFacts, colours: Mapping[str, str]) -> str:
 def _both(count: int, packed: int | None) -> str:
     whole, part = (None if each is None else size(each).replace(" ", "&nbsp;") for each in (count, packed))
     return f"{whole}" if part is None else f"{whole} ({part})"
+
+
+def _content_chart(facts: BundleFacts) -> str:
+    longest = max(facts["content"].values(), default=1)
+    rows = [
+        _chart_row(name, [(name, count, "seconds")], longest, size(count))
+        for name, count in facts["content"].items()
+    ]
+    return _chart("What the units are made of", rows, "unpacked") if rows else ""
 
 
 def _time_chart(facts: BundleFacts, seconds: Seconds) -> str:

@@ -11,6 +11,7 @@ from .._order import by_number
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
 from ..bundle.signatures import signature
 from ..cubin.elf import read_cubin, read_resources
+from ..cubin.families import made_of
 from ..cubin.names import plain_name
 from ..errors import BundleError, Location, Problem
 from ..sources.source import ptx_entries
@@ -100,6 +101,7 @@ class BundleFacts(TypedDict):
     totals: TotalFacts
     archs: dict[str, int]
     modules: dict[str, int]
+    content: dict[str, int]
     packed: dict[str, dict[str, int | None]]
     largest: dict[str, int]
     shared: list[SharedFacts]
@@ -111,6 +113,7 @@ class _Result(TypedDict):
     packed: int | None
     usage: Usage
     problem: str | None
+    content: Mapping[str, int]
 
 
 _Place: TypeAlias = "tuple[str, int | None]"
@@ -151,6 +154,7 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
         },
         "archs": {name: _bytes(own) for name, own in _by("arch", by_arch)},
         "modules": {name: _bytes(own) for name, own in _by("module", units)},
+        "content": _content(found.values()),
         "packed": {
             "archs": {name: _sum(unit["packed"] for unit in own) for name, own in _by("arch", by_arch)},
             "modules": {name: _sum(unit["packed"] for unit in own) for name, own in _by("module", units)},
@@ -198,13 +202,24 @@ def unit_name(module: str, arch: str) -> str:
 def _looked(
     data: bytes | BundleError, entry: Entry, packed: int | None, second: SecondReader | None
 ) -> _Result:
+    found: _Result = {"bytes": 0, "packed": packed, "usage": {}, "problem": None, "content": {}}
     if isinstance(data, BundleError):
-        return {"bytes": 0, "packed": packed, "usage": {}, "problem": data.problems[0].what}
+        return {**found, "problem": data.problems[0].what}
     try:
         usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
+        content = {"PTX": len(data)} if entry.is_ptx else made_of(data)
     except ValueError as exc:
-        return {"bytes": len(data), "packed": packed, "usage": {}, "problem": str(exc)}
-    return {"bytes": len(data), "packed": packed, "usage": usage, "problem": None}
+        return {**found, "bytes": len(data), "problem": str(exc)}
+    return {**found, "bytes": len(data), "usage": usage, "content": content}
+
+
+def _content(found: Iterable[_Result]) -> dict[str, int]:
+    """Return the bytes of what all results are made of, the most first."""
+    sums: dict[str, int] = {}
+    for result in found:
+        for name, count in result["content"].items():
+            sums[name] = sums.get(name, 0) + count
+    return {name: sums[name] for name in sorted(sums, key=lambda name: (-sums[name], name))}
 
 
 def _usage(data: bytes, second: SecondReader | None) -> Usage:

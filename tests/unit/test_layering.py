@@ -62,7 +62,7 @@ MODULES: dict[str, dict[str, str]] = {
         "_temporary": "_locks errors",
         "_home": "_temporary",
     },
-    "cubin": {"elf": "", "names": "", "objects": "elf", "ptx": "", "types": "names"},
+    "cubin": {"elf": "", "names": "", "objects": "elf", "ptx": "", "types": "names", "families": "elf"},
     "table": {
         "names": "",
         "reserved": "",

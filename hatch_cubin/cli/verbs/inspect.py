@@ -37,6 +37,7 @@ from ...wheels.survey import (
 from ..verb import Answer, json_argument, table, wheels_argument, write_page
 
 _BAR = 24
+_PARTS = 5
 _HEAD = ("module", "arch", "size", "registers", "shared", "stack", "spills", "kernel")
 _NUMBERS = range(2, 7)  # the columns that have numbers
 
@@ -185,6 +186,9 @@ def _sums(facts: BundleFacts) -> Iterator[str]:
     ]
     files = _count(totals["files"], "files")
     yield f"{', '.join(counts)}: {size(totals['bytes'])} in {files}{packed}"
+    total = max(sum(facts["content"].values()), 1)
+    parts = [f"{name} {100 * count / total:.0f} %" for name, count in facts["content"].items()]
+    yield f"made of: {', '.join(parts[:_PARTS])}"
     largest = [f"{name} {size(count)}" for name, count in facts["largest"].items()]
     yield _plain(f"the largest: {', '.join(largest)}")
     for each in facts["shared"]:

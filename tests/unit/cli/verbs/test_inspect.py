@@ -95,6 +95,11 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         },
         "archs": {"sm_80": len(code), "sm_100": len(code), "compute_80": len(PTX)},
         "modules": {"a": len(code), "copy": len(PTX)},
+        "content": {
+            "other": len(code) - 2 * 25 - len("_Z1fv"),
+            "PTX": len(PTX),
+            "symbol tables of the rest": 2 * 25 + len("_Z1fv"),
+        },
         "packed": {
             "archs": {
                 "sm_80": packed["a.sm_80.cubin"],
@@ -146,6 +151,7 @@ def test_the_lines_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "compute_80   90 B  ######",
         "",
         "2 modules, 3 units, 3 kernels: 460 B in 2 files",
+        "made of: other 63 %, PTX 20 %, symbol tables of the rest 18 %",
         "the largest: a.sm_80.cubin 370 B, copy.compute_80.ptx 90 B",
         "identical, stored once as a.sm_80.cubin: a for sm_80, a for sm_90",
     ]

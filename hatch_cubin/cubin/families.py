@@ -1,0 +1,52 @@
+"""Say what a cubin is made of: code, relocations, and the symbol tables that headers bring along."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from .elf import read_layout
+
+_FAMILIES = {
+    "cub": "CUB",
+    "cuda": "libcu++",
+    "cute": "CuTe",
+    "cutlass": "CUTLASS",
+    "thrust": "Thrust",
+    "cooperative_groups": "cooperative groups",
+}
+_OTHERS = "the rest"
+_SYMBOL = 24  # bytes in the table, beside the name and the zero behind it
+_TABLES = (".symtab", ".strtab")
+_DEBUG = "debug information"
+_KINDS = {".text": "code", ".rel": "relocations", ".debug": _DEBUG, ".nv_debug": _DEBUG}
+_START = re.compile(r"_Z(?:T[VTIS]|GV)?(?:N[rVK]*)?")
+_LENGTH = re.compile(r"[0-9]{1,6}")
+_LOCAL = ("_INTERNAL_", "_GLOBAL__N")  # scopes of a file's own, around those of headers
+
+
+def made_of(data: bytes) -> Mapping[str, int]:
+    """Return the bytes of each part of a cubin; ValueError where it cannot be read."""
+    names, sections = read_layout(data)
+    found: Counter[str] = Counter()
+    for name in names:
+        found[f"symbol tables of {family(name)}"] += _SYMBOL + len(name.encode("utf-8", "replace")) + 1
+    for name, size in sections:
+        if name not in _TABLES:
+            kind = next((kind for start, kind in _KINDS.items() if name.startswith(start)), "other")
+            found[kind] += size
+    found["other"] += max(0, len(data) - sum(found.values()))
+    return {name: count for name, count in found.items() if count}
+
+
+def family(symbol: str) -> str:
+    """Return whose a symbol is, by the outermost scope of its name: that of CUB's kernels is CUB."""
+    start = _START.match(symbol)
+    at = len(symbol) if start is None else start.end()
+    while (length := _LENGTH.match(symbol, at)) is not None:
+        scope = symbol[length.end() : length.end() + int(length[0])]
+        if not scope.startswith(_LOCAL):
+            return _FAMILIES.get(scope, _OTHERS)
+        at = length.end() + int(length[0])
+    return _OTHERS
