@@ -48,7 +48,7 @@ def largest(found: Found) -> dict[str, int]:
 def remedies(found: Found) -> list[Remedy]:
     """Return what would make a wheel smaller, what saves most first. What cannot be read is passed over."""
     total = os.path.getsize(found.path)
-    measured = [each for bundle in found.bundles for each in _of_bundle(bundle)]
+    measured = [each for bundle in found.bundles for each in _of_bundle(bundle, total)]
     worth = [each for each in measured if each.saves >= total * _LEAST]
     return sorted(worth, key=lambda each: (-each.saves, each.what))
 
@@ -82,12 +82,13 @@ def _why(found: Found) -> tuple[None, tuple[str, ...]]:
     return None, (f"the largest: {', '.join(parts)}", *savings)
 
 
-def _of_bundle(bundle: Bundle) -> Iterator[Remedy]:
+def _of_bundle(bundle: Bundle, total: int) -> Iterator[Remedy]:
     try:
         manifest = manifest_of(bundle)
     except BundleError:
         return
     yield from _without_an_arch(bundle, manifest)
+    yield from _split(bundle, manifest, total)
     if manifest.blocks is None:  # what is packed has the code of headers once already
         yield from _packed(bundle, manifest)
         yield from _instantiated(bundle, manifest)
@@ -104,6 +105,22 @@ def _without_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         others = {place for other, places in archs.items() if other != arch for place in places}
         saves = sum(taken for place, taken in archs[arch].items() if place not in others)
         yield Remedy(f"leaving out {arch} ({_then(manifest, arch)})", saves)
+
+
+def _split(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
+    """Yield what `split` would save of the largest wheel: code goes into one an arch, the rest stays."""
+    archs: dict[str, dict[_Place, int]] = {}
+    for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
+        taken = taken_by(bundle, manifest, entry) or 0
+        archs.setdefault(entry.arch, {})[entry.file, entry.offset] = taken
+    sizes = [sum(places.values()) for places in archs.values()]
+    if len(sizes) > 1:
+        moved: dict[_Place, int] = {}
+        for places in archs.values():
+            moved |= places
+        most = max(total - sum(moved.values()), *sizes)
+        what = f"splitting it by arch (the largest of {len(sizes) + 1} wheels; a build has to make all first)"
+        yield Remedy(what, total - most)
 
 
 def _then(manifest: Manifest, arch: str) -> str:

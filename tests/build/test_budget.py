@@ -67,11 +67,12 @@ def test_no_door_leaves_a_wheel_that_is_too_large(tmp_path: Path, door: Callable
     assert said[start].startswith(f"hatch-cubin: error: pyproject.toml:{line}: {wheel} is ")
     assert said[start].endswith(" KB, more than max-size allows: 10.0 KB")
     assert said[start + 1].startswith("  the largest: demo/_cubins/__init__.py ")
-    assert {each.rpartition(" would save ")[0] for each in said[start + 2 : start + 4]} == {
+    end = said.index("hatch-cubin: 1 error, nothing was built")
+    remedies = {each.rpartition(" would save ")[0] for each in said[start + 2 : end]}
+    assert remedies >= {
         f"  leaving out sm_{arch} (then nothing runs all kernels on {arch // 10}.{arch % 10})"
         for arch in (80, 90)
     }
-    assert said[start + 4] == "hatch-cubin: 1 error, nothing was built"
 
     text = (tmp_path / "pyproject.toml").read_text().replace("10 KB", "1 MB")
     (tmp_path / "pyproject.toml").write_text(text)

@@ -6,10 +6,12 @@ import itertools
 import random
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.elf import read_code
 from hatch_cubin.errors import BundleError, Location
 from hatch_cubin.wheels import weight
@@ -29,6 +31,11 @@ def packed(wheel: Path) -> dict[str, int]:
 
 
 def savings(wheel: Path) -> dict[str, int]:
+    """Return what each remedy saves, but for splitting, which is one more wherever there are two archs."""
+    return {what: saves for what, saves in everything(wheel).items() if not what.startswith("splitting")}
+
+
+def everything(wheel: Path) -> dict[str, int]:
     with opened(str(wheel)) as found:
         return {each.what: each.saves for each in remedies(found)}
 
@@ -170,9 +177,9 @@ def test_packing_saves_what_a_packed_build_would(tmp_path: Path) -> None:
 
 def test_of_a_large_bundle_some_blocks_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = wheel_of(tmp_path, same_headers("abc"))
-    everything = savings(wheel)["pack = true"]
+    all_of_it = savings(wheel)["pack = true"]
     monkeypatch.setattr(weight, "_TRIED", 1 << 14)  # half of it
-    assert abs(savings(wheel)["pack = true"] - everything) < everything // 20
+    assert abs(savings(wheel)["pack = true"] - all_of_it) < all_of_it // 20
 
 
 def test_a_python_that_cannot_pack_does_not_advise_it(
@@ -205,9 +212,9 @@ def test_of_large_variants_some_archs_tell_for_all(tmp_path: Path, monkeypatch: 
     ]
     wheel = whole_wheel(tmp_path, bundle(*built))
     (what,) = (each for each in savings(wheel) if each.startswith("instantiations"))
-    everything = savings(wheel)[what]
+    all_of_it = savings(wheel)[what]
     monkeypatch.setattr(weight, "_TRIED", 1)
-    assert abs(savings(wheel)[what] - everything) < everything // 20
+    assert abs(savings(wheel)[what] - all_of_it) < all_of_it // 20
 
 
 def test_a_damaged_file_keeps_no_other_remedy_from_being_told(tmp_path: Path) -> None:
@@ -216,3 +223,26 @@ def test_a_damaged_file_keeps_no_other_remedy_from_being_told(tmp_path: Path) ->
     found = savings(whole_wheel(tmp_path, files))
     assert "pack = true" not in found
     assert "leaving out sm_86 (every GPU still runs all kernels)" in found
+
+
+# Splitting
+
+
+@pytest.mark.parametrize("make", [bundle, packed_bundle])
+def test_splitting_saves_what_a_split_leaves_of_the_largest_wheel(
+    tmp_path: Path, make: Callable[..., dict[str, bytes]]
+) -> None:
+    kernels = {("a", arch): code("a", size=size) for arch, size in zip(ARCHS, (60_000, 20_000), strict=True)}
+    metadata = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n"
+    wheel = whole_wheel(tmp_path, make(*units(kernels)), METADATA=metadata)
+    assert main(["split", str(wheel), "--by", "arch", "--into", str(tmp_path / "parts")]) == 0
+    largest_part = max(part.stat().st_size for part in (tmp_path / "parts").iterdir())
+    what = "splitting it by arch (the largest of 3 wheels; a build has to make all first)"
+    saved = wheel.stat().st_size - largest_part
+    assert abs(everything(wheel)[what] - saved) < 3000  # each has metadata of its own
+    assert saved > 20_000
+
+
+def test_one_arch_cannot_be_split(tmp_path: Path) -> None:
+    wheel = wheel_of(tmp_path, {("a", "sm_80"): code("a", size=LARGE), ("a", "compute_80"): PTX})
+    assert [what for what in everything(wheel) if what.startswith("splitting")] == []
