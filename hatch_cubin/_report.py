@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from . import _files
@@ -14,6 +15,8 @@ from .compiling.results import Results
 from .sources.project import Project
 
 FORMAT = 1
+
+_SHOWN = 8  # workers: the file has them all
 
 
 def report(project: Project, results: Results, seconds: float) -> None:
@@ -29,6 +32,8 @@ def report(project: Project, results: Results, seconds: float) -> None:
         fetched = len(results.fetched)
         said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
         project.say(f"{units}: {said}{compiled} compiled in {seconds:.1f} s")
+        if results.workers:
+            project.say(f"compiled by others: {_by_worker(results)}")
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
         return
     try:
@@ -49,6 +54,7 @@ def facts(results: Results) -> dict[str, Any]:
             "state": state,
             "hit": state == "hit",
             "tier": _tier(unit, results) if state == "hit" else None,
+            "worker": results.workers.get(unit),
             "seconds": round(results.seconds.get(unit, 0.0), 3),
             "bytes": results.done[unit].size if unit in results.done else 0,
         }
@@ -62,6 +68,13 @@ def facts(results: Results) -> dict[str, Any]:
         "remote": results.remote,
         "units": units,
     }
+
+
+def _by_worker(results: Results) -> str:
+    """Return how many units each other machine has compiled, those with the most first."""
+    counts = Counter(results.workers.values()).most_common()
+    more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
+    return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more
 
 
 def _tier(unit: Unit, results: Results) -> str:

@@ -186,6 +186,16 @@ class Cache:
         self.attempt(lambda: self._put(key, compiled.data, signed), None)
         self._refused.discard(key)
 
+    def forget(self, key: bytes) -> None:
+        """Remove what was stored under a key, the record before the entry."""
+
+        def remove() -> None:
+            for each in (record_key(key), key):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(place(self.folder, each))
+
+        self.attempt(remove, None)
+
     def attempt(self, action: Callable[[], _R], otherwise: _R) -> _R:
         """Do something with the folder; a fault is a warning, and gives *otherwise*."""
         try:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Generator, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
-from ..errors import Location, Problem
+from ..errors import Location, Problem, ToolchainError
 from ..keys.edits import Edits, header_stamps
 from ..keys.jobs import Job, files_of
 from ..sources.project import Project
@@ -26,6 +26,7 @@ from .tasks import folders_for, make_scratch, make_tasks, served_together
 from .turns import Turns
 
 if TYPE_CHECKING:
+    from .cluster.recheck import Sample
     from .hints.setting import Setting
 
 _EDITED = "was changed while a source that includes it was compiled"
@@ -62,6 +63,7 @@ class Bake:
         }
         self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
         self._said: set[str] = set()
+        self._sample = _sample(project.config.recheck)
         self._remarked: dict[Module, tuple[str, ...]] = {}
         modules = (job.unit.module for job in jobs)
         self._texts = {module.source.path: module.source.text for module in modules}
@@ -74,14 +76,44 @@ class Bake:
             stack.callback(self._storing.close)
             setup = self._setup(stack)
             self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
-            for answer in stack.enter_context(
-                contextlib.closing(executor.run(self._upcoming, setup, self._accepts))
-            ):
+            for answer in stack.enter_context(contextlib.closing(self._answers(setup))):
                 for job in self._misses[answer.id]:
                     self._progress.finished(job.unit.name)
                 self._take(self._misses[answer.id], answer)
+                if self._sample is not None:
+                    self._sample.note(answer)
+            if self._sample is not None:
+                self._storing.settle(0)
+                self._compare(self._sample, setup)
             if self._results.failed:
                 self._results.tried = self._try_others(setup)
+
+    def _answers(self, setup: executor.Setup) -> Generator[executor.Result]:
+        """Return what yields the results of all tasks: workers here, or those of a cluster."""
+        if (where := self._project.config.executor) is None:
+            return executor.run(self._upcoming, setup, self._accepts)
+        from .cluster import opening  # which few builds need
+
+        first = [group[0] for group in self._misses]
+        project, toolkit, paths = self._project, self._toolkit, self._paths
+        work = opening.Work(project, first, toolkit, paths, self._upcoming, self._accepts, setup)
+        return opening.results(work, where)
+
+    def _compare(self, sample: Sample, setup: executor.Setup) -> None:
+        """Compare a sample with results of this machine; of a worker that made others, nothing is kept."""
+        differing = [*sample.differing(self._tasks, setup)]
+        workers = {worker for _number, worker in differing}
+        for job in (job for group in self._misses for job in group):
+            if self._results.workers.get(job.unit) in workers:
+                self._cache.forget(job.keys.key)
+        if differing:
+            raise ToolchainError(*(self._other(number, worker) for number, worker in differing))
+
+    def _other(self, number: int, worker: str) -> Problem:
+        unit = self._misses[number][0].unit
+        what = f"worker {worker} has compiled {unit.name} to something else than this machine"
+        hint = "nothing of that worker was kept: find out what is wrong with it, or build without it"
+        return Problem(what, Location(unit.module.source.path), hint)
 
     def _try_others(self, setup: executor.Setup) -> list[Unit]:
         """Return which archs beside those asked for sources compile for that need what some GPUs have."""
@@ -232,3 +264,13 @@ class Bake:
         for job, compiled in kept:
             self._results.done[job.unit] = compiled
             self._results.seconds[job.unit] = answer.seconds
+            if answer.worker:
+                self._results.workers[job.unit] = answer.worker
+
+
+def _sample(part: float) -> Sample | None:
+    if not part:
+        return None
+    from .cluster.recheck import Sample  # which few builds need
+
+    return Sample(part)

@@ -57,6 +57,7 @@ class Result:
     ptx: bytes = b""
     seconds: float = 0.0
     shared: bool = False  # compiled with the precompiled prelude of its task
+    worker: str = ""  # the address of another machine that compiled it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,18 @@ class Setup:
     timeout_s: float
     script: str = SCRIPT
     scratch: str = ""  # a folder for precompiled headers
+    memory: int = 0  # bytes that a worker may take; 0 where only the machine limits them
 
 
 # Returns the next task for a worker, given the prelude that it has precompiled and those that others have.
 Next: TypeAlias = Callable[[int | None, Sequence[int]], Task | None]
 
 
-def run(
-    upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = lambda _result: True
-) -> Generator[Result]:
+def _anything(_result: Result) -> bool:
+    return True
+
+
+def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
     """Yield each task's result as it is done.
 
     *upcoming* is asked for a task whenever there is room for one. None says that there is no task now; while
@@ -89,36 +93,48 @@ def run(
     task with a precompiled header runs again without it where it runs too long, or where nobody *accepts* its
     result.
     """
-    crew = _Crew(upcoming, setup, accepts)
+    crew = Crew(setup)
     try:
-        while crew.set_to_work():
-            result = crew.wait()
-            if result is not None:
-                crew.set_to_work()  # no worker waits while the result is stored
-                yield result
+        yield from crew.results(upcoming, accepts)
     finally:
         crew.close()
 
 
-class _Crew:
+class Crew:
     """Worker processes, what each is doing and until when, and what is still to do.
 
     NVRTC parses in one thread of a process at a time, so each task in flight has a process of its own.
     """
 
-    def __init__(self, upcoming: Next, setup: Setup, accepts: Callable[[Result], bool]) -> None:
-        self._setup, self._accepts = setup, accepts
-        self._next, self._again, self._suspects = upcoming, deque[Task](), deque[Task]()
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._again, self._suspects = deque[Task](), deque[Task]()
         self._harmful: set[int] = set()  # preludes that ended a process
-        self._alone = False
-        self._width = setup.jobs
+        self._alone = self.halted = False
         self._busy: dict[_Worker, tuple[Task, float]] = {}
         self._idle: list[_Worker] = []
         self._all: list[_Worker] = []
         self._watch: Watch = Watch()
 
-    def set_to_work(self) -> bool:
+    def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
+        """Yield each task's result as it is done; when all are, the processes wait for others."""
+        self._next, self._accepts, self._width = upcoming, accepts, self._setup.jobs
+        while self._set_to_work():
+            result = self._wait()
+            if result is not None:
+                self._set_to_work()  # no worker waits while the result is stored
+                yield result
+
+    def halt(self) -> None:
+        """Have it do no more, from any thread; whoever waits for its results gets no more of them."""
+        self.halted = True
+        for worker in [*self._all]:
+            worker.kill()
+
+    def _set_to_work(self) -> bool:
         """Start as many tasks as may run at once; say whether any is running."""
+        if self.halted:
+            return False
         self._alone = self._alone and bool(self._busy)
         while not self._alone and len(self._busy) < self._width and (task := self._upcoming()) is not None:
             if not self._start(task):
@@ -160,7 +176,7 @@ class _Crew:
             raise ToolchainError(Problem(f"the compiler process could not start: {exc.strerror}")) from exc
         return worker
 
-    def wait(self) -> Result | None:
+    def _wait(self) -> Result | None:
         """Wait for the first task that ends, and return what came of it; None where it has to run again."""
         first, (_task, until) = next(iter(self._busy.items()))  # all have the same limit
         heard = self._watch.next(until - time.monotonic())
@@ -230,6 +246,7 @@ class _Worker(Process):
                 "libraries": setup.libraries,
                 "folders": dict(setup.folders),
                 "scratch": setup.scratch,
+                "memory": setup.memory,
             }
         )
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from .._digest import digest
 from ..sources.includes import Closure
@@ -24,6 +25,14 @@ from ..sources.tree import Tree
 _PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
 _DEEP = 16
 _FIRST, _COUNT = 100, 800  # below the usual limit of 1024 open files
+
+
+class Layout(NamedTuple):
+    """Where copies stand in one folder: what each descriptor stands for, what has to be there, each file."""
+
+    places: Mapping[int, str]
+    folders: tuple[str, ...]
+    files: Mapping[str, tuple[str, Path]]  # by place: the logical name, and what is copied
 
 
 class CompilePaths:
@@ -74,23 +83,42 @@ class CompilePaths:
         """
         if not self.descriptors:
             return {}
-        closures = [*closures]
-        levels = max((_levels_out(name) for closure in closures for name in closure.files), default=0)
-        places = {path: into / self._place(path, levels) for path in self._numbers}
-        for place in (*places.values(), *(places[self._project] / folder for folder in folders)):
-            place.mkdir(parents=True, exist_ok=True)
+        closures = [*{id(closure): closure for closure in closures}.values()]  # jobs share them
+        names = dict.fromkeys(name for closure in closures for name in closure.files)
+        layout = self.layout(names, folders)
+        for folder in layout.folders:
+            (into / folder).mkdir(parents=True, exist_ok=True)
         for closure in closures:
             for path, tree in self._trees.items():
                 if tree in closure.trees:  # any of its files may be meant
-                    shutil.copytree(path, places[path], dirs_exist_ok=True)
-            for folder, relative in map(self._home_of, closure.files):
-                if folder is not None:
-                    source = self._tree.at(relative) if folder == self._project else folder / relative
-                    _copy(source, places[folder] / relative)
+                    shutil.copytree(path, into / layout.places[self._numbers[path]], dirs_exist_ok=True)
+        for place, (_name, source) in layout.files.items():
+            _copy(source, into / place)
         for parent, _folders, files in os.walk(into):
             for file in files:
                 os.utime(os.path.join(parent, file), (0, 0))
-        return {number: str(places[path]) for path, number in self._numbers.items()}
+        return {number: str(into / place) for number, place in layout.places.items()}
+
+    def layout(self, names: Iterable[str], folders: Iterable[str]) -> Layout:
+        """Return where copies of files stand, by their logical names, so that each finds all others.
+
+        *folders* are those of the project in which includes begin. What no folder has is left out.
+        """
+        names = [*names]
+        levels = max(map(_levels_out, names), default=0)
+        places = {path: self._place(path, levels) for path in self._numbers}
+        files: dict[str, tuple[str, Path]] = {}
+        for name in names:
+            folder, relative = self._home_of(name)
+            if folder is not None:
+                source = self._tree.at(relative) if folder == self._project else folder / relative
+                files[str(places[folder] / relative)] = (name, source)
+        begun = (places[self._project] / folder for folder in folders)
+        return Layout(
+            {number: str(places[path]) for path, number in self._numbers.items()},
+            tuple(dict.fromkeys(map(str, (*places.values(), *begun)))),
+            files,
+        )
 
     def _home_of(self, logical: str) -> tuple[Path | None, str]:
         """Return the innermost folder that has the file of a logical name, and the file's path in it."""

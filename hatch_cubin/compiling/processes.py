@@ -105,6 +105,10 @@ class Process:
         self._unsent += framed(message)
         self._write()
 
+    def kill(self) -> None:
+        """End the process, from any thread; the watch notices."""
+        self._process.kill()
+
     def close(self, patience_s: float = 0.0) -> None:
         """End the process, whatever it is doing, unless it ends by itself within *patience_s*."""
         try:

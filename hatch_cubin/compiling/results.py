@@ -25,6 +25,7 @@ class Results:
 
     done: dict[Unit, Compiled] = field(default_factory=dict)
     seconds: dict[Unit, float] = field(default_factory=dict)
+    workers: dict[Unit, str] = field(default_factory=dict)  # the addresses of other machines that compiled
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
     tried: list[Unit] = field(default_factory=list)  # what compiles and nobody asked for, to be offered

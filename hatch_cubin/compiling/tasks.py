@@ -95,9 +95,13 @@ def folders_for(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):
         return paths.joined(Path(make_scratch(stack))) if paths.are_scattered else paths.descriptors
+    return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs), folders_of(jobs))
+
+
+def folders_of(jobs: Sequence[Job]) -> set[str]:
+    """Return the folders of the project in which includes of *jobs* begin."""
     folders = {job.unit.module.source.folder for job in jobs}
-    folders |= {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
-    return paths.copies(Path(make_scratch(stack)), (job.closure for job in jobs), folders)
+    return folders | {root.logical.removeprefix(OWN) for job in jobs for root in job.search if not root.tree}
 
 
 def make_scratch(stack: contextlib.ExitStack) -> str:

@@ -68,6 +68,9 @@ def require_compiler(project: Project) -> None:
         # The command names all wheels, for one that is installed may have another version.
         usual = requirements.install_command(project.config, project.environ)
         hint = _locking.install_command(project) or usual
+        if missing == [requirements.CLUSTERS]:  # which no table asks for
+            what = "what HATCH_CUBIN_EXECUTOR asks for is not installed here"
+            raise ToolchainError(Problem(what, hint=hint))
         raise ToolchainError(Problem(what, project.config.place.of(key), hint))
 
 

@@ -19,6 +19,8 @@ _SIZE_UNITS: Mapping[str, int] = {"": 1, "B": 1} | {
     for power, letter in enumerate("KMGT", start=1)
     for infix, base in (("i", 1024), ("", 1000))
 }
+_CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+_EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -64,6 +66,26 @@ def remote_of_variable(text: str) -> str | None:
     if url.user is not None and url.scheme == "http" and not urls.is_here(url):
         raise ValueError("would send its password where others can read it: write https://")
     return url.shown
+
+
+def executor(text: str) -> str:
+    """Check where to compile: a cluster's URL or a function, and perhaps here where that has no worker."""
+    where = text.removesuffix(",local")
+    if not (_CLUSTER if where.startswith(("dask://", "tls://")) else _EXECUTOR).fullmatch(where):
+        some = "'dask://host:8786', 'tls://host:8786' or 'module:function'"
+        raise ValueError(f"must be one of {some}, perhaps with ',local' behind it, not {text!r}")
+    return text
+
+
+def share(text: str) -> float:
+    """Check a part of a whole, as in 1%."""
+    try:
+        part = float(text.removesuffix("%")) / 100
+    except ValueError:
+        part = math.nan
+    if not text.endswith("%") or not 0 < part <= 1:
+        raise ValueError(f"must be a part such as 1%, not {text!r}")
+    return part
 
 
 def seconds(text: str) -> float:

@@ -92,6 +92,8 @@ class Config:
     backend_path: tuple[str, ...] = ()
     package_dir: str | None = None
     timeout_s: float = 1800.0
+    executor: str | None = None  # no table has it: whoever changes a project sends no code to other machines
+    recheck: float = 0.0  # which part of what others compile is compiled here too
     replaced: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by a variable
     place: Place = field(repr=False, compare=False)
 

@@ -324,4 +324,5 @@ _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_CACHE_DIR": ("cache_dir", checks.place),
     REMOTE: ("remote_cache", checks.remote_of_variable),
     "HATCH_CUBIN_TIMEOUT": ("timeout_s", checks.seconds),
+    "HATCH_CUBIN_EXECUTOR": ("executor", checks.executor),
 }

@@ -34,6 +34,7 @@ _PARTS = {
 # No result depends on its version, and the newest one differs with Python's.
 _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
+CLUSTERS = "distributed>=2024.8"
 _NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
@@ -45,12 +46,18 @@ def build_requirements(
         return []
     wanted = [*_toolkit_requirements(config.toolkit), *config.packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
-    return [*exact, *store_requirements(config), *of_signatures(config, environ)]
+    others = [*store_requirements(config), *of_signatures(config, environ), *of_clusters(config)]
+    return [*exact, *others]
 
 
 def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
     """Return what a build needs that has to sign its results, or to check who has signed others."""
     return [SIGNATURES] if config.trusted_keys or environ.get(SIGNING_KEY) else []
+
+
+def of_clusters(config: Config) -> list[str]:
+    """Return what a build needs that has the workers of a Dask cluster compile."""
+    return [CLUSTERS] if (config.executor or "").startswith(("dask://", "tls://")) else []
 
 
 def store_requirements(config: Config) -> list[str]:

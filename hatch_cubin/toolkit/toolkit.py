@@ -23,7 +23,7 @@ DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
 # Another processor's compiler may take a plain `char` for unsigned, as that processor's own compilers do.
 OTHER_MACHINE = "" if sys.platform == "win32" or os.uname().machine == "x86_64" else os.uname().machine
 
-_KEY_SCHEMA = "hatch-cubin 1"
+KEY_SCHEMA = "hatch-cubin 1"
 _LINKER_FIELDS = (
     "max_register_count",
     "lineinfo",
@@ -255,7 +255,7 @@ def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, 
     """Return what the keys of a module's units are made of, under names that people know."""
     source, headers = module.source, closure.summary()
     return {
-        "schema": _KEY_SCHEMA,
+        "schema": KEY_SCHEMA,
         "source": digest([source.text]),
         "path": source.path,
         "compiler": _build_of(source, toolkit),
@@ -295,7 +295,7 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
         target = "ltoir"
     build, implicit = _build_of(source, toolkit), _implicit(module, toolkit)
     assembled = [f"assembled {unit.arch.real}"] if _is_assembled_too(unit) else []
-    parts = [_KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit, *assembled]
+    parts = [KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit, *assembled]
     extra = digest(parts)
     compiled = {"code": source.text, "code_type": kind, "target_type": target}
     toolkit.load()

@@ -386,6 +386,16 @@ def _allow_descriptors(count: int) -> int:
     return count if hard == resource.RLIM_INFINITY else hard
 
 
+def _limit_memory(size: int) -> None:
+    """Let this process take so many bytes, and the stack besides, of which few pages are ever touched."""
+    import resource  # which Windows lacks: no worker there has such a limit
+
+    most = size + _STACK_BYTES[0]
+    _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard == resource.RLIM_INFINITY or most < hard:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
 def _start_thread(target: Callable[[], None]) -> None:
     """Start a thread with as large a stack as there is room for."""
     for size in _STACK_BYTES:
@@ -408,6 +418,8 @@ def main() -> None:
         _open_folders(setup["folders"])
     sys.path[:] = setup["sys_path"]
     _header.folder = setup["scratch"]
+    if setup.get("memory"):
+        _limit_memory(setup["memory"])
     os.chdir("/")  # debug information holds the working directory
     for library in setup["libraries"]:
         ctypes.CDLL(library)

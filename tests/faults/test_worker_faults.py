@@ -403,7 +403,7 @@ def test_no_process_stays_behind(
         def interrupt(_crew: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(executor._Crew, "wait", interrupt)
+        monkeypatch.setattr(executor.Crew, "_wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(results)
     assert [process.returncode for process in started] == [-9, -9]

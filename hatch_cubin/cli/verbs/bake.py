@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, Problem
 from ..verb import (
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from ..._pipeline import Plan
     from ..._sharding import Shard
     from ...keys.jobs import Job
+    from ...sources.project import Project
+
+
+T = TypeVar("T")
 
 
 _SLOWEST = 5
@@ -56,17 +60,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="share by the seconds that HATCH_CUBIN_REPORT=FILE had a build write",
     )
+    parser.add_argument(
+        "--executor",
+        metavar="URL",
+        type=_executor,
+        help="compile on other machines, as in 'dask://host:8786'",
+    )
+    parser.add_argument(
+        "--recheck", metavar="PART", type=_share, help="compile so much of that here too, as in '1%%'"
+    )
     parser.add_argument("--require-hits", action="store_true", help="compile nothing: a miss is an error")
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
     """Bring the cache up to date."""
-    asked = {"HATCH_CUBIN_JOBS": args.jobs, "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None}
+    asked = {
+        "HATCH_CUBIN_JOBS": args.jobs,
+        "HATCH_CUBIN_EXECUTOR": args.executor,
+        "HATCH_CUBIN_REQUIRE_HITS": "1" if args.require_hits else None,
+    }
     if args.weights and not args.shard:
         raise ConfigError(Problem("--weights changes nothing without --shard"))
     project = open_project(args, **{name: value for name, value in asked.items() if value})
     check_build(project)
+    if args.recheck:
+        project = _rechecked(project, args.recheck)
     from ... import _pipeline, _report, _sharding
 
     plan = _pipeline.choose_plan(project, require_compiler, in_part=True, followed=bool(args.shard))
@@ -102,13 +121,38 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
     return as_markdown([*parts, *problem_parts(problems, ())])
 
 
+def _rechecked(project: Project, part: float) -> Project:
+    """Return the project with a part of what other machines compile to be compiled here too."""
+    from dataclasses import replace
+
+    if project.config.executor is None:
+        raise ConfigError(Problem("--recheck changes nothing without --executor"))
+    return replace(project, config=replace(project.config, recheck=part))
+
+
+def _executor(text: str) -> str:
+    from ...table import checks
+
+    return _checked(checks.executor, text)
+
+
+def _share(text: str) -> float:
+    from ...table import checks
+
+    return _checked(checks.share, text)
+
+
+def _checked(check: Callable[[str], T], text: str) -> T:
+    try:
+        return check(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
 def _shard(text: str) -> Shard:
     from ..._sharding import Shard
 
-    try:
-        return Shard.parse(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from None
+    return _checked(Shard.parse, text)
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:

@@ -1,0 +1,1 @@
+"""Compile on other machines: leases of several units, which the workers of a cluster compile."""

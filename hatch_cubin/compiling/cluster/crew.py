@@ -1,0 +1,339 @@
+"""Have the workers of a cluster compile: who gets which tasks, until when, and what comes of it.
+
+Everything has a deadline here. Whatever a worker does, a task is given to another one, and the first result
+that is proven counts.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ..executor import Result, Task
+from .fleet import Answered, Event, Fleet, Gone, Joined, Lost, Unfit
+from .lease import Lease, opened
+
+_MOST_ENDS = 3  # workers that one task may end
+_MOST_FAULTS = 3  # of a worker
+_AHEAD = 2  # leases that a worker has for each of its slots: one to compile, one to go on with
+_SHORTEST_S, _LONGEST_S = 0.2, 2.0  # that a lease should take
+_MOST_TASKS = 64
+_MOST_BYTES = 4 << 20  # of a lease: above 10 MB Dask warns of a large graph
+_GRACE_S = 60.0  # for what a lease needs beside its compiles
+_PATIENCE_S = 10.0  # with a cluster that has no worker
+_CRASHES = ("fatal: the compiler crashed", "out of memory")
+
+
+class NoneLeftError(Exception):
+    """No worker is left, and there are tasks; *reasons* tell why, one for each worker."""
+
+    def __init__(self, reasons: list[str], hint: str | None, left: list[Task]) -> None:
+        super().__init__(*reasons)
+        self.reasons, self.hint, self.left = reasons, hint, left
+
+
+class Terms(NamedTuple):
+    """What a crew goes by."""
+
+    listing: str  # the digest of the files that tasks read
+    timeout_s: float  # for each task
+    total: int  # tasks at most
+    warn: Callable[[str], object]
+
+
+@dataclass(slots=True)
+class _Given:
+    """A lease, and the worker that has it."""
+
+    worker: str
+    lease: Lease
+    since: float
+    until: float
+    again: bool = False  # whether others have its tasks too
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One worker, and the leases that it has, in their order."""
+
+    joined: Joined
+    has: list[int] = field(default_factory=list)
+
+    @property
+    def load(self) -> float:
+        return len(self.has) / self.joined.slots
+
+
+class Crew:
+    """Gives tasks to the workers of a fleet, and yields their results."""
+
+    def __init__(self, upcoming: Callable[[], Task | None], fleet: Fleet, terms: Terms) -> None:
+        self._next, self._fleet, self._terms = upcoming, fleet, terms
+        self._build = uuid.uuid4().hex
+        self._workers: dict[str, _Worker] = {}
+        self._given: dict[int, _Given] = {}
+        self._count = 0
+        self._again: deque[Task] = deque()
+        self._suspects: deque[Task] = deque()  # each is given alone
+        self._open: dict[int, Task] = {}  # by number: given, and without a result
+        self._ends: dict[int, list[str]] = {}  # the workers that a task may have ended
+        self._faults: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
+        self._gone: Gone | None = None
+        self._pace = _Pace()
+        self._since = time.monotonic()  # when there was a worker last
+
+    def results(self) -> Generator[Result]:
+        """Yield the result of each task; NoneLeftError where there is nobody to do what is left."""
+        try:
+            while self._hand_out():
+                yield from self._took(self._wait())
+        finally:
+            self._fleet.close()
+
+    def _hand_out(self) -> bool:
+        """Give leases to whoever has room for some; say whether anything is to be waited for."""
+        while (worker := self._free()) is not None:
+            if tasks := self._lease_of_tasks():
+                self._give(worker, tasks)
+            elif tasks := self._overdue(worker):
+                self._give(worker, tasks, again=True)
+            else:
+                break
+        if self._open or self._again or self._suspects:
+            return True
+        if self._workers:
+            return False
+        return self._peek()
+
+    def _peek(self) -> bool:
+        """Say whether there is a task, for which nobody is there yet."""
+        if (task := self._next()) is not None:
+            self._again.append(task)
+        return task is not None
+
+    def _free(self) -> str | None:
+        """Return the worker that has least to do, if it has room."""
+        if not self._workers:
+            return None
+        name = min(self._workers, key=lambda each: self._workers[each].load)
+        return name if self._workers[name].load < _AHEAD else None
+
+    def _lease_of_tasks(self) -> list[Task]:
+        """Return the tasks of the next lease: as many as can be done in a short time."""
+        if self._suspects:
+            return [self._suspects.popleft()]
+        slots = sum(worker.joined.slots for worker in self._workers.values())
+        left = max(1, self._terms.total - self._pace.done - len(self._open))
+        target_s = self._pace.of_all(left) / (slots * _AHEAD)
+        target_s = min(_LONGEST_S, max(_SHORTEST_S, target_s))
+        tasks: list[Task] = []
+        size, took_s = 0, 0.0
+        while len(tasks) < _MOST_TASKS and size < _MOST_BYTES and took_s < target_s:
+            task = self._again.popleft() if self._again else self._next()
+            if task is None:
+                break
+            tasks.append(task)
+            size += len(task.code)
+            took_s += self._pace.of(task)
+        return tasks
+
+    def _overdue(self, worker: str) -> list[Task]:
+        """Return tasks of a lease that takes its worker too long, for one that has nothing else to do."""
+        if self._workers[worker].has:
+            return []
+        now = time.monotonic()
+        for given in self._given.values():
+            usual_s = sum(map(self._pace.of, given.lease.tasks))
+            if not given.again and given.worker != worker and now - given.since > 2 * usual_s + _LONGEST_S:
+                given.again = True
+                return [task for task in given.lease.tasks if task.id in self._open]
+        return []
+
+    def _give(self, name: str, tasks: list[Task], *, again: bool = False) -> None:
+        worker, now = self._workers[name], time.monotonic()
+        self._count += 1
+        lease = Lease(
+            self._count,
+            self._build,
+            worker.joined.process,
+            self._terms.listing,
+            tuple(tasks),
+            self._terms.timeout_s,
+            worker.joined.memory,
+        )
+        ahead = sum(len(self._given[number].lease.tasks) for number in worker.has)
+        until = (
+            now + _GRACE_S + 2 * (ahead + len(tasks)) * self._terms.timeout_s
+        )  # it may crash, and run again
+        self._given[lease.number] = _Given(name, lease, now, until, again)
+        worker.has.append(lease.number)
+        self._open |= {task.id: task for task in tasks}
+        self._fleet.give(name, lease)
+
+    def _wait(self) -> Event | None:
+        """Return what is heard next; None where that is nothing for a while."""
+        deadlines = [given.until for given in self._given.values()]
+        seconds = min([*deadlines, time.monotonic() + 1.0]) - time.monotonic()
+        try:
+            return self._fleet.events.get(timeout=max(0.01, seconds))
+        except queue.Empty:
+            return None
+
+    def _took(self, event: Event | None) -> Iterator[Result]:
+        """Take note of what is heard, and yield the results that come of it."""
+        match event:
+            case Joined():
+                self._join(event)
+            case Unfit():
+                self._refuse(event.worker, event.why)
+            case Lost():
+                yield from self._lose(event.worker, event.why, blames=event.ended)
+            case Answered():
+                yield from self._answered(event)
+            case Gone():
+                self._gone = event
+                for worker in [*self._workers]:
+                    yield from self._lose(worker, event.why, blames=False)
+            case None:
+                pass
+        yield from self._too_late()
+        self._despair()
+
+    def _join(self, joined: Joined) -> None:
+        if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
+            self._workers[joined.worker] = _Worker(joined)
+            self._reasons.pop(joined.worker, None)
+
+    def _refuse(self, worker: str, why: str) -> None:
+        self._reasons[worker] = why
+        self._terms.warn(f"worker {worker}: {why}")
+
+    def _lose(self, name: str, why: str, *, blames: bool = True) -> Iterator[Result]:
+        """Have others do what a worker had; what it was compiling may be what ended it."""
+        worker = self._workers.pop(name, None)
+        if worker is None:
+            return
+        self._faults[name] += 1
+        if self._gone is None:
+            self._refuse(name, why)
+        for place, number in enumerate(worker.has):
+            given = self._given.pop(number)
+            if blames and place < worker.joined.slots:
+                yield from self._blame(given, f"worker {name}: {why}")
+            else:
+                self._again.extend(self._unheld(given))
+
+    def _blame(self, given: _Given, how: str) -> Iterator[Result]:
+        """Note that the tasks of a lease may have ended a worker; each goes on alone, or has failed."""
+        for task in self._unheld(given):
+            ends = self._ends.setdefault(task.id, [])
+            ends.append(how)
+            if len(ends) < _MOST_ENDS:
+                self._suspects.append(task)
+            else:
+                yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
+
+    def _unheld(self, given: _Given) -> list[Task]:
+        """Return the tasks of a lease that have no result, and that no other lease has."""
+        held = {task.id for other in self._given.values() for task in other.lease.tasks}
+        return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
+
+    def _finished(self, result: Result) -> Result:
+        del self._open[result.id]
+        return result
+
+    def _answered(self, event: Answered) -> Iterator[Result]:
+        given = self._given.pop(event.number, None)
+        if given is None:  # it comes too late, or twice
+            return
+        worker = self._workers[given.worker]
+        worker.has.remove(event.number)
+        try:
+            found = _proven(event, given)
+        except ValueError as exc:
+            yield from self._fault(given, str(exc))
+            return
+        for task in given.lease.tasks:
+            if task.id in self._open:
+                yield from self._result(task, found[task.id], given)
+
+    def _result(self, task: Task, result: Result, given: _Given) -> Iterator[Result]:
+        """Take one result, unless its compiler crashed: another worker may have more memory."""
+        crashed = not result.ok and any(each in result.log for each in _CRASHES)
+        if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
+            one = given.lease._replace(tasks=(task,))
+            how = f"worker {given.worker}: {result.log.splitlines()[0].removeprefix('fatal: ')}"
+            yield from self._blame(_Given(given.worker, one, given.since, given.until), how)
+            return
+        self._pace.note(task, result.seconds)
+        yield self._finished(result)
+
+    def _fault(self, given: _Given, why: str) -> Iterator[Result]:
+        """Note that a worker did not do a lease as it should; after some of that it gets no more."""
+        self._again.extend(self._unheld(given))
+        self._faults[given.worker] += 1
+        if self._faults[given.worker] >= _MOST_FAULTS:
+            yield from self._lose(given.worker, why, blames=False)
+
+    def _too_late(self) -> Iterator[Result]:
+        """Give up workers that were given longer than they can take."""
+        now = time.monotonic()
+        late = {given.worker for given in self._given.values() if given.until < now}
+        for worker in late:
+            yield from self._lose(worker, "it did not answer in time")
+
+    def _despair(self) -> None:
+        """Raise NoneLeftError where nobody is there, and nobody will come."""
+        now = time.monotonic()
+        if self._workers or (self._fleet.hopes and self._gone is None):
+            self._since = now
+        elif self._gone is not None or now - self._since > _PATIENCE_S:
+            left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
+            reasons = [f"worker {worker}: {why}" for worker, why in self._reasons.items()]
+            why = [self._gone.why] if self._gone else [] if reasons else ["it has no workers"]
+            raise NoneLeftError([*why, *reasons], self._gone and self._gone.hint, [*left.values()])
+
+
+class _Pace:
+    """How long tasks take, as far as is known: what is told of one source is expected of its others."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._all_s = 0.0
+        self._of: dict[bytes, float] = {}
+
+    def note(self, task: Task, seconds: float) -> None:
+        self.done += 1
+        self._all_s += seconds
+        self._of[task.name] = seconds
+
+    def of(self, task: Task) -> float:
+        """Return the seconds that a task will take; until anything is known, it makes a lease of its own."""
+        if not self.done:
+            return _LONGEST_S
+        return self._of.get(task.name, self._all_s / self.done)
+
+    def of_all(self, count: int) -> float:
+        return count * self._all_s / max(1, self.done)
+
+
+_ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled it"
+
+
+def _proven(event: Answered, given: _Given) -> dict[int, Result]:
+    """Return the results of a reply; ValueError says why there are none."""
+    if event.wrong is not None:
+        raise ValueError(event.wrong)
+    reply = event.reply
+    if refusal := getattr(reply, "refusal", ""):
+        raise ValueError(refusal)
+    found = opened(reply, given.lease)
+    if not given.lease.process:  # whoever took it: what was given it to knows no workers
+        return found
+    return {number: replace(result, worker=given.worker) for number, result in found.items()}

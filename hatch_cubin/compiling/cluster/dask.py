@@ -1,0 +1,242 @@
+"""The workers of a Dask cluster. Dask has a thread of its own here, for none of its calls is sure to end.
+
+A task is tied to its worker: whether and where it is done again is decided in `crew.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+import pickle
+import queue
+import threading
+import time
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from . import host
+from .fleet import Answered, Event, Gone, Joined, Lost, Unfit, said
+from .host import Asked
+from .lease import Lease
+from .parcel import Parcel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+_CONNECT_S = 10.0
+_LOOK_S = 1.0  # between two looks at who is there
+_SILENT_S = 10.0  # without a sign of life, a worker is lost; large clusters beat more slowly
+_ANSWER_S = 120.0  # for what a worker is asked before its first lease
+_CLOSE_S = 1.5
+_MISSING = "Dask's distributed is not installed here"
+_INSTALL = "pip install 'hatch-cubin[dask]'"
+
+
+class DaskFleet:
+    """The workers that a scheduler knows."""
+
+    def __init__(self, name: str, address: str, asked: Asked, parcel: Parcel) -> None:
+        self.name = name
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._address, self._asked, self._parcel = address, asked, parcel
+        self._preparing: set[str] = set()
+        self._refused: set[str] = set()
+        self._ready: dict[str, Joined] = {}
+        self._seen: dict[str, tuple[object, float]] = {}  # each worker's last sign of life, and when it came
+        self._builds: set[str] = set()
+        self._connected = threading.Event()
+        self._leases: dict[str, set[asyncio.Task[None]]] = {}
+        self._client: Any = None
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def hopes(self) -> int:
+        """How many workers are being asked or equipped; the scheduler counts until it was asked."""
+        return len(self._preparing) + (not self._connected.is_set())
+
+    def give(self, worker: str, lease: Lease) -> None:
+        """Have a worker compile a lease."""
+        self._builds.add(lease.build)
+        with contextlib.suppress(RuntimeError):  # it is over already, and has said so
+            self._loop.call_soon_threadsafe(self._take, worker, lease)
+
+    def close(self) -> None:
+        """End what the workers do for this build, and let them go."""
+        with contextlib.suppress(RuntimeError):  # it is over already
+            self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(_CLOSE_S + 0.5)
+
+    def _take(self, worker: str, lease: Lease) -> None:
+        leases = self._leases.setdefault(worker, set())
+        leases.add(task := self._start(partial(self._compile, worker, lease)))
+        task.add_done_callback(leases.discard)
+
+    def _start(self, make: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        return self._loop.create_task(make())
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        finally:
+            self._connected.set()
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        gone: Gone | None = None
+        try:
+            gone = await self._connect()
+            while gone is None and not self._over.is_set():
+                gone = await self._look()
+                self._connected.set()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), _LOOK_S)
+        except Exception as exc:  # noqa: BLE001 - whatever Dask raises
+            gone = Gone(said(exc))
+        if gone is not None:
+            self.events.put(gone)
+        self._connected.set()
+        await self._leave()
+
+    async def _connect(self) -> Gone | None:
+        try:
+            import distributed
+        except ImportError:
+            return Gone(_MISSING, _INSTALL)
+        for name in [*logging.root.manager.loggerDict]:
+            if name.partition(".")[0] == "distributed":  # what it has to say is said here
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        try:
+            with warnings.catch_warnings():  # of another version; nothing else runs yet
+                warnings.simplefilter("ignore")
+                self._client = distributed.Client(  # type: ignore[no-untyped-call]
+                    self._address, asynchronous=True, set_as_default=False, timeout=_CONNECT_S
+                )
+                await asyncio.wait_for(self._client, 2 * _CONNECT_S)
+        except Exception as exc:  # noqa: BLE001 - whatever Dask raises
+            return await self._misfit(distributed, exc)
+        return None
+
+    async def _misfit(self, distributed: Any, exc: Exception) -> Gone:
+        """Say why nothing can be had of the scheduler: it may have another version."""
+        mine, theirs = distributed.__version__, None
+        with contextlib.suppress(Exception):
+            security = distributed.Security().get_connection_args("client")
+            async with distributed.core.rpc(self._address, connection_args=security) as scheduler:
+                answer = await asyncio.wait_for(scheduler.versions(packages=[]), _CONNECT_S)
+                theirs = answer["packages"]["distributed"]
+        if theirs not in {None, mine}:
+            hint = f"both need the same version, here or there: pip install distributed=={theirs}"
+            return Gone(f"the cluster has distributed {theirs}, and here is {mine}", hint)
+        return Gone(said(exc), "is the scheduler running, and can this machine reach it?")
+
+    async def _look(self) -> Gone | None:
+        """See who is there: prepare whoever is new, and tell who is lost."""
+        try:
+            found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
+        except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - whatever Dask raises
+            return Gone(f"the scheduler does not answer any more: {said(exc)}")
+        workers: dict[str, dict[str, Any]] = found["workers"]
+        for name in [*self._ready]:
+            if name not in workers:
+                self._lose(name, "it is gone")
+        now, silent_s = time.monotonic(), max(_SILENT_S, len(workers) / 20)
+        for name, facts in workers.items():
+            sign, since = self._seen.get(name, (None, 0.0))
+            if facts["last_seen"] != sign:
+                self._seen[name] = sign, since = facts["last_seen"], now
+            lives, pauses = now - since <= silent_s, facts["status"] != "running"
+            if name in self._ready and not lives:
+                self._lose(name, f"it has said nothing for {silent_s:.0f} s")
+            elif name in self._ready and pauses:
+                self._lose(name, f"it is {facts['status']}", ended=False)
+            elif lives and not pauses and name not in {*self._ready, *self._preparing, *self._refused}:
+                self._preparing.add(name)
+                self._start(partial(self._prepare, name, facts))
+        return None
+
+    def _lose(self, name: str, why: str, *, ended: bool = True) -> None:
+        del self._ready[name]
+        for task in self._leases.pop(name, ()):  # so that it does not begin with them when it comes back
+            task.cancel()
+        self.events.put(Lost(name, why, ended))
+
+    async def _prepare(self, name: str, facts: dict[str, Any]) -> None:
+        """Ask a worker who it is, and give it the files that it lacks."""
+        try:
+            joined = await asyncio.wait_for(self._prepared(name, facts), _ANSWER_S)
+        except asyncio.TimeoutError:
+            joined = Unfit(name, f"it did not answer within {_ANSWER_S:g} s")
+        except Exception as exc:  # noqa: BLE001 - whatever its Python raises
+            joined = Unfit(name, said(exc))
+        if isinstance(joined, Joined):
+            self._ready[name] = joined
+        else:
+            self._refused.add(name)
+        self.events.put(joined)
+        self._preparing.discard(name)
+
+    async def _prepared(self, name: str, facts: dict[str, Any]) -> Joined | Unfit:
+        mine = self._asked.identity
+        try:
+            version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
+        except importlib.metadata.PackageNotFoundError:
+            return Unfit(name, f"no hatch-cubin, this build has {mine.version}")
+        if version != mine.version:
+            return Unfit(name, f"hatch-cubin {version}, this build has {mine.version}")
+        process, differs = await self._call(name, host.identify, self._asked)
+        if differs is not None:
+            return Unfit(name, differs)
+        listing = self._parcel.listing
+        lacking = await self._call(name, host.equip, self._asked, listing)
+        if lacking:
+            for piece in self._parcel.pieces(lacking):
+                lacking = await self._call(name, host.equip, self._asked, listing, host.packed(piece))
+        if lacking:
+            return Unfit(name, "it does not keep the files that it is given")
+        slots = max(1, facts["nthreads"])
+        return Joined(name, process, slots, (facts["memory_limit"] or 0) // slots)
+
+    async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
+        """Have a worker that has hatch-cubin call a function of ours."""
+        # Dask would look for tasks of its own in what it can see.
+        return await self._submit(worker, host.called, pickle.dumps((function, arguments)))
+
+    async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
+        """Have one worker, and no other, call a function once."""
+        return await self._client.submit(
+            function, argument, workers=[worker], allow_other_workers=False, retries=0, pure=False
+        )
+
+    async def _compile(self, worker: str, lease: Lease) -> None:
+        reply, wrong = None, None
+        try:
+            reply = await self._call(worker, host.compile_lease, self._asked, lease)
+        except Exception as exc:  # noqa: BLE001 - whatever its Python raises
+            wrong = said(exc)
+        self.events.put(Answered(lease.number, reply, wrong))
+
+    async def _leave(self) -> None:
+        """Stop the compilers, and go, in a short time."""
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._part(), _CLOSE_S)
+
+    async def _part(self) -> None:
+        if self._client is not None:
+            with contextlib.suppress(Exception):
+                for build in self._builds:
+                    await asyncio.wait_for(
+                        self._client.run(host.stop, build, workers=[*self._ready], on_error="ignore"),
+                        _CLOSE_S / 2,
+                    )
+            await self._client.close()

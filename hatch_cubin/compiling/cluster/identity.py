@@ -1,0 +1,158 @@
+"""Who compiles: what has to be the same on two machines, so that their results are.
+
+A worker of a cluster is asked before its first task. It answers from a process of its own, for an NVRTC that
+is loaded stays loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ... import __version__
+from ..._digest import digest
+from ..._environment import without_secrets
+from ...errors import HatchCubinError
+from ...keys.headers import toolkit_roots
+from ...toolkit.libraries import identity as installed
+from ...toolkit.toolkit import DATA_MODEL, KEY_SCHEMA, OTHER_MACHINE, Toolkit
+
+_LIMIT_S = 60.0
+_CODE = ("../executor.py", "../processes.py", "../../toolkit/worker.py", "lease.py", "shelf.py", "host.py")
+_MAIN = f"""\
+import sys
+sys.path[:] = sys.argv[3:]
+from {__name__} import main
+main(sys.argv[1], sys.argv[2] == "1")
+"""
+
+
+class Identity(NamedTuple):
+    """What results depend on beside their tasks."""
+
+    version: str  # of hatch-cubin
+    schema: str
+    code: str  # a digest of what runs on both sides
+    data_model: str
+    machine: str
+    nvrtc: str
+    nvjitlink: str | None = None  # where a source has asked for it
+
+
+class Installed(NamedTuple):
+    """What a machine has: who it is, the compiler's files, and its folders of headers by name."""
+
+    identity: Identity
+    libraries: tuple[str, ...]
+    headers: Mapping[str, str]
+
+
+def of(toolkit: Toolkit) -> Identity:
+    """Return the identity of this machine with a toolkit."""
+    linker = toolkit.nvjitlink_if_loaded
+    return Identity(__version__, KEY_SCHEMA, _code(), DATA_MODEL, OTHER_MACHINE, toolkit.nvrtc, linker)
+
+
+def difference(theirs: Identity, mine: Identity) -> str | None:
+    """Return in what a worker is not as this build needs it; None where nothing differs."""
+    pairs = (
+        ("hatch-cubin", theirs.version, mine.version),
+        ("hatch-cubin with keys of", theirs.schema, mine.schema),
+        ("data model", theirs.data_model, mine.data_model),
+        ("processor", theirs.machine or "x86_64", mine.machine or "x86_64"),
+        ("NVRTC", theirs.nvrtc, mine.nvrtc),
+        ("nvJitLink", theirs.nvjitlink, mine.nvjitlink or theirs.nvjitlink),
+    )
+    for name, there, here in pairs:
+        if there != here:
+            return f"{name} {there}, this build has {here}"
+    if theirs.code != mine.code:
+        return f"another hatch-cubin {theirs.version} than this build's"
+    return None
+
+
+def remedy(mine: Identity) -> str:
+    """Return the command that makes a worker as this build needs it."""
+    major = mine.nvrtc.partition(".")[0]
+    suffix = "" if int(major) >= 13 else f"-cu{major}"
+    linker = [] if mine.nvjitlink is None else [f"nvidia-nvjitlink{suffix}=={mine.nvjitlink}"]
+    wheels = [
+        f"hatch-cubin=={mine.version}",
+        "'cuda-core>=1.2,<2'",
+        f"'cuda-bindings=={major}.*'",
+        f"nvidia-cuda-nvrtc{suffix}=={mine.nvrtc}",
+        *linker,
+    ]
+    return f"on each worker: pip install {' '.join(wheels)}"
+
+
+_answers: dict[tuple[str, str | None, bool], Installed] = {}
+
+
+def ask(wanted: str | None, *, links: bool) -> Installed:
+    """Return what this machine has, as another process finds out; ValueError says why it cannot compile.
+
+    *wanted* is "system" where the toolkit of CUDA_HOME is meant, *links* asks for nvJitLink too.
+    """
+    stamp = installed(wanted)
+    if stamp is not None and (stamp, wanted, links) in _answers:
+        return _answers[stamp, wanted, links]
+    answer = _asked([sys.executable, "-c", _MAIN, wanted or "", str(int(links)), *sys.path])
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    found = Installed(Identity(*answer["identity"]), tuple(answer["libraries"]), answer["headers"])
+    if stamp is not None:
+        _answers[stamp, wanted, links] = found
+    return found
+
+
+def _asked(command: Sequence[str]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own script
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=without_secrets(os.environ),
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"its compiler did not start within {_LIMIT_S:g} s"}
+    except OSError as exc:
+        return {"error": f"its compiler did not start: {exc.strerror}"}
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return {"error": f"its compiler did not start: {said[-1] if said else 'it said nothing'}"}
+    return answer
+
+
+def main(wanted: str, links: bool) -> None:  # noqa: FBT001 - of a command line
+    """Print what this machine has."""
+    print(json.dumps(_answer(wanted or None, links=links)))  # noqa: T201 - to whoever asked
+
+
+def _answer(wanted: str | None, *, links: bool) -> dict[str, Any]:
+    try:
+        toolkit = Toolkit(wanted)
+        _ = links and toolkit.nvjitlink
+        roots = toolkit_roots(toolkit, system=wanted == "system")
+        return {
+            "identity": of(toolkit),
+            "libraries": toolkit.libraries,
+            "headers": {root.logical: str(root.path) for root in roots},
+        }
+    except HatchCubinError as exc:
+        return {"error": exc.problems[0].what}
+
+
+def _code() -> str:
+    """Return a digest of the code that both sides have to share."""
+    here = Path(__file__).parent
+    return digest((here / name).read_bytes() for name in _CODE)

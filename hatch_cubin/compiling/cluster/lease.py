@@ -1,0 +1,107 @@
+"""What goes to a worker of a cluster, what comes back, and what proves that one answers the other. Pure.
+
+Nothing here tells a worker that errs from one that lies: whoever takes a worker's replies trusts it. What is
+found out is a reply that was cut, damaged, mixed up with another, or sent twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from ..._digest import digest
+from ..executor import Result, Task
+
+_FIELDS = {field.name for field in fields(Result)} - {"worker"}
+
+
+class Listing(NamedTuple):
+    """The files that compiles can read, by content, and where a worker has to put them."""
+
+    digest: str
+    places: Mapping[int, str]  # which folder each descriptor stands for
+    folders: tuple[str, ...]  # all that have to be there
+    files: Mapping[str, tuple[str, str]]  # by place: logical name and digest
+
+    @classmethod
+    def of(
+        cls, places: Mapping[int, str], folders: Sequence[str], files: Mapping[str, tuple[str, str]]
+    ) -> Listing:
+        """Return the listing of some files, named by what is in it."""
+        whole = json.dumps([sorted(places.items()), sorted(folders), sorted(files.items())])
+        return cls(digest([whole]), places, tuple(folders), files)
+
+
+class Lease(NamedTuple):
+    """Several tasks that one worker compiles, one after another."""
+
+    number: int
+    build: str  # a name that no other build has
+    process: str  # of the worker, as it called itself; empty where any will do
+    listing: str  # the digest of the files that it reads
+    tasks: tuple[Task, ...]
+    timeout_s: float  # for each task
+    memory: int  # bytes that the compiler's process may take; 0 where there is no limit
+
+
+class Reply(NamedTuple):
+    """What came of a lease: a result for each task, or why there is none."""
+
+    worker: str  # how the worker calls itself
+    process: str
+    number: int
+    results: tuple[tuple[dict[str, Any], str], ...] = ()  # the fields of each, and what proves them
+    refusal: str = ""
+
+
+def sealed(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
+    """Return a result as it is sent, with its proof."""
+    values = {name: getattr(result, name) for name in _FIELDS}
+    values["symbols"] = dict(result.symbols)
+    return values, _proof(task, listing, result)
+
+
+def opened(reply: object, lease: Lease) -> dict[int, Result]:
+    """Return the results of a lease by their tasks' numbers; ValueError says what is wrong with the reply."""
+    if not isinstance(reply, Reply) or reply.number != lease.number:
+        raise ValueError("a reply to something else")
+    tasks = {task.id: task for task in lease.tasks}
+    found: dict[int, Result] = {}
+    for values, proof in reply.results:
+        result = _result(values)
+        task = tasks.get(result.id)
+        if task is None or result.id in found:
+            raise ValueError("a result that nobody asked for")
+        if _proof(task, lease.listing, result) != proof:
+            raise ValueError("a damaged result")
+        found[result.id] = replace(result, worker=reply.worker)
+    if found.keys() != tasks.keys():
+        raise ValueError("a reply that lacks results")
+    return found
+
+
+def _result(values: object) -> Result:
+    if not isinstance(values, dict) or values.keys() != _FIELDS or not isinstance(values["seconds"], float):
+        raise ValueError("a damaged result")
+    return Result(**values)
+
+
+def _proof(task: Task, listing: str, result: Result) -> str:
+    """Return a digest of a result with all that it is the result of."""
+    asked: list[str | bytes] = [
+        task.kind,
+        task.code,
+        task.name,
+        *task.options,
+        b"",
+        *task.instantiate,
+        str(task.ptx),
+    ]
+    symbols = [each for item in sorted(result.symbols.items()) for each in item]
+    came: list[str | bytes] = [str(result.ok), result.output, result.ptx, result.log, *symbols]
+    try:
+        return digest([listing, digest(asked), digest(came)])
+    except (AttributeError, TypeError):
+        raise ValueError("a damaged result") from None

@@ -1,0 +1,141 @@
+"""Compile where a build is asked to: on the workers of a cluster, and here what they cannot do."""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import ConfigError, Problem, ToolchainError
+from ...keys.jobs import Job
+from ...sources.project import Project
+from ...toolkit.toolkit import Toolkit
+from .. import cores, executor
+from ..executor import Next, Result, Setup, Task
+from ..paths import CompilePaths
+from ..tasks import folders_of
+from . import host, identity
+from .crew import Crew, NoneLeftError, Terms
+from .fleet import Fleet
+from .host import Asked
+from .parcel import Parcel, pack, travels
+
+_GROUP = "hatch_cubin.executors"
+_VARIABLE = "HATCH_CUBIN_EXECUTOR"
+_LOCAL = ",local"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be compiled: a job for each task's number, the next task, and how it is done here."""
+
+    project: Project
+    jobs: Sequence[Job]
+    toolkit: Toolkit
+    paths: CompilePaths
+    upcoming: Next
+    accepts: Callable[[Result], bool]
+    setup: Setup
+
+
+def results(work: Work, where: str) -> Generator[Result]:
+    """Yield each task's result as it is done, by the workers that *where* leads to."""
+    name = where.removesuffix(_LOCAL)
+    staying: list[Task] = []
+
+    def away() -> Task | None:
+        while (task := work.upcoming(None, ())) is not None:
+            if travels(work.jobs[task.id]):
+                return replace(task, prelude=None)  # a precompiled header serves one process
+            staying.append(task)
+        return None
+
+    try:
+        yield from _crew(work, name, away).results()
+    except NoneLeftError as exc:
+        if name == where:
+            raise ToolchainError(_nobody(work, name, exc)) from None
+        work.project.warn(f"no worker of {name} is left: what it has not compiled is compiled here")
+        staying += exc.left
+    left = deque(staying)
+    yield from executor.run(
+        lambda held, others: left.popleft() if left else work.upcoming(held, others), work.setup, work.accepts
+    )
+
+
+def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
+    project = work.project
+    if not work.paths.descriptors:
+        what = f"{_VARIABLE}: only Linux can have others compile"
+        raise ToolchainError(Problem(what, hint="elsewhere, paths would differ from machine to machine"))
+    jobs = [job for job in work.jobs if travels(job)]
+    parcel = pack(jobs, work.paths, folders_of(jobs))
+    wanted = "system" if project.config.toolkit == "system" else None
+    asked = Asked(identity.of(work.toolkit), wanted)
+    slots = project.config.jobs or cores.count()
+    terms = Terms(parcel.listing.digest, project.config.timeout_s, len(work.jobs), project.warn)
+    return Crew(upcoming, _fleet(name, asked, parcel, slots), terms)
+
+
+def _fleet(name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
+    scheme, mark, rest = name.partition("://")
+    if mark and scheme in {"dask", "tls"}:
+        from .dask import DaskFleet
+
+        return DaskFleet(name, f"tcp://{rest}" if scheme == "dask" else name, asked, parcel)
+    from .plain import PlainFleet
+
+    made = _called(_of_scheme(scheme), name, name) if mark else _called(_of_module(name), name)
+    whole = host.Parcel(asked, parcel.listing, host.packed([*parcel.blobs.values()]))
+    return PlainFleet(name, made, whole, slots)
+
+
+def _of_scheme(scheme: str) -> Callable[..., Any]:
+    """Return what an installed package offers for a URL."""
+    from importlib.metadata import entry_points
+
+    known = entry_points(group=_GROUP)
+    for each in known:
+        if each.name == scheme:
+            return _loaded(each.load, scheme)
+    names = ", ".join(sorted({"dask", "tls", *(each.name for each in known)}))
+    what = f"{_VARIABLE}: no installed package knows {scheme}://"
+    raise ConfigError(Problem(what, hint=f"there are: {names}, and module:function"))
+
+
+def _of_module(name: str) -> Callable[..., Any]:
+    module, _colon, function = name.partition(":")
+    return _loaded(lambda: getattr(importlib.import_module(module), function), name)
+
+
+def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
+    try:
+        found: Callable[..., Any] = load()
+    except Exception as exc:  # whatever the user's code raises
+        raise ConfigError(Problem(f"{_VARIABLE}: {name} cannot be imported: {exc}")) from exc
+    return found
+
+
+def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executor:
+    try:
+        made = function(*arguments)
+    except Exception as exc:  # whatever the user's code raises
+        raise ConfigError(Problem(f"{_VARIABLE}: {name} raised {type(exc).__name__}: {exc}")) from exc
+    if not isinstance(made, Executor):
+        what = f"{_VARIABLE}: {name} must return a concurrent.futures.Executor, not {type(made).__name__}"
+        raise ConfigError(Problem(what))
+    return made
+
+
+def _nobody(work: Work, name: str, exc: NoneLeftError) -> Problem:
+    what = f"no worker of {name} is left, and {len(exc.left)} or more compiles are"
+    return Problem(what, hint=exc.hint or _hint(work, exc.reasons), details=tuple(exc.reasons))
+
+
+def _hint(work: Work, reasons: Iterable[str]) -> str:
+    if any("this build" in reason for reason in reasons):
+        return identity.remedy(identity.of(work.toolkit))
+    return f"what was compiled is in the cache; '{_LOCAL}' behind the name compiles here what is left"

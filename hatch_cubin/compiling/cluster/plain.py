@@ -1,0 +1,58 @@
+"""Any `concurrent.futures.Executor`: it knows no workers, so each lease takes along all that it reads."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from concurrent.futures import CancelledError, Executor, Future
+
+from . import host
+from .fleet import Answered, Event, Joined, said
+from .lease import Lease, Reply
+
+
+class PlainFleet:
+    """An executor, as one worker that takes so many leases at once."""
+
+    hopes = 0
+
+    def __init__(self, name: str, executor: Executor, parcel: host.Parcel, slots: int) -> None:
+        self.name = name
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._executor, self._parcel = executor, parcel
+        self._leases: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
+        self.events.put(Joined(name, "", slots))
+        threading.Thread(target=self._submit, daemon=True).start()
+
+    def give(self, worker: str, lease: Lease) -> None:  # noqa: ARG002 - there is one
+        """Have the executor compile a lease."""
+        self._leases.put(lease)
+
+    def close(self) -> None:
+        """Drop what was not begun."""
+        self._leases.put(None)
+
+    def _submit(self) -> None:
+        """Hand leases on, in a thread: some executors take their time, or wait for room."""
+        while (lease := self._leases.get()) is not None:
+            try:
+                future = self._executor.submit(host.compile_with, self._parcel, lease)
+            except Exception as exc:  # noqa: BLE001 - whatever an executor raises
+                self.events.put(Answered(lease.number, None, said(exc)))
+            else:
+                self._hear(future, lease.number)
+        try:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        except TypeError:  # an executor that is older than that argument
+            self._executor.shutdown(wait=False)
+
+    def _hear(self, future: Future[Reply], number: int) -> None:
+        def done(future: Future[Reply]) -> None:
+            try:
+                self.events.put(Answered(number, future.result()))
+            except (Exception, CancelledError) as exc:  # noqa: BLE001 - whatever an executor raises
+                self.events.put(Answered(number, None, said(exc)))
+
+        with contextlib.suppress(Exception):
+            future.add_done_callback(done)
