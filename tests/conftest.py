@@ -158,6 +158,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
         "REMOTE",
         "REMOTE_TOKEN",
         "REMOTE_WRITE",
+        "EXECUTOR",
     ):
         monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

@@ -121,7 +121,7 @@ class Crew:
         self._next, self._accepts, self._width = upcoming, accepts, self._setup.jobs
         while self._set_to_work():
             result = self._wait()
-            if result is not None:
+            if result is not None and not self.halted:  # whose end would look like a crash
                 self._set_to_work()  # no worker waits while the result is stored
                 yield result
 

@@ -65,14 +65,17 @@ def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
     return folders
 
 
-def toolkit_roots(toolkit: Toolkit, *, system: bool) -> list[Root]:
+def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[Root]:
     """Return the folders with the toolkit's headers: NVRTC's bundled ones, shims, those of its wheels.
+
+    Without *unpacks*, the bundled ones are left out unless an earlier build has unpacked them.
 
     The shims stand in for headers of the host's standard library, which device code includes out of
     habit and NVRTC has none of, and for cuda.h, which declares host functions.
     """
     roots = []
-    if toolkit.version >= _FIRST_WITH_BUNDLED and not system and (bundled := _bundled(toolkit)) is not None:
+    look = _bundled if unpacks else _unpacked_before
+    if toolkit.version >= _FIRST_WITH_BUNDLED and not system and (bundled := look(toolkit)) is not None:
         label = f"NVRTC {toolkit.nvrtc} headers"
         roots += [Root(bundled, "nvrtc", label), Root(bundled / "cccl", "nvrtc/cccl", label)]
     roots.append(Root(_SHIMS, "shims", f"shims of hatch-cubin {__version__}"))
@@ -153,6 +156,11 @@ def _bundled(toolkit: Toolkit) -> Path | None:
         return _unpacked(toolkit, _home.instead(why))
     except OSError as exc:
         raise ToolchainError(Problem(f"{why}, nor unpacked elsewhere: {exc.strerror}")) from exc
+
+
+def _unpacked_before(toolkit: Toolkit) -> Path | None:
+    folder = _home.user_folder() / _home.HEADERS / toolkit.nvrtc
+    return folder / "include" if _is_whole(folder) else None
 
 
 def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:

@@ -69,7 +69,8 @@ def test_every_key_is_a_field_of_the_configuration_and_every_field_a_key() -> No
     def fields(kind: type) -> set[str]:
         return {name.replace("_", "-") for name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
 
-    from_elsewhere = {"place", "replaced", "timeout-s"}  # where the table stands, and the environment
+    # Where the table stands, the environment, the command line.
+    from_elsewhere = {"place", "replaced", "timeout-s", "executor", "recheck"}
     assert fields(config.Config) - from_elsewhere == {*reader._CHECKS, *reader._WRAPPER_CHECKS}
     assert fields(config.SourceRule) - {"undefined"} == set(reader._SOURCE_CHECKS)
 

@@ -7,6 +7,7 @@ import pytest
 from hatch_cubin import _ed25519
 from hatch_cubin._environment import is_on, without_secrets
 from hatch_cubin.errors import ConfigError
+from hatch_cubin.table import checks
 from tests.helpers import read_config
 
 ON = ["1", "true", "True", "TRUE"]
@@ -62,3 +63,40 @@ def test_a_timeout_is_a_positive_number_of_seconds(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_config("", {"HATCH_CUBIN_TIMEOUT": text})
     assert str(caught.value) == f"HATCH_CUBIN_TIMEOUT: must be a number of seconds, not {text!r}"
+
+
+EXECUTORS = [
+    "dask://head:8786",
+    "dask://[::1]:8786,local",
+    "tls://10.0.0.1:1",
+    "ray://head",
+    "a.b:make,local",
+]
+
+
+@pytest.mark.parametrize("text", EXECUTORS)
+def test_where_to_compile_is_read_with_the_configuration(text: str) -> None:
+    assert read_config("", {"HATCH_CUBIN_EXECUTOR": text}).executor == text
+    assert read_config("", {"HATCH_CUBIN_EXECUTOR": ""}).executor is None
+
+
+@pytest.mark.parametrize(
+    "text", ["head", "dask://head", "tls://head:port", "dask://a:1/x", "a:b:c", ",local", "dask://a:1,here"]
+)
+def test_it_is_a_clusters_url_or_a_function(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config("", {"HATCH_CUBIN_EXECUTOR": text})
+    some = "'dask://host:8786', 'tls://host:8786' or 'module:function'"
+    said = f"HATCH_CUBIN_EXECUTOR: must be one of {some}, perhaps with ',local' behind it, not {text!r}"
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(("text", "part"), [("1%", 0.01), ("100%", 1.0), ("0.5%", 0.005)])
+def test_a_part_is_written_with_a_percent_sign(text: str, part: float) -> None:
+    assert checks.share(text) == part
+
+
+@pytest.mark.parametrize("text", ["1", "0%", "101%", "-1%", "nan%", "some%", "%"])
+def test_a_part_is_more_than_nothing_and_no_more_than_all(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^must be a part such as 1%, not {text!r}$"):
+        checks.share(text)

@@ -186,8 +186,20 @@ MODULES: dict[str, dict[str, str]] = {
         "outcome": "diagnostics executor",
         "remarks": "hints/conditions",
         "results": "diagnostics hints/targets hints/together",
-        "bake": "advice assembly cores diagnostics executor hints/setting outcome paths preludes remarks "
-        "results storing tasks turns",
+        "cluster/lease": "executor",
+        "cluster/fleet": "cluster/lease",
+        "cluster/crew": "cluster/fleet cluster/lease executor",
+        "cluster/shelf": "cluster/lease",
+        "cluster/identity": "",
+        "cluster/host": "cluster/identity cluster/lease cluster/shelf executor",
+        "cluster/parcel": "cluster/lease paths",
+        "cluster/dask": "cluster/fleet cluster/host cluster/lease cluster/parcel",
+        "cluster/plain": "cluster/fleet cluster/host cluster/lease",
+        "cluster/opening": "cluster/crew cluster/dask cluster/fleet cluster/host cluster/identity "
+        "cluster/parcel cluster/plain cores executor paths tasks",
+        "cluster/recheck": "executor",
+        "bake": "advice assembly cluster/opening cluster/recheck cores diagnostics executor hints/setting "
+        "outcome paths preludes remarks results storing tasks turns",
         "linking": "bake definitions diagnostics executor results",
         "obtain": "bake linking results",
         "packing": "cores executor",
@@ -271,6 +283,7 @@ THIRD_PARTIES: dict[str, str] = {
     "bundle/runtime": "cuda",
     "stores/objects": "obstore",
     "cache/entries": "cuda typing_extensions",
+    "compiling/cluster/dask": "distributed",
     "cache/programs": "cuda",
     "cache/signing": "cryptography",
     "_locks": "typing_extensions",
@@ -331,6 +344,9 @@ def _at_import(tree: ast.Module) -> ast.Module:
     class Trimmer(ast.NodeTransformer):
         def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
             """Drop it."""
+
+        def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+            """Drop it too."""
 
         def visit_If(self, node: ast.If) -> ast.AST | None:
             return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,29 @@ def test_one_line_says_what_was_cached_and_what_was_compiled(tmp_path: Path) -> 
     assert (front.warned, list(tmp_path.iterdir())) == ([], [])
 
 
+def test_one_more_says_what_other_machines_have_compiled(tmp_path: Path) -> None:
+    front, found = Front(tmp_path), results()
+    first, second = found.seconds
+    found.workers = {first: "tcp://a:1"}
+    report(front.project, found, 1.75)
+    found.workers = {first: "tcp://b:1", second: "tcp://b:1"} | {
+        first._replace(module=replace(first.module, base=f"m{number}")): f"tcp://a:{number}"
+        for number in range(9)
+    }
+    report(front.project, found, 1.75)
+    shown = ", ".join(f"tcp://a:{number} 1" for number in range(7))
+    assert front.said[1::2] == [
+        "compiled by others: tcp://a:1 1",
+        f"compiled by others: tcp://b:1 2, {shown}, and 2 more",
+    ]
+
+
 def test_a_report_lists_every_unit_by_name(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     front = Front(tmp_path, HATCH_CUBIN_REPORT=str(path))
-    report(front.project, results(), 1.75)
+    found = results()
+    found.workers = {unit: "tcp://a:1" for unit in found.seconds if str(unit.arch) == "sm_80"}
+    report(front.project, found, 1.75)
     assert json.loads(path.read_text("utf-8")) == {
         "format": 1,
         "hits": 1,
@@ -68,6 +88,7 @@ def test_a_report_lists_every_unit_by_name(tmp_path: Path) -> None:
                 "state": "hit",
                 "hit": True,
                 "tier": "local",
+                "worker": None,
                 "seconds": 0.0,
                 "bytes": 12,
             },
@@ -77,6 +98,7 @@ def test_a_report_lists_every_unit_by_name(tmp_path: Path) -> None:
                 "state": "compiled",
                 "hit": False,
                 "tier": None,
+                "worker": "tcp://a:1",
                 "seconds": 1.235,
                 "bytes": 10,
             },
@@ -86,6 +108,7 @@ def test_a_report_lists_every_unit_by_name(tmp_path: Path) -> None:
                 "state": "compiled",
                 "hit": False,
                 "tier": None,
+                "worker": None,
                 "seconds": 0.5,
                 "bytes": 11,
             },
@@ -130,6 +153,7 @@ def test_a_report_has_what_became_of_units_without_a_result_and_nothing_is_said(
         "state": state,
         "hit": False,
         "tier": None,
+        "worker": None,
         "seconds": 0.0,
         "bytes": 0,
     }

@@ -25,7 +25,6 @@ _SHORTEST_S, _LONGEST_S = 0.2, 2.0  # that a lease should take
 _MOST_TASKS = 64
 _MOST_BYTES = 4 << 20  # of a lease: above 10 MB Dask warns of a large graph
 _GRACE_S = 60.0  # for what a lease needs beside its compiles
-_PATIENCE_S = 10.0  # with a cluster that has no worker
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
@@ -86,7 +85,6 @@ class Crew:
         self._reasons: dict[str, str] = {}
         self._gone: Gone | None = None
         self._pace = _Pace()
-        self._since = time.monotonic()  # when there was a worker last
 
     def results(self) -> Generator[Result]:
         """Yield the result of each task; NoneLeftError where there is nobody to do what is left."""
@@ -122,7 +120,8 @@ class Crew:
         if not self._workers:
             return None
         name = min(self._workers, key=lambda each: self._workers[each].load)
-        return name if self._workers[name].load < _AHEAD else None
+        most = _AHEAD if self._pace.done else 1  # who joins a moment later shall have something to do
+        return name if self._workers[name].load < most else None
 
     def _lease_of_tasks(self) -> list[Task]:
         """Return the tasks of the next lease: as many as can be done in a short time."""
@@ -144,16 +143,26 @@ class Crew:
         return tasks
 
     def _overdue(self, worker: str) -> list[Task]:
-        """Return tasks of a lease that takes its worker too long, for one that has nothing else to do."""
+        """Return tasks of a lease that takes its worker too long, for one that has nothing else to do.
+
+        First come those that only wait behind others.
+        """
         if self._workers[worker].has:
             return []
         now = time.monotonic()
-        for given in self._given.values():
-            usual_s = sum(map(self._pace.of, given.lease.tasks))
-            if not given.again and given.worker != worker and now - given.since > 2 * usual_s + _LONGEST_S:
-                given.again = True
-                return [task for task in given.lease.tasks if task.id in self._open]
+        for waits in (True, False):
+            for number, given in self._given.items():
+                usual_s = sum(map(self._pace.of, given.lease.tasks))
+                limit_s = usual_s if waits else 2 * usual_s + _LONGEST_S
+                if not given.again and self._waits(number) == waits and now - given.since > limit_s:
+                    given.again = True
+                    return [task for task in given.lease.tasks if task.id in self._open]
         return []
+
+    def _waits(self, number: int) -> bool:
+        """Say whether a lease is not begun: its worker has others before it."""
+        worker = self._workers[self._given[number].worker]
+        return worker.has.index(number) >= worker.joined.slots
 
     def _give(self, name: str, tasks: list[Task], *, again: bool = False) -> None:
         worker, now = self._workers[name], time.monotonic()
@@ -200,7 +209,7 @@ class Crew:
                 self._gone = event
                 for worker in [*self._workers]:
                     yield from self._lose(worker, event.why, blames=False)
-            case None:
+            case _:
                 pass
         yield from self._too_late()
         self._despair()
@@ -290,10 +299,9 @@ class Crew:
 
     def _despair(self) -> None:
         """Raise NoneLeftError where nobody is there, and nobody will come."""
-        now = time.monotonic()
-        if self._workers or (self._fleet.hopes and self._gone is None):
-            self._since = now
-        elif self._gone is not None or now - self._since > _PATIENCE_S:
+        # What hope becomes is told before the hope is given up.
+        hopeless = self._gone is not None or not self._fleet.hopes
+        if not self._workers and hopeless and self._fleet.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
             reasons = [f"worker {worker}: {why}" for worker, why in self._reasons.items()]
             why = [self._gone.why] if self._gone else [] if reasons else ["it has no workers"]

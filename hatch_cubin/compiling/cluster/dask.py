@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _CONNECT_S = 10.0
 _LOOK_S = 1.0  # between two looks at who is there
 _SILENT_S = 10.0  # without a sign of life, a worker is lost; large clusters beat more slowly
+_PATIENCE_S = 10.0  # with a cluster that has no worker, or only such as say nothing
 _ANSWER_S = 120.0  # for what a worker is asked before its first lease
 _CLOSE_S = 1.5
 _MISSING = "Dask's distributed is not installed here"
@@ -42,12 +43,13 @@ class DaskFleet:
         self.name = name
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._address, self._asked, self._parcel = address, asked, parcel
-        self._preparing: set[str] = set()
+        self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
         self._ready: dict[str, Joined] = {}
         self._seen: dict[str, tuple[object, float]] = {}  # each worker's last sign of life, and when it came
         self._builds: set[str] = set()
         self._connected = threading.Event()
+        self._until = 0.0  # when somebody may join who is not there, or not well
         self._leases: dict[str, set[asyncio.Task[None]]] = {}
         self._client: Any = None
         self._loop = asyncio.new_event_loop()
@@ -57,8 +59,9 @@ class DaskFleet:
 
     @property
     def hopes(self) -> int:
-        """How many workers are being asked or equipped; the scheduler counts until it was asked."""
-        return len(self._preparing) + (not self._connected.is_set())
+        """How many workers are being prepared; others may come soon, or come back."""
+        soon = time.monotonic() < self._until
+        return len(self._preparing) + (soon or not self._connected.is_set())
 
     def give(self, worker: str, lease: Lease) -> None:
         """Have a worker compile a lease."""
@@ -142,31 +145,40 @@ class DaskFleet:
 
     async def _look(self) -> Gone | None:
         """See who is there: prepare whoever is new, and tell who is lost."""
+        if self._client.status != "running":  # Dask would connect again, and the scheduler know no lease
+            return Gone("the connection to the scheduler is lost")
         try:
             found = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), _SILENT_S)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - whatever Dask raises
             return Gone(f"the scheduler does not answer any more: {said(exc)}")
-        workers: dict[str, dict[str, Any]] = found["workers"]
-        for name in [*self._ready]:
-            if name not in workers:
-                self._lose(name, "it is gone")
+        self._see(found["workers"])
+        return None
+
+    def _see(self, workers: dict[str, dict[str, Any]]) -> None:
+        """Take note of who is there, and how."""
+        for name in {*self._ready, *self._preparing} - workers.keys():
+            self._lose(name, "it is gone")
         now, silent_s = time.monotonic(), max(_SILENT_S, len(workers) / 20)
         for name, facts in workers.items():
             sign, since = self._seen.get(name, (None, 0.0))
             if facts["last_seen"] != sign:
                 self._seen[name] = sign, since = facts["last_seen"], now
-            lives, pauses = now - since <= silent_s, facts["status"] != "running"
-            if name in self._ready and not lives:
+            if now - since > silent_s:
                 self._lose(name, f"it has said nothing for {silent_s:.0f} s")
-            elif name in self._ready and pauses:
+            elif facts["status"] != "running":
                 self._lose(name, f"it is {facts['status']}", ended=False)
-            elif lives and not pauses and name not in {*self._ready, *self._preparing, *self._refused}:
-                self._preparing.add(name)
-                self._start(partial(self._prepare, name, facts))
-        return None
+            elif name not in {*self._ready, *self._preparing, *self._refused}:
+                self._preparing[name] = self._start(partial(self._prepare, name, facts))
+        if not workers or workers.keys() - {*self._ready, *self._preparing, *self._refused}:
+            self._until = self._until or now + _PATIENCE_S
+        else:
+            self._until = 0.0
 
     def _lose(self, name: str, why: str, *, ended: bool = True) -> None:
-        del self._ready[name]
+        if (preparing := self._preparing.pop(name, None)) is not None:
+            preparing.cancel()
+        if self._ready.pop(name, None) is None:
+            return
         for task in self._leases.pop(name, ()):  # so that it does not begin with them when it comes back
             task.cancel()
         self.events.put(Lost(name, why, ended))
@@ -184,7 +196,7 @@ class DaskFleet:
         else:
             self._refused.add(name)
         self.events.put(joined)
-        self._preparing.discard(name)
+        self._preparing.pop(name, None)
 
     async def _prepared(self, name: str, facts: dict[str, Any]) -> Joined | Unfit:
         mine = self._asked.identity

@@ -61,7 +61,7 @@ class Fleet(Protocol):
 
     @property
     def hopes(self) -> int:
-        """How many workers are being asked or equipped."""
+        """How many workers may join yet, as far as is known. An event comes before a hope is given up."""
 
     def give(self, worker: str, lease: Lease) -> None:
         """Have a worker compile a lease; an event tells what came of it. This waits for nothing."""

@@ -5,6 +5,7 @@ Compiles run in processes of their own, as at home. They end when the worker doe
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -12,6 +13,7 @@ import socket
 import threading
 import uuid
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +24,11 @@ from .lease import Lease, Listing, Reply, sealed
 from .shelf import Shelf
 
 _IDLE_S = 30.0  # that compilers wait for another lease
+_MOST_OVER = 100  # builds of which is known that they are over
+
+
+class BuildIsOverError(Exception):
+    """There is nobody to compile for."""
 
 
 class Asked(NamedTuple):
@@ -44,12 +51,14 @@ class _Here:
 
     def __init__(self) -> None:
         self.process = uuid.uuid4().hex
-        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.pid = os.getpid()
+        self.name = f"{socket.gethostname()}:{self.pid}"
         self._lock = threading.Lock()
         self._shelf: Shelf | None = None
         self._idle: list[tuple[executor.Setup, executor.Crew]] = []
         self._busy: dict[executor.Crew, str] = {}  # and for which builds
         self._timer: threading.Timer | None = None
+        self._over: deque[str] = deque(maxlen=_MOST_OVER)
 
     @property
     def shelf(self) -> Shelf:
@@ -62,6 +71,8 @@ class _Here:
     def crew(self, setup: executor.Setup, build: str) -> Iterator[executor.Crew]:
         """Lend a crew, one that waits if there is any; one that was disturbed is not used again."""
         with self._lock:
+            if build in self._over:
+                raise BuildIsOverError
             found = next((each for each in self._idle if each[0] == setup), None)
             if found is not None:
                 self._idle.remove(found)
@@ -83,13 +94,17 @@ class _Here:
     def stop(self, build: str | None) -> None:
         """End the compilers of a build, and those that wait; None is for all."""
         with self._lock:
+            if build:
+                self._over.append(build)  # its next lease may be on the way
             for crew, whose in self._busy.items():
                 if build is None or build == whose:
                     crew.halt()
             self._dismiss()
 
     def close(self) -> None:
-        """End all compilers, and remove all files."""
+        """End all compilers, and remove all files, unless they are those of who has forked this process."""
+        if self.pid != os.getpid():
+            return
         self.stop(None)
         with self._lock:
             if self._shelf is not None:
@@ -119,8 +134,9 @@ _first = threading.Lock()
 def here() -> _Here:
     """Return what this process has; a process that was forked off starts anew."""
     with _first:
-        if not _here or not _here[0].name.endswith(f":{os.getpid()}"):
+        if not _here or _here[0].pid != os.getpid():
             _here[:] = [_Here()]
+            atexit.register(_here[0].close)
         return _here[0]
 
 

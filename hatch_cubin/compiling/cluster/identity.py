@@ -28,7 +28,7 @@ _MAIN = f"""\
 import sys
 sys.path[:] = sys.argv[3:]
 from {__name__} import main
-main(sys.argv[1], sys.argv[2] == "1")
+main(*sys.argv[1:3])
 """
 
 
@@ -133,16 +133,16 @@ def _asked(command: Sequence[str]) -> dict[str, Any]:
     return answer
 
 
-def main(wanted: str, links: bool) -> None:  # noqa: FBT001 - of a command line
+def main(wanted: str, links: str) -> None:
     """Print what this machine has."""
-    print(json.dumps(_answer(wanted or None, links=links)))  # noqa: T201 - to whoever asked
+    print(json.dumps(_answer(wanted or None, links=links == "1")))  # noqa: T201 - to whoever asked
 
 
 def _answer(wanted: str | None, *, links: bool) -> dict[str, Any]:
     try:
         toolkit = Toolkit(wanted)
         _ = links and toolkit.nvjitlink
-        roots = toolkit_roots(toolkit, system=wanted == "system")
+        roots = toolkit_roots(toolkit, system=wanted == "system", unpacks=False)
         return {
             "identity": of(toolkit),
             "libraries": toolkit.libraries,

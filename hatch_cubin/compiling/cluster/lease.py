@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from ..._digest import digest
 from ..executor import Result, Task
 
-_FIELDS = {field.name for field in fields(Result)} - {"worker"}
+_NONE = Result(0, ok=False)
+_TYPES = {field.name: type(getattr(_NONE, field.name)) for field in fields(Result) if field.name != "worker"}
 
 
 class Listing(NamedTuple):
@@ -58,7 +59,7 @@ class Reply(NamedTuple):
 
 def sealed(task: Task, listing: str, result: Result) -> tuple[dict[str, Any], str]:
     """Return a result as it is sent, with its proof."""
-    values = {name: getattr(result, name) for name in _FIELDS}
+    values = {name: getattr(result, name) for name in _TYPES}
     values["symbols"] = dict(result.symbols)
     return values, _proof(task, listing, result)
 
@@ -83,25 +84,15 @@ def opened(reply: object, lease: Lease) -> dict[int, Result]:
 
 
 def _result(values: object) -> Result:
-    if not isinstance(values, dict) or values.keys() != _FIELDS or not isinstance(values["seconds"], float):
+    """Return the result with these fields; ValueError where they are none."""
+    if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != _TYPES:
         raise ValueError("a damaged result")
     return Result(**values)
 
 
 def _proof(task: Task, listing: str, result: Result) -> str:
     """Return a digest of a result with all that it is the result of."""
-    asked: list[str | bytes] = [
-        task.kind,
-        task.code,
-        task.name,
-        *task.options,
-        b"",
-        *task.instantiate,
-        str(task.ptx),
-    ]
+    asked: list[str | bytes] = [task.kind, task.code, task.name, str(task.ptx)]
+    came: list[str | bytes] = [str(result.ok), result.output, result.ptx, result.log]
     symbols = [each for item in sorted(result.symbols.items()) for each in item]
-    came: list[str | bytes] = [str(result.ok), result.output, result.ptx, result.log, *symbols]
-    try:
-        return digest([listing, digest(asked), digest(came)])
-    except (AttributeError, TypeError):
-        raise ValueError("a damaged result") from None
+    return digest([listing, *map(digest, (asked, task.options, task.instantiate, came, symbols))])

@@ -24,7 +24,6 @@ from .host import Asked
 from .parcel import Parcel, pack, travels
 
 _GROUP = "hatch_cubin.executors"
-_VARIABLE = "HATCH_CUBIN_EXECUTOR"
 _LOCAL = ",local"
 
 
@@ -58,7 +57,7 @@ def results(work: Work, where: str) -> Generator[Result]:
     except NoneLeftError as exc:
         if name == where:
             raise ToolchainError(_nobody(work, name, exc)) from None
-        work.project.warn(f"no worker of {name} is left: what it has not compiled is compiled here")
+        work.project.warn(f"{name} has no worker that can compile what is missing: that is compiled here")
         staying += exc.left
     left = deque(staying)
     yield from executor.run(
@@ -69,7 +68,7 @@ def results(work: Work, where: str) -> Generator[Result]:
 def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
     project = work.project
     if not work.paths.descriptors:
-        what = f"{_VARIABLE}: only Linux can have others compile"
+        what = "HATCH_CUBIN_EXECUTOR: only Linux can have others compile"
         raise ToolchainError(Problem(what, hint="elsewhere, paths would differ from machine to machine"))
     jobs = [job for job in work.jobs if travels(job)]
     parcel = pack(jobs, work.paths, folders_of(jobs))
@@ -102,7 +101,7 @@ def _of_scheme(scheme: str) -> Callable[..., Any]:
         if each.name == scheme:
             return _loaded(each.load, scheme)
     names = ", ".join(sorted({"dask", "tls", *(each.name for each in known)}))
-    what = f"{_VARIABLE}: no installed package knows {scheme}://"
+    what = f"HATCH_CUBIN_EXECUTOR: no installed package knows {scheme}://"
     raise ConfigError(Problem(what, hint=f"there are: {names}, and module:function"))
 
 
@@ -115,7 +114,7 @@ def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
     except Exception as exc:  # whatever the user's code raises
-        raise ConfigError(Problem(f"{_VARIABLE}: {name} cannot be imported: {exc}")) from exc
+        raise ConfigError(Problem(f"HATCH_CUBIN_EXECUTOR: {name} cannot be imported: {exc}")) from exc
     return found
 
 
@@ -123,15 +122,18 @@ def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executo
     try:
         made = function(*arguments)
     except Exception as exc:  # whatever the user's code raises
-        raise ConfigError(Problem(f"{_VARIABLE}: {name} raised {type(exc).__name__}: {exc}")) from exc
+        raise ConfigError(
+            Problem(f"HATCH_CUBIN_EXECUTOR: {name} raised {type(exc).__name__}: {exc}")
+        ) from exc
     if not isinstance(made, Executor):
-        what = f"{_VARIABLE}: {name} must return a concurrent.futures.Executor, not {type(made).__name__}"
+        kind = type(made).__name__
+        what = f"HATCH_CUBIN_EXECUTOR: {name} must return a concurrent.futures.Executor, not {kind}"
         raise ConfigError(Problem(what))
     return made
 
 
 def _nobody(work: Work, name: str, exc: NoneLeftError) -> Problem:
-    what = f"no worker of {name} is left, and {len(exc.left)} or more compiles are"
+    what = f"{name} has no worker that can compile what is missing"
     return Problem(what, hint=exc.hint or _hint(work, exc.reasons), details=tuple(exc.reasons))
 
 

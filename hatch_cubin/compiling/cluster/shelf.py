@@ -84,6 +84,7 @@ class Shelf:
     def _lay_out(self, listing: Listing) -> None:
         into, part = self._layouts / listing.digest, self._layouts / "part"
         shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
         for folder in listing.folders:
             (part / folder).mkdir(parents=True, exist_ok=True)
         for place, (_logical, content) in listing.files.items():

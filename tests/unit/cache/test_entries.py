@@ -697,3 +697,12 @@ def test_an_entry_that_a_wheel_would_show_to_be_odd_is_kept_as_bytes(
     found, _damaged = hold(stored, tmp_path / "hold")
     assert found == RESULT
     assert list((tmp_path / "hold").iterdir()) == []
+
+
+def test_what_is_forgotten_is_gone_with_its_record(tmp_path: Path) -> None:
+    fill(tmp_path, "a", "b")
+    with open_cache(tmp_path) as cache:
+        cache.forget(b"a" * 32)
+        cache.forget(b"c" * 32)
+    assert held(tmp_path, "a", "b") == "b"
+    assert len(files(tmp_path)) == 2

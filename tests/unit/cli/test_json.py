@@ -124,6 +124,8 @@ def test_a_verb_prints_the_fields_that_are_documented(
         main.main(["bundle", "--into", "demo"])
     if verb == "split":
         finished_wheel(Path("whole"))
+    if verb == "bake":  # on another machine, as far as that goes
+        monkeypatch.setenv("HATCH_CUBIN_EXECUTOR", "concurrent.futures:ThreadPoolExecutor")
     if verb == "cache merge":
         write_tree(Path("other"), {"entries/notes.txt": ""})  # something to find
     if verb == "cache fsck":

@@ -323,6 +323,19 @@ def test_the_limit_of_open_files_is_raised_where_descriptors_need_it(
     assert (worker._allow_descriptors(900), made) == (most, raised)
 
 
+@pytest.mark.parametrize(
+    ("hard", "made"),
+    [(-1, [(1 << 30, 1 << 30)]), (1 << 40, [(1 << 30, 1 << 30)]), (1 << 20, [])],
+    ids=["no limit", "a higher one", "a lower one"],
+)
+def test_a_worker_limits_its_own_memory_to_what_it_is_told_and_its_stack(
+    monkeypatch: pytest.MonkeyPatch, hard: int, made: list[tuple[int, int]]
+) -> None:
+    limits = patch_limits(monkeypatch, -1, hard)
+    worker._limit_memory((1 << 30) - worker._STACK_BYTES[0])
+    assert limits == made
+
+
 @pytest.fixture
 def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have too few descriptors for the numbers that two folders are called by."""

@@ -184,6 +184,7 @@ def test_a_variable_that_replaces_a_key_says_which() -> None:
     }
     keys = {variable: name.replace("_", "-") for variable, (name, _read) in reader._VARIABLES.items()}
     assert keys.pop("HATCH_CUBIN_TIMEOUT") == "timeout-s"  # no key of the table
+    assert keys.pop("HATCH_CUBIN_EXECUTOR") == "executor"  # likewise
     assert replaced == keys
     (timeout,) = (row for row in rows(ENVIRONMENT) if "HATCH_CUBIN_TIMEOUT" in row[0])
     assert float(code(timeout[1])[0]) == read_config().timeout_s

@@ -299,3 +299,17 @@ def test_a_project_that_hatchling_cannot_build_is_an_error_in_its_words(tmp_path
     root = write_tree(tmp_path, {"pyproject.toml": pyproject("").replace('name = "demo"', "")})
     with pytest.raises(ConfigError, match=r"^hatchling cannot build this project: .*`project.name`"):
         _opened(root)
+
+
+def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wheel in ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink"):
+        install_wheel(tmp_path / "site", wheel, {})
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    table = f'{FLIT}toolkit = "13.0"\n'
+    root = write_tree(tmp_path, {"pyproject.toml": table, "demo/__init__.py": ""})
+    project = _opened(root, HATCH_CUBIN_EXECUTOR="dask://head:8786")
+    with pytest.raises(ToolchainError) as caught:
+        door.require_compiler(project)
+    told, hint = str(caught.value).split("\n  hint: ")
+    assert told == "what HATCH_CUBIN_EXECUTOR asks for is not installed here"
+    assert hint.endswith(" 'distributed>=2024.8'")

@@ -283,3 +283,16 @@ def test_a_system_toolkit_is_searched_and_nothing_else(
         Root(tmp_path / "cuda/include/cccl", "cuda/include/cccl", "CUDA_HOME 13.5.37"),
     ]
     assert toolkit.installs == []
+
+
+def test_what_nobody_has_unpacked_yet_can_be_left_out(site: Path, home: Path) -> None:
+    toolkit = FakeToolkit("13.5.37")
+
+    def found() -> list[str]:
+        asked = headers.toolkit_roots(cast("Toolkit", toolkit), system=False, unpacks=False)
+        return [root.logical for root in asked if root.logical.startswith("nvrtc")]
+
+    assert (found(), toolkit.installs) == ([], [])
+    assert roots(toolkit)[0].path == home / "headers/13.5.37/include"
+    assert found() == ["nvrtc", "nvrtc/cccl"]
+    assert site.exists()

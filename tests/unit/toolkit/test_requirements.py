@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin import _ed25519
 from hatch_cubin.table import toml
-from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
+from hatch_cubin.toolkit.requirements import CLUSTERS, SIGNATURES, build_requirements
 from tests.helpers import REPOSITORY, read_config, write_tree
 
 CORE = "cuda-core>=1.2,<2"
@@ -158,3 +158,15 @@ def test_an_unset_toolkit_is_the_one_that_is_there_or_the_newest(
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert build_requirements(read_config(), {}) == requirements
     assert build_requirements(read_config('header-packages = ["a"]'), {}) == [*requirements, "a"]
+
+
+@pytest.mark.parametrize(
+    ("where", "asked"),
+    [("dask://a:1", [CLUSTERS]), ("tls://a:1,local", [CLUSTERS]), ("ray://a", []), ("a:b", []), ("", [])],
+)
+def test_a_dask_cluster_is_asked_for_its_client(where: str, asked: list[str]) -> None:
+    environ = {"HATCH_CUBIN_EXECUTOR": where}
+    config = read_config('toolkit = "13"', environ)
+    assert build_requirements(config, environ) == [*NEWEST, *asked]
+    extras = toml.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    assert extras["optional-dependencies"]["dask"] == [CLUSTERS]

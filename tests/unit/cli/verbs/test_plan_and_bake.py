@@ -160,3 +160,21 @@ def test_a_job_of_github_has_a_table_of_what_was_compiled_and_what_is_wrong(
     (root / "demo/broken.cu").unlink()
     assert main(["bake", "--project", str(root)]) == 0
     assert "what took longest" not in summary.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--recheck", "1%"], 1, "--recheck changes nothing without --executor"),
+        (["--recheck", "1"], 2, "argument --recheck: must be a part such as 1%, not '1'"),
+        (["--executor", "head"], 2, "argument --executor: must be one of 'dask://host:8786', "),
+        (["--executor", "no_such:make", "--recheck", "1%"], 1, "no_such:make cannot be imported: "),
+    ],
+)
+def test_where_to_compile_and_what_to_compile_again_are_checked(
+    root: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, said: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["bake", "--project", str(root), *options])
+    assert caught.value.code == code
+    assert said in capsys.readouterr().err

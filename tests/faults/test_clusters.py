@@ -1,0 +1,180 @@
+"""Builds on a real Dask cluster give what builds here give, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import __version__, _pipeline
+from hatch_cubin._console import Progress
+from hatch_cubin.errors import ToolchainError
+from hatch_cubin.sources.project import Project
+from tests.clusters import Cluster, ends
+from tests.figures import Figures
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
+
+pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
+
+TABLE = """\
+archs = ["sm_90"]
+include-dirs = ["demo/include"]
+options = { lineinfo = true }
+
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/many.cu"
+variants = { N = [1, 2, 3, 4, 5, 6, 7, 8] }
+
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/scale.cu"
+archs = ["sm_80", "compute_90"]
+instantiate = ["scale<float, 4>"]
+"""
+MANY = """\
+#include "near.h"
+#include <far.h>
+extern "C" __global__ void many(int *x) { *x = NEAR + sizeof(FAR); }
+"""
+FILES = {
+    "many.cu": MANY,
+    "near.h": "#define NEAR N\n",
+    "include/far.h": "#include <cuda/std/cstdint>\n#define FAR cuda::std::int32_t\n",
+    "scale.cu": SCALE,
+    "copy.ptx": COPY_PTX,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.close()
+
+
+Make = Callable[..., Project]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Make:
+    """Return what makes the project, each time in another folder and with an empty cache."""
+
+    def make(**environ: str) -> Project:
+        place = Path(tempfile.mkdtemp(dir=tmp_path))
+        return make_project(
+            place / "project", FILES, TABLE, HATCH_CUBIN_CACHE_DIR=str(place / "cache"), **environ
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return what a build here gives."""
+    place = tmp_path_factory.mktemp("here")
+    cache = str(place / "cache")
+    return _pipeline.build(make_project(place / "project", FILES, TABLE, HATCH_CUBIN_CACHE_DIR=cache))
+
+
+class Watched(Progress):
+    """Progress that does something when so many units were finished."""
+
+    def __init__(self, after: int, act: Callable[[], object]) -> None:
+        super().__init__(0, 0)
+        self._left, self._act = after, act
+
+    def finished(self, unit: str) -> None:
+        super().finished(unit)
+        self._left -= 1
+        if not self._left:
+            self._act()
+
+
+def meanwhile(project: Project, after: int, act: Callable[[], object]) -> Project:
+    """Return the project with something that happens while it is built."""
+
+    def units(_total: int, _cached: int) -> AbstractContextManager[Progress]:
+        return nullcontext(Watched(after, act))
+
+    return replace(project, units=units)
+
+
+def test_workers_elsewhere_give_the_same_bytes_and_the_report_names_them(
+    cluster: Cluster, project: Make, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    workers = cluster.at_least(2)
+    report = tmp_path / "report.json"
+    asked = project(HATCH_CUBIN_EXECUTOR=cluster.url, HATCH_CUBIN_REPORT=str(report))
+    assert _pipeline.build(asked) == expected
+    units = json.loads(report.read_text())["units"]
+    assert {unit["worker"] for unit in units} == {*workers}
+    assert all(unit["seconds"] > 0 for unit in units)
+
+
+def test_half_of_the_workers_are_killed_or_stopped(
+    cluster: Cluster, project: Make, expected: dict[str, bytes], figures: Figures, chance: random.Random
+) -> None:
+    """What they had is compiled by the others, and nobody waits for them."""
+    for _ in range(figures.pick(1, 20)):
+        workers = cluster.at_least(figures.pick(4, 8))
+        doomed = chance.sample(workers, len(workers) // 2)
+        numbers = [signal.SIGKILL, signal.SIGSTOP]
+
+        def hurt(doomed: list[str] = doomed, numbers: list[signal.Signals] = numbers) -> None:
+            for worker, number in zip(doomed, itertools.cycle(numbers), strict=False):
+                cluster.signal(worker, number)
+
+        asked = meanwhile(project(HATCH_CUBIN_EXECUTOR=cluster.url), chance.randint(1, 3), hurt)
+        assert _pipeline.build(asked) == expected
+
+
+def test_workers_that_lack_something_are_told_with_what_to_install(
+    project: Make, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    cluster = Cluster(tmp_path)
+    try:
+        lacking = [cluster.worker(lacks=name) for name in ("hatch_cubin", "cuda")]
+        with pytest.raises(ToolchainError) as caught:
+            _pipeline.build(project(HATCH_CUBIN_EXECUTOR=cluster.url))
+        (problem,) = caught.value.problems
+        assert problem.what == f"{cluster.url} has no worker that can compile what is missing"
+        assert sorted(problem.details) == sorted(
+            [
+                f"worker {lacking[0]}: no hatch-cubin, this build has {__version__}",
+                f"worker {lacking[1]}: cannot import cuda.core and cuda.bindings: No module named 'cuda'",
+            ]
+        )
+        assert problem.hint is not None
+        assert problem.hint.startswith(f"on each worker: pip install hatch-cubin=={__version__} ")
+        cluster.worker()
+        said: list[str] = []
+        asked = replace(project(HATCH_CUBIN_EXECUTOR=f"{cluster.url},local"), warn=said.append)
+        assert _pipeline.build(meanwhile(asked, 1, cluster.end_scheduler)) == expected
+        assert (
+            said[-1] == f"{cluster.url} has no worker that can compile what is missing: that is compiled here"
+        )
+    finally:
+        cluster.close()
+
+
+LONG = "\n".join(f"__device__ float f{n}(float x) {{ return x * {n}.5f; }}" for n in range(8_000))
+
+
+def test_after_an_interrupt_no_worker_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.at_least(2)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    sources = {"a.cu": f"{LONG}\n{SAXPY}", "b.cu": SAXPY}
+    asked = make_project(tmp_path, sources, 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=cluster.url)
+    with pytest.raises(KeyboardInterrupt):
+        _pipeline.build(meanwhile(asked, 1, interrupt))
+    assert all(ends(pid, 5.0) for pid in cluster.compilers())

@@ -1,0 +1,372 @@
+"""What is heard of a Dask cluster, with a Dask in place of the real one that does as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hatch_cubin.compiling.cluster import dask as dask_module
+from hatch_cubin.compiling.cluster import host
+from hatch_cubin.compiling.cluster.dask import DaskFleet
+from hatch_cubin.compiling.cluster.fleet import Answered, Event, Gone, Joined, Lost, Unfit
+from hatch_cubin.compiling.cluster.host import Asked
+from hatch_cubin.compiling.cluster.identity import Identity
+from hatch_cubin.compiling.cluster.lease import Lease, Listing
+from hatch_cubin.compiling.cluster.parcel import Parcel
+
+from .fakes import LISTING, task
+
+ASKED = Asked(Identity("1.2", "keys 1", "code", "lp64", "", "13.5.37"), None)
+PARCEL = Parcel(Listing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", "of a")}), {"of a": b"a"})
+LEASE = Lease(7, "build", "process", LISTING, (task(1),), 60.0, 0)
+WELL = {"status": "running", "nthreads": 2, "memory_limit": 1000, "last_seen": 1.0}
+
+Answer = Callable[..., Any]
+
+
+class FakeDask:
+    """The part of `distributed` that is used, and the cluster behind it."""
+
+    __version__ = "2026.8.0"
+
+    def __init__(self) -> None:
+        self.workers: dict[str, dict[str, Any]] = {}
+        self.answers: dict[str, Answer] = {
+            "version": lambda _name: "1.2",
+            "identify": lambda *_asked: ("process", None),
+            "equip": lambda _asked, _listing, blobs=b"": [] if blobs else ["of a"],
+            "compile_lease": lambda _asked, lease: f"reply to {lease.number}",
+        }
+        self.asked: list[tuple[str, str]] = []  # who was asked what
+        self.stopped: list[tuple[str, list[str]]] = []
+        self.looks = 0
+        self.clients: list[FakeClient] = []
+        self.at_look: dict[int, Callable[[], object]] = {}
+        self.refusal: Exception | None = None
+        self.theirs: Any = {"packages": {"distributed": self.__version__}}
+        self.beats = True
+        self.core = SimpleNamespace(rpc=self._rpc)
+
+    def Client(self, address: str, **_options: object) -> FakeClient:  # noqa: N802 - Dask's name
+        self.clients.append(client := FakeClient(self, address))
+        return client
+
+    def cut(self) -> None:
+        """Lose the connection."""
+        self.clients[0].status = "connecting"
+
+    def Security(self) -> SimpleNamespace:  # noqa: N802 - Dask's name
+        return SimpleNamespace(get_connection_args=lambda _role: {})
+
+    def _rpc(self, _address: str, connection_args: object) -> Any:
+        theirs = self.theirs
+
+        class Rpc:
+            async def __aenter__(self) -> Any:
+                return self
+
+            async def __aexit__(self, *_raised: object) -> None:
+                pass
+
+            async def versions(self, packages: object) -> object:
+                assert packages == []
+                if isinstance(theirs, Exception):
+                    raise theirs
+                return theirs
+
+        assert connection_args == {}
+        return Rpc()
+
+
+class FakeClient:
+    def __init__(self, dask: FakeDask, address: str) -> None:
+        self._dask, self.address, self.scheduler, self.status = dask, address, self, "running"
+
+    def __await__(self) -> Any:
+        async def connect() -> FakeClient:
+            if self._dask.refusal is not None:
+                raise self._dask.refusal
+            return self
+
+        return connect().__await__()
+
+    async def identity(self, n_workers: int) -> dict[str, Any]:
+        assert n_workers == -1
+        dask = self._dask
+        dask.looks += 1
+        if act := dask.at_look.get(dask.looks):
+            act()
+        if dask.refusal is not None:
+            raise dask.refusal
+        for facts in dask.workers.values():
+            facts["last_seen"] += dask.beats
+        return {"workers": {name: dict(facts) for name, facts in dask.workers.items()}}
+
+    async def submit(self, function: Any, argument: Any, **options: Any) -> Any:
+        (worker,) = options.pop("workers")
+        assert options == {"allow_other_workers": False, "retries": 0, "pure": False}
+        arguments: tuple[Any, ...] = (argument,)
+        if function is host.called:
+            function, arguments = pickle.loads(argument)  # noqa: S301 - of these tests
+        self._dask.asked.append((worker, function.__name__))
+        answer = self._dask.answers[function.__name__](*arguments)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    async def run(self, function: Any, build: str, workers: list[str], on_error: str) -> None:
+        assert (function, on_error) == (host.stop, "ignore")
+        self._dask.stopped.append((build, workers))
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def dask(monkeypatch: pytest.MonkeyPatch) -> FakeDask:
+    fake = FakeDask()
+    monkeypatch.setitem(sys.modules, "distributed", fake)
+    monkeypatch.setattr(dask_module, "_LOOK_S", 0.001)
+    return fake
+
+
+@pytest.fixture
+def fleet(dask: FakeDask) -> Iterator[Callable[[], DaskFleet]]:
+    """Return what begins to talk to the cluster."""
+    made: list[DaskFleet] = []
+
+    def begin() -> DaskFleet:
+        made.append(DaskFleet("dask://head:8786", "tcp://head:8786", ASKED, PARCEL))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.close()
+        each._thread.join(60)
+        assert not each._thread.is_alive()
+
+
+Begin = Callable[[], DaskFleet]
+
+
+def heard(fleet: DaskFleet, count: int = 1) -> list[Event]:
+    return [fleet.events.get(timeout=60) for _ in range(count)]
+
+
+def test_a_worker_is_asked_then_given_what_it_lacks_then_ready(dask: FakeDask, fleet: Begin) -> None:
+    dask.workers["tcp://a"] = dict(WELL)
+    assert heard(fleet()) == [Joined("tcp://a", "process", 2, 500)]
+    assert [what for _who, what in dask.asked] == ["version", "identify", "equip", "equip"]
+
+
+def test_who_has_all_is_given_nothing_and_may_have_no_limit(dask: FakeDask, fleet: Begin) -> None:
+    dask.answers["equip"] = lambda *_parts: []
+    dask.workers["tcp://a"] = {**WELL, "nthreads": 0, "memory_limit": None}
+    assert heard(fleet()) == [Joined("tcp://a", "process", 1, 0)]
+    assert [what for _who, what in dask.asked] == ["version", "identify", "equip"]
+
+
+def raising(exc: BaseException) -> Answer:
+    def answer(*_arguments: object) -> object:
+        raise exc
+
+    return answer
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+NOBODY = importlib.metadata.PackageNotFoundError("hatch-cubin")
+FULL = OSError(28, "No space left on device")
+OTHER = "NVRTC 13.4.92, this build has 13.5.37"
+MISFITS: dict[str, tuple[str, Answer]] = {
+    "no hatch-cubin, this build has 1.2": ("version", raising(NOBODY)),
+    "hatch-cubin 1.1, this build has 1.2": ("version", lambda _name: "1.1"),
+    OTHER: ("identify", lambda *_: ("process", OTHER)),
+    "ImportError: no name": ("identify", raising(ImportError("no name\nmore of it"))),
+    "OSError: [Errno 28] No space left on device": ("equip", raising(FULL)),
+    "it does not keep the files that it is given": ("equip", lambda *_: ["of a"]),
+    "it did not answer within 0.01 s": ("version", lambda *_: _never()),
+    "MemoryError": ("identify", raising(MemoryError())),
+}
+
+
+@pytest.mark.parametrize("why", MISFITS)
+def test_why_a_worker_cannot_compile_is_told_once(
+    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    asked, answer = MISFITS[why]
+    if "within" in why:
+        monkeypatch.setattr(dask_module, "_ANSWER_S", 0.01)
+    dask.answers[asked] = answer
+    dask.workers["tcp://a"] = dict(WELL)
+    begun = fleet()
+    assert heard(begun) == [Unfit("tcp://a", why)]
+    dask.at_look[dask.looks + 3] = dask.workers.clear
+    dask.at_look[dask.looks + 4] = lambda: setattr(dask, "refusal", OSError("over"))
+    assert heard(begun) == [Gone("the scheduler does not answer any more: OSError: over")]
+
+
+def test_a_lease_is_answered_or_told_why_not(dask: FakeDask, fleet: Begin) -> None:
+    dask.workers["tcp://a"] = dict(WELL)
+    begun = fleet()
+    heard(begun)
+    begun.give("tcp://a", LEASE)
+    assert heard(begun) == [Answered(7, "reply to 7")]
+    dask.answers["compile_lease"] = raising(OSError(28, "No space left on device"))
+    begun.give("tcp://a", LEASE)
+    assert heard(begun) == [Answered(7, None, "OSError: [Errno 28] No space left on device")]
+    begun.close()
+    assert dask.stopped == [("build", ["tcp://a"])]
+    begun.give("tcp://a", LEASE)  # to nobody
+    begun.close()
+
+
+def test_who_is_gone_silent_or_paused_is_lost_and_may_come_back(
+    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dask.workers["tcp://a"] = dict(WELL)
+    dask.answers["compile_lease"] = lambda *_: _never()
+    begun = fleet()
+    joined = Joined("tcp://a", "process", 2, 500)
+    assert heard(begun) == [joined]
+    begun.give("tcp://a", LEASE)
+    dask.workers["tcp://a"]["status"] = "paused"
+    assert heard(begun) == [Lost("tcp://a", "it is paused", ended=False)]
+    dask.workers["tcp://a"]["status"] = "running"
+    assert heard(begun) == [joined]
+    monkeypatch.setattr(dask_module, "_SILENT_S", 0.05)
+    dask.beats = False
+    assert heard(begun) == [Lost("tcp://a", "it has said nothing for 0 s")]
+    assert begun.hopes == 1
+    dask.beats = True
+    assert heard(begun) == [joined]
+    dask.workers.clear()
+    assert heard(begun) == [Lost("tcp://a", "it is gone")]
+
+
+def test_without_its_connection_a_build_cannot_know_what_became_of_its_leases(
+    dask: FakeDask, fleet: Begin
+) -> None:
+    dask.at_look[3] = dask.cut
+    begun = fleet()
+    assert heard(begun) == [Gone("the connection to the scheduler is lost")]
+
+
+def test_who_is_paused_or_gone_before_it_is_ready_is_no_hope(dask: FakeDask, fleet: Begin) -> None:
+    dask.answers["identify"] = lambda *_: _never()
+    dask.workers = {"tcp://a": dict(WELL), "tcp://b": {**WELL, "status": "paused"}}
+    asked, over = threading.Event(), threading.Event()
+    begun = fleet()
+
+    def leave() -> None:
+        dask.workers.clear()
+        asked.set()
+
+    dask.at_look[dask.looks + 5] = leave
+    dask.at_look[dask.looks + 9] = over.set
+    assert asked.wait(60)
+    assert over.wait(60)
+    assert {who for who, _what in dask.asked} == {"tcp://a"}
+    assert begun.hopes == 1  # somebody else may come
+    dask.cut()
+    assert heard(begun) == [Gone("the connection to the scheduler is lost")]
+
+
+def test_what_is_not_answered_yet_is_dropped_at_the_end(dask: FakeDask, fleet: Begin) -> None:
+    dask.workers["tcp://a"] = dict(WELL)
+    begun, asked = fleet(), threading.Event()
+    heard(begun)
+
+    async def begin(*_lease: object) -> None:
+        asked.set()
+        await _never()
+
+    dask.answers["compile_lease"] = begin
+    begun.give("tcp://a", LEASE)
+    assert asked.wait(60)
+    begun.close()
+    assert not begun._thread.is_alive()
+    assert begun.events.empty()
+
+
+def test_hopes_are_given_up_where_nobody_comes(
+    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_module, "_PATIENCE_S", 0.0)
+    looked, look = threading.Event(), threading.Event()
+    dask.at_look = {1: lambda: look.wait(60), 3: looked.set}
+    begun = fleet()
+    assert begun.hopes == 1
+    look.set()
+    assert looked.wait(60)
+    assert begun.hopes == 0
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        (
+            {"packages": {"distributed": "2024.8.0"}},
+            Gone(
+                "the cluster has distributed 2024.8.0, and here is 2026.8.0",
+                "both need the same version, here or there: pip install distributed==2024.8.0",
+            ),
+        ),
+        (
+            {"packages": {"distributed": "2026.8.0"}},
+            Gone(
+                "TypeError: identity() got an unexpected keyword argument 'n_workers'",
+                "is the scheduler running, and can this machine reach it?",
+            ),
+        ),
+        (
+            OSError("nobody is there"),
+            Gone(
+                "TypeError: identity() got an unexpected keyword argument 'n_workers'",
+                "is the scheduler running, and can this machine reach it?",
+            ),
+        ),
+    ],
+    ids=["other", "same", "unknown"],
+)
+def test_where_dasks_do_not_understand_each_other_both_are_named(
+    dask: FakeDask, fleet: Begin, theirs: Any, said: Gone
+) -> None:
+    dask.refusal, dask.theirs = TypeError("identity() got an unexpected keyword argument 'n_workers'"), theirs
+    begun = fleet()
+    assert heard(begun) == [said]
+    begun._thread.join(60)
+    assert begun.hopes == 0
+
+
+def test_without_dask_that_is_said(fleet: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert heard(fleet()) == [
+        Gone("Dask's distributed is not installed here", "pip install 'hatch-cubin[dask]'")
+    ]
+
+
+def test_what_breaks_within_is_told_too(dask: FakeDask, fleet: Begin) -> None:
+    dask.workers["tcp://a"] = {"last_seen": 1.0}
+    assert heard(fleet()) == [Gone("KeyError: 'status'")]
+
+
+def test_dask_itself_keeps_quiet(dask: FakeDask, fleet: Begin) -> None:
+    logger = logging.getLogger("distributed.client")
+    before = logger.level
+    try:
+        logger.setLevel(logging.WARNING)
+        dask.workers["tcp://a"] = dict(WELL)
+        heard(fleet())
+        assert not logger.isEnabledFor(logging.CRITICAL)
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,121 @@
+"""Who compiles: a worker that is not as the build needs it is told apart, and how to mend it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from hatch_cubin import __version__
+from hatch_cubin.compiling.cluster import identity
+from hatch_cubin.compiling.cluster.identity import Identity, Installed, difference, remedy
+from hatch_cubin.errors import Problem, ToolchainError
+from hatch_cubin.toolkit.toolkit import Toolkit
+
+MINE = Identity("1.2", "keys 1", "code", "lp64", "", "13.5.37")
+LINKS = MINE._replace(nvjitlink="13.5.37")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "said"),
+    [
+        (MINE, MINE, None),
+        (LINKS, MINE, None),
+        (MINE._replace(nvrtc="13.4.92"), MINE, "NVRTC 13.4.92, this build has 13.5.37"),
+        (MINE._replace(version="1.1"), MINE, "hatch-cubin 1.1, this build has 1.2"),
+        (MINE._replace(schema="keys 0"), MINE, "hatch-cubin with keys of keys 0, this build has keys 1"),
+        (MINE._replace(data_model="llp64"), MINE, "data model llp64, this build has lp64"),
+        (MINE._replace(machine="aarch64"), MINE, "processor aarch64, this build has x86_64"),
+        (LINKS._replace(nvjitlink="13.4.92"), LINKS, "nvJitLink 13.4.92, this build has 13.5.37"),
+        (MINE._replace(code="other"), MINE, "another hatch-cubin 1.2 than this build's"),
+    ],
+)
+def test_what_differs_is_named(theirs: Identity, mine: Identity, said: str | None) -> None:
+    assert difference(theirs, mine) == said
+
+
+def test_the_remedy_can_be_pasted() -> None:
+    assert remedy(MINE) == (
+        "on each worker: pip install hatch-cubin==1.2 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' "
+        "nvidia-cuda-nvrtc==13.5.37"
+    )
+    assert remedy(LINKS._replace(nvrtc="12.9.86", nvjitlink="12.9.86")).endswith(
+        "'cuda-bindings==12.*' nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-nvjitlink-cu12==12.9.86"
+    )
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return what a process that is asked says, one after another."""
+    said: list[object] = []
+
+    def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[bytes]:
+        answer = said.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        complaint = b"Traceback:\nModuleNotFoundError: No module named 'cuda'\n" if answer == b"" else b""
+        return subprocess.CompletedProcess(
+            command, 0, answer if isinstance(answer, bytes) else b"x", complaint
+        )
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(identity, "_answers", {})
+    return said
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "its compiler did not start: ModuleNotFoundError: No module named 'cuda'"),
+        (b"{", "its compiler did not start: it said nothing"),
+        (subprocess.TimeoutExpired("python", 60), "its compiler did not start within 60 s"),
+        (OSError(12, "Cannot allocate memory"), "its compiler did not start: Cannot allocate memory"),
+        (json.dumps({"error": "cannot load nvrtc"}).encode(), "cannot load nvrtc"),
+    ],
+)
+def test_what_keeps_a_machine_from_compiling_is_said(answers: list[object], answer: object, why: str) -> None:
+    answers.append(answer)
+    with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
+        identity.ask(None, links=False)
+
+
+ANSWER = json.dumps({"identity": MINE, "libraries": ["libnvrtc.so"], "headers": {"nvrtc": "/h"}}).encode()
+
+
+@pytest.mark.parametrize(("stamp", "asked"), [("as it was", 1), (None, 2)])
+def test_a_machine_is_asked_again_only_where_something_was_installed(
+    answers: list[object], monkeypatch: pytest.MonkeyPatch, stamp: str | None, asked: int
+) -> None:
+    monkeypatch.setattr(identity, "installed", lambda _wanted: stamp)
+    answers.extend([ANSWER, ANSWER])
+    both = [identity.ask(None, links=False) for _ in range(2)]
+    assert both == [Installed(MINE, ("libnvrtc.so",), {"nvrtc": "/h"})] * 2
+    assert len(answers) == 2 - asked
+
+
+@pytest.mark.nvrtc
+def test_another_process_says_what_this_one_knows() -> None:
+    toolkit = Toolkit(None)
+    _ = toolkit.nvjitlink
+    found = identity.ask(None, links=True)
+    assert found.identity == identity.of(toolkit)
+    assert found.identity.version == __version__
+    assert found.libraries == toolkit.libraries
+    assert "shims" in found.headers
+
+
+@pytest.mark.nvrtc
+def test_it_prints_what_it_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    identity.main("", "0")
+    assert json.loads(capsys.readouterr().out)["identity"] == [*identity.of(Toolkit(None))]
+    broken: Callable[..., Toolkit] = _refuse
+    monkeypatch.setattr(identity, "Toolkit", broken)
+    identity.main("system", "1")
+    assert json.loads(capsys.readouterr().out) == {"error": "cannot load nvrtc"}
+
+
+def _refuse(_wanted: object) -> Toolkit:
+    raise ToolchainError(Problem("cannot load nvrtc"))

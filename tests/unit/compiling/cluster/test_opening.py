@@ -1,0 +1,182 @@
+"""Where a build compiles: what is wrong with that is said at once, and what others cannot do is done here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin.compiling.cluster import host, identity
+from hatch_cubin.compiling.cluster.lease import Listing
+from hatch_cubin.compiling.paths import CompilePaths
+from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
+from tests.helpers import SAXPY, make_project
+
+pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
+NAME = f"{__name__}:make"
+made: list[Executor] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    monkeypatch.setattr(host, "_here", [])
+    yield
+    host.here().close()
+    made.clear()
+
+
+def make(*_arguments: object) -> Executor:
+    made.append(ThreadPoolExecutor(1))
+    return made[-1]
+
+
+def fail() -> Executor:
+    raise RuntimeError("no licence")
+
+
+class Broken(Executor):
+    def submit(self, *_args: object, **_kwargs: object) -> Future[Any]:
+        raise RuntimeError("cannot schedule new futures")
+
+
+SOURCES = {
+    "one.cu": '#include "own.h"\n' + SAXPY,
+    "own.h": "#define OWN 1\n",
+}
+
+
+def files(**others: str) -> dict[str, str]:
+    return {"one.cu": SOURCES["one.cu"], "own.h": SOURCES["own.h"], **others}
+
+
+def workers(project: Any) -> dict[str, str | None]:
+    """Return who has compiled each unit of a project."""
+    results = _pipeline.bake(project, _pipeline.make_plan(project))
+    return {unit.module.name: results.workers.get(unit) for unit in results.done}
+
+
+def test_an_executor_of_ones_own_gives_the_same_bytes(tmp_path: Path) -> None:
+    here = _pipeline.build(make_project(tmp_path / "a", files(), 'archs = ["sm_90"]'))
+    cache = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / "cache")}
+    project = make_project(tmp_path / "b", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME, **cache)
+    assert workers(project) == {"one": host.here().name}
+    assert _pipeline.build(project) == here
+
+
+def test_an_installed_package_can_know_a_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def known(*, group: str) -> tuple[EntryPoint, ...]:
+        assert group == "hatch_cubin.executors"
+        return EntryPoint("other", "os:getpid", group), EntryPoint("mine", NAME, group)
+
+    monkeypatch.setattr("importlib.metadata.entry_points", known)
+    wrong = make_project(tmp_path / "w", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR="ray://head")
+    assert told(wrong) == [
+        "HATCH_CUBIN_EXECUTOR: no installed package knows ray://",
+        "hint: there are: dask, mine, other, tls, and module:function",
+    ]
+    right = {"HATCH_CUBIN_EXECUTOR": "mine://anything?at=all"}
+    project = make_project(tmp_path, files(), 'archs = ["sm_90"]', **right)
+    assert workers(project) == {"one": host.here().name}
+
+
+def told(project: Any, error: type[Exception] = ConfigError) -> list[str]:
+    with pytest.raises(error) as caught:
+        workers(project)
+    return [line.strip() for line in str(caught.value).splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no_such_module:make", "no_such_module:make cannot be imported: No module named 'no_such_module'"),
+        (
+            "os:no_such_name",
+            "os:no_such_name cannot be imported: module 'os' has no attribute 'no_such_name'",
+        ),
+        (f"{__name__}:fail", f"{__name__}:fail raised RuntimeError: no licence"),
+        ("os:getpid", "os:getpid must return a concurrent.futures.Executor, not int"),
+    ],
+)
+def test_what_is_no_executor_is_told(tmp_path: Path, name: str, said: str) -> None:
+    project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=name)
+    assert told(project) == [f"HATCH_CUBIN_EXECUTOR: {said}"]
+
+
+def test_where_nobody_can_compile_that_is_an_error_or_done_here(tmp_path: Path) -> None:
+    name = f"{__name__}:Broken"
+    project = make_project(tmp_path / "a", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=name)
+    assert told(project, ToolchainError) == [
+        f"{name} has no worker that can compile what is missing",
+        f"worker {name}: RuntimeError: cannot schedule new futures",
+        "hint: what was compiled is in the cache; ',local' behind the name compiles here what is left",
+    ]
+    said: list[str] = []
+    project = make_project(tmp_path / "b", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=f"{name},local")
+    object.__setattr__(project, "warn", said.append)
+    assert workers(project) == {"one": None}
+    assert said[-1] == f"{name} has no worker that can compile what is missing: that is compiled here"
+
+
+def test_a_worker_that_is_not_as_needed_is_told_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "difference", lambda *_both: "NVRTC 13.4.92, this build has 13.5.37")
+    project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
+    _what, reason, hint = told(project, ToolchainError)
+    assert reason == f"worker {NAME}: NVRTC 13.4.92, this build has 13.5.37"
+    assert hint.startswith("hint: on each worker: pip install hatch-cubin==")
+
+
+def test_what_may_read_anything_is_compiled_here(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.h"
+    outside.write_text("#define OUTSIDE 1\n")
+    absolute = f'#include "{outside}"\n' + SAXPY
+    guessed = "#define NAME(x) x\n#define WHERE NAME(<cstdint>)\n#include WHERE\n" + SAXPY
+    project = make_project(
+        tmp_path / "p",
+        files(**{"absolute.cu": absolute, "guessed.cu": guessed}),
+        'archs = ["sm_90"]',
+        HATCH_CUBIN_EXECUTOR=NAME,
+    )
+    found = workers(project)
+    assert found["absolute"] is None
+    assert found["one"] == host.here().name
+
+
+def test_a_header_that_is_edited_meanwhile_or_gone_is_told(tmp_path: Path) -> None:
+    edits: dict[str, Callable[[Path], object]] = {
+        "was changed since the build began": lambda path: path.write_text("#define OWN 2\n"),
+        "cannot be read: No such file or directory": Path.unlink,
+    }
+    for said, edit in edits.items():
+        place = tmp_path / said.split()[0]
+        project = make_project(place, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
+        plan = _pipeline.make_plan(project)
+        edit(place / "demo/own.h")
+        with pytest.raises(SourceError, match=f"demo/own.h: {said}"):
+            _pipeline.bake(project, plan)
+
+
+def test_without_names_by_number_nobody_else_can_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CompilePaths, "descriptors", {})
+    project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
+    assert told(project, ToolchainError)[0] == "HATCH_CUBIN_EXECUTOR: only Linux can have others compile"
+
+
+def test_files_are_given_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hatch_cubin.compiling.cluster import parcel
+
+    monkeypatch.setattr(parcel, "_PIECE", 3)
+    blobs = {name: name.encode() * 2 for name in "abc"}
+    given = parcel.Parcel(Listing.of({}, [], {}), blobs)
+    assert [*given.pieces("abc")] == [[b"aa", b"bb"], [b"cc"]]
+    assert [*given.pieces("")] == []
