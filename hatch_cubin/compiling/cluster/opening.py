@@ -43,6 +43,9 @@ class Work:
 def results(work: Work, where: str) -> Generator[Result]:
     """Yield each task's result as it is done, by the workers that *where* leads to."""
     name = where.removesuffix(_LOCAL)
+    if not any(map(travels, work.jobs)):
+        yield from executor.run(work.upcoming, work.setup, work.accepts)
+        return
     staying: list[Task] = []
 
     def away() -> Task | None:

@@ -109,11 +109,8 @@ def test_every_verb_that_is_tried_is_documented() -> None:
     assert {verb.partition(" ")[0] for verb in SECTIONS} == {"All", "What", *main.VERBS}
 
 
-@pytest.mark.nvrtc
-@pytest.mark.parametrize("verb", ARGUMENTS)
-def test_a_verb_prints_the_fields_that_are_documented(
-    project: Path, capsys: pytest.CaptureFixture[str], verb: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def prepare(verb: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make what a verb has to find, so that it has all of its fields to print."""
     if verb == "cache stats":
         main.main(["bake"])  # something to remember
     if verb == "lock":  # something that is unsure, and something that has changed since
@@ -130,6 +127,14 @@ def test_a_verb_prints_the_fields_that_are_documented(
         write_tree(Path("other"), {"entries/notes.txt": ""})  # something to find
     if verb == "cache fsck":
         write_tree(Path(os.environ["HATCH_CUBIN_CACHE_DIR"]), {"notes.txt": ""})  # something to find
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("verb", ARGUMENTS)
+def test_a_verb_prints_the_fields_that_are_documented(
+    project: Path, capsys: pytest.CaptureFixture[str], verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(verb, project, monkeypatch)
     with shelf() as gone:
         places = {"gone": gone.url}
     types: dict[str, set[type]] = {}

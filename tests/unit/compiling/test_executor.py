@@ -269,7 +269,7 @@ def test_a_worker_needs_no_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     patch_limits(monkeypatch, 0, 0)
     monkeypatch.setattr(os, "dup2", lambda *_numbers: None)
     monkeypatch.setattr(os, "chdir", lambda _folder: None)
-    setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "scratch": ""}
+    setup = {"sys_path": sys.path, "libraries": [], "folders": {}, "scratch": "", "memory": 1 << 30}
     assert serve(monkeypatch, setup) == [{"ready": True}]
 
 

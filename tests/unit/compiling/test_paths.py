@@ -84,7 +84,14 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
         Root(wheel / "deep", "wheel/deep", "wheel==1"),
         Root(tree, "tree", "tree==1"),
     ]
-    logical = ["project/pkg/a.h", "project/include/b.h", "wheel/c.h", "wheel/deep/d.h", "/usr/include/x.h"]
+    logical = [
+        "project/pkg/a.h",
+        "project/include/b.h",
+        "wheel/c.h",
+        "wheel/deep/d.h",
+        "tree/e.h",
+        "/usr/include/x.h",
+    ]
     closure = Closure(files=dict.fromkeys(logical, ""), trees={"tree==1"})
     project = CompilePaths(Tree(own), roots)
     into = tmp_path / "copies"

@@ -150,6 +150,29 @@ def test_what_may_read_anything_is_compiled_here(tmp_path: Path) -> None:
     assert found["one"] == host.here().name
 
 
+USER = '__device__ int f(int); extern "C" __global__ void k(int *p) { *p = f(*p); }\n'
+ADD = "__device__ int f(int a) { return a + 1; }\n"
+LINKED = """\
+archs = ["sm_90"]
+
+[[tool.hatch.build.hooks.cubin.module]]
+name = "both"
+sources = ["demo/user.cu", "demo/add.cu"]
+mode = "rdc"
+"""
+
+
+def test_what_others_compile_is_linked_here(tmp_path: Path) -> None:
+    sources = {"user.cu": USER, "add.cu": ADD}
+    here = _pipeline.build(make_project(tmp_path / "a", sources, LINKED))
+    cache = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / "cache")}
+    project = make_project(tmp_path / "b", sources, LINKED, HATCH_CUBIN_EXECUTOR=NAME, **cache)
+    far = host.here().name
+    assert workers(project) == {"both": None, "both/demo/add.cu": far, "both/demo/user.cu": far}
+    assert len(made) == 1  # of a link alone nobody is asked
+    assert _pipeline.build(project) == here
+
+
 def test_a_header_that_is_edited_meanwhile_or_gone_is_told(tmp_path: Path) -> None:
     edits: dict[str, Callable[[Path], object]] = {
         "was changed since the build began": lambda path: path.write_text("#define OWN 2\n"),
