@@ -374,3 +374,16 @@ def test_there_has_to_be_something_to_check(capsys: pytest.CaptureFixture[str]) 
     answer = check(capsys)
     assert answer.code == 2
     assert "name a wheel, or --table" in answer.err[-1]
+
+
+def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert facts(capsys, wheel)["max_size"] is None
+    assert check(capsys, wheel, "--table").err == [
+        f"hatch-cubin: error: there is no pyproject.toml in {tmp_path / 'elsewhere'}",
+        "  hint: run it in a project, or name one: --project DIR",
+    ]
