@@ -49,7 +49,7 @@ def refuse_older(toolkit: Toolkit) -> None:
     linker = tuple(map(int, toolkit.nvjitlink.split(".")[:2]))
     if linker < toolkit.version:
         what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
-        hint = 'install an nvJitLink of the same release: toolkit = "…" asks for both'
+        hint = 'install an nvJitLink of the same release; to ask for both: toolkit = "…"'
         raise ToolchainError(Problem(what, hint=hint))
 
 

@@ -91,7 +91,7 @@ def check(
         problems += filter(None, [budget_problem(found, budget)])
     elif total is not None and total > PYPI:
         what = f"is {decimal(total)}: PyPI takes 100 MB, unless one asks for more"
-        warnings.append(Problem(what, Location(found.path), 'max-size = "100 MB" makes this an error'))
+        warnings.append(Problem(what, Location(found.path), 'to make this an error: max-size = "100 MB"'))
     return Verdict(total, largest(found) if wheel else {}, bundles, problems, warnings)
 
 

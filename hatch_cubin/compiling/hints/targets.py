@@ -78,10 +78,11 @@ class Archs:
         path = _name(module)
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
         pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
+        where = f", in the table of {module.part_of}" if module.part_of else ""
         if asked:
-            return replace(error, hint=f"it compiles with these archs:{pasted}")
+            return replace(error, hint=f"it compiles with these archs{where}:{pasted}")
         if others:
-            return replace(error, hint=f"{_have_it(others)}:{pasted}")
+            return replace(error, hint=f"{_have_it(others)}{where}:{pasted}")
         if _of_gpu(error.text) and module.source.is_ptx:
             targets = " or ".join(map(str, self._having_all(path)))
             return replace(error, hint=f"a text of .target {targets} can have it" if targets else _NONE)
@@ -127,7 +128,7 @@ def _name(module: Module) -> str:
 
 def _pasted(module: Module, archs: list[str]) -> str:
     if module.part_of:
-        return f" {lines.setting('archs', archs)} in the table of {module.part_of}"
+        return f" {lines.setting('archs', archs)}"
     return lines.source_table(module.tables, module.source.path, archs=archs)
 
 

@@ -236,7 +236,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines '__cudaCDP2GetParameterBufferV2', which demo/runtime_a.cu needs\n"
             "  while linking MODULE for sm_90\n"
-            '  hint: its table needs link = ["nvidia-cuda-runtime:**/libcudadevrt.a"]'
+            '  hint: its table needs: link = ["nvidia-cuda-runtime:**/libcudadevrt.a"]'
         ),
         "",
     ),
@@ -245,7 +245,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'nvshmem_my_pe', which demo/nvshmem_a.cu needs\n"
             "  while linking MODULE for sm_90\n"
-            '  hint: its table needs link = ["nvidia-nvshmem-cu13:**/libnvshmem_device.a"]'
+            '  hint: its table needs: link = ["nvidia-nvshmem-cu13:**/libnvshmem_device.a"]'
         ),
         "",
     ),
@@ -326,7 +326,7 @@ def test_an_arch_that_a_source_cannot_be_compiled_for_is_told_for_its_module(tmp
     body = 'asm volatile("tcgen05.fence::before_thread_sync;"); return a; }\n'
     files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { " + body}
     found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_100a"]))
-    assert 'it compiles with these archs: archs = ["sm_100a"] in the table of m' in found[0]
+    assert 'it compiles with these archs, in the table of m: archs = ["sm_100a"]' in found[0]
 
 
 def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path: Path) -> None:

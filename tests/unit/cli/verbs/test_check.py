@@ -248,7 +248,7 @@ def test_what_pypi_does_not_take_is_a_warning(
     size = f"{wheel.stat().st_size / 1000:.1f} KB"
     assert answer.err == [
         f"hatch-cubin: warning: {wheel}: is {size}: PyPI takes 100 MB, unless one asks for more",
-        '  hint: max-size = "100 MB" makes this an error',
+        '  hint: to make this an error: max-size = "100 MB"',
     ]
     (result,) = facts(capsys, wheel)["results"]
     assert [warning["path"] for warning in result["warnings"]] == [str(wheel)]
