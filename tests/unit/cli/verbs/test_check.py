@@ -230,6 +230,7 @@ def test_the_table_of_the_project_that_is_here_has_a_budget_too(
 ) -> None:
     wheel = wheel_of(tmp_path / "dist", KERNELS)
     monkeypatch.chdir(tmp_path)
+    assert facts(capsys, wheel)["max_size"] is None
     write_tree(tmp_path, {"pyproject.toml": pyproject('max-size = "10 KB"\n')})
     assert facts(capsys, wheel)["max_size"] == 10_000
     assert facts(capsys, wheel, "--max-size", "1 MB")["max_size"] == 1_000_000
