@@ -38,8 +38,8 @@ def definition(symbol: str, source: Source) -> Definition | None:
     """Return where a text defines a function or a variable of a symbol's name, in whatever scope."""
     word, text = re.escape(base_of(symbol)), plain_text(source)
     for pattern in (
-        rf"(?:^|[;}}])[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
-        rf"(?:^|[;}}])(?![^\n;]*\bextern\b)[^\n;{{}}()=#]*__(?:device|constant|managed)__[^\n;{{}}()=]*\b{word}\b\s*[=;\[{{]",
+        rf"(?:^|[;{{}}])[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
+        rf"(?:^|[;{{}}])(?![^\n;]*\bextern\b)[^\n;{{}}()=#]*__(?:device|constant|managed)__[^\n;{{}}()=]*\b{word}\b\s*[=;\[{{]",
         rf"^\s*\.(?:visible|weak)\s[^\n;]*[ \t]{re.escape(symbol)}\b",
     ):
         if match := re.search(pattern, text, re.MULTILINE):

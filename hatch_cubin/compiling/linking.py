@@ -188,7 +188,8 @@ class Links:
         asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]  # one file has all of them
         found = [self._missing(job, symbol, {**known, **shown}) for symbol in asked]
         for symbol in twice:
-            having = [name for name, symbols in known.items() if symbol in symbols.strong]
+            everyone = {**known, **shown}.items()
+            having = [name for name, symbols in everyone if name and symbol in symbols.strong]
             having += [source.path for source in _sources(job) if definition(symbol, source)]
             found.append(self._duplicate(job, symbol, [*dict.fromkeys(having)]))
         return found or [self._as_told(job, result.log)]

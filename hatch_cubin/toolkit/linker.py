@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from .toolkit import DATA_MODEL, OTHER_MACHINE, Keys, Toolkit
 _SCHEMA = "hatch-cubin link 1"
 # What NVRTC's option stands for where code is made when it is linked.
 _FAST_MATH: Mapping[str, bool] = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
+_SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")  # as cuda.core writes them
+_DIGITS = {b"true": b"1", b"false": b"0"}  # for the linker, which takes no words with LTO
 _OF_CODE = (
     "max_register_count",
     "lineinfo",
@@ -94,9 +97,8 @@ def link_options(unit: Unit) -> tuple[bytes, ...]:
     link = unit.module.link
     assert link is not None
     fields = {"link_time_optimization": True} if link.mode == "lto" else {}
-    return tuple(
-        LinkerOptions(arch=str(unit.arch.real), **fields, **_of_code(unit.module)).as_bytes("nvjitlink")
-    )
+    options = LinkerOptions(arch=str(unit.arch.real), **fields, **_of_code(unit.module)).as_bytes("nvjitlink")
+    return tuple(_SWITCH.sub(lambda match: match[1] + _DIGITS[match[2]], each) for each in options)
 
 
 def _of_code(module: Module) -> dict[str, Any]:

@@ -293,6 +293,21 @@ def test_all_that_is_missing_is_told_though_lto_stops_at_the_first(tmp_path: Pat
 
 
 @pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_a_variable_that_a_header_defines_is_told_with_all_that_include_it(tmp_path: Path, mode: str) -> None:
+    files = {"v.cuh": "__constant__ float v[2];\n", "a.cu": f'#include "v.cuh"\n{USER}'}
+    files["b.cu"] = f'#include "v.cuh"\n{ADD}'
+    (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode=mode))
+    assert "'v' is defined more than once, by demo/a.cu and by demo/b.cu\n" in told
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_what_stands_on_its_namespaces_line_is_nearly_what_is_missing(tmp_path: Path, mode: str) -> None:
+    files = {"a.cu": USER, "b.cu": f"namespace inner {{ {ADD.strip()} }}\n"}
+    (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode=mode))
+    assert "demo/b.cu:1 has one of another scope or signature: __device__ int f(int a)\n" in told
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
 def test_what_ptx_and_a_source_both_define_is_told(tmp_path: Path, mode: str) -> None:
     text = f"{ADD_PTX}.visible .global .align 4 .u32 v;\n"
     files = {"a.cu": USER, "b.cu": f"{ADD}__device__ int v;\n", "h.ptx": text}

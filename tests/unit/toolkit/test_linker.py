@@ -106,14 +106,16 @@ def test_the_linker_is_told_what_the_compiler_is_told_of_code() -> None:
         b"-arch=sm_90",
         b"-lto",
         b"-maxrregcount=32",
-        b"-ftz=true",
-        b"-prec-div=false",
-        b"-prec-sqrt=false",
-        b"-fma=false",
+        b"-ftz=1",
+        b"-prec-div=0",
+        b"-prec-sqrt=0",
+        b"-fma=0",
         b"-Xptxas=-v",
     }
     plain = linker.link_inputs(unit, Toolkit(None), ())["options"]
     assert plain["ptxas_options"] == ["-v"]
+    inputs = [compiled(USER, "lto"), compiled(ADD, "lto")]
+    assert linked([*linker.link_options(unit)], *inputs)["ok"]
 
 
 def test_an_object_that_cannot_be_linked_is_no_result() -> None:
