@@ -39,7 +39,7 @@ def line(key: str, value: object) -> str | None:
 def _meant(key: str, value: object) -> Any:
     if key in _ARRAYS:
         return _array(key, [value] if isinstance(value, (str, int, float)) else value)
-    if key in {"ship-sources", "provenance"}:
+    if key in {"pack", "ship-sources", "provenance"}:
         return _SWITCHES.get(str(value).lower())
     known = _READERS.get(key)
     return None if known is None else known(value)
@@ -62,7 +62,7 @@ def _package(value: object) -> str | None:
 
 def _size(value: object) -> str | None:
     match = re.fullmatch(r"([0-9]+) *([kmgt])(i?)b?", str(value).lower())
-    return f"{match[1]} {match[2].upper()}{match[3]}B" if match else None
+    return f"{match[1]} {match[2].upper()}{match[3]}B" if match and int(match[1]) else None
 
 
 def _define(value: object) -> dict[str, Any] | None:

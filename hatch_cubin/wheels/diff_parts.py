@@ -11,6 +11,7 @@ from .sides import Side
 
 _ROWS = 25
 _UNITS = 10
+_NAMES = 3
 
 
 def diff_parts(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> Iterator[Part]:
@@ -52,11 +53,18 @@ def _moved(what: str, moved: Sequence[KernelMoved]) -> Iterator[Part]:
         return
     rows = [[kernel_title(each["module"], each["kernel"]), _archs(each)] for each in moved]
     if len(rows) > _ROWS:  # whole archs came or went
-        alike: dict[str, int] = {}
-        for _name, archs in rows:
-            alike[archs] = alike.get(archs, 0) + 1
-        rows = [[count(number, "kernel"), archs] for archs, number in alike.items()][:_ROWS]
+        alike: dict[str, list[str]] = {}
+        for name, archs in rows:
+            alike.setdefault(archs, []).append(name)
+        rows = [[_some(names), archs] for archs, names in alike.items()][:_ROWS]
     yield Part(f"kernels {what}: {len(moved)}", (), Table(["kernel", "for"], rows, names=[0]))
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return how many kernels those are, and the first of them; one alone must not go under."""
+    if len(names) == 1:
+        return names[0]
+    return f"{count(len(names), 'kernel')}: {', '.join(names[:_NAMES])}{', …' * (len(names) > _NAMES)}"
 
 
 def _archs(moved: KernelMoved) -> str:

@@ -184,7 +184,7 @@ def _member_reader(archive: zipfile.ZipFile, place: str) -> Callable[[str], byte
 
 
 def _in_folder(root: Path) -> Iterator[Bundle]:
-    if root.name == BUNDLE or (root / "manifest.json").is_file():
+    if root.name == BUNDLE or os.path.isfile(root / "manifest.json"):
         yield _folder_bundle(root)
         return
     for parent, folders, _names in os.walk(root):
@@ -197,7 +197,7 @@ def _may_hold_bundles(folder: Path) -> bool:
     """Say whether a folder may be part of a project: not a hidden one, nor one with others' packages."""
     name = folder.name
     known = name in (BUNDLE, "__pycache__", "node_modules") or name.startswith(".")
-    return not known and not (folder / "pyvenv.cfg").is_file()
+    return not known and not os.path.isfile(folder / "pyvenv.cfg")  # also where nobody may look
 
 
 def _folder_bundle(folder: Path) -> Bundle:

@@ -12,7 +12,7 @@ from ..errors import BundleError, Location, Problem
 from .installed import Found, member_at, read_member
 from .survey import manifest_of
 
-_NAME = re.compile(r"[^-]+-[^-]+(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
+_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
 _WHEEL = re.compile(r"[^/]+\.dist-info/WHEEL")
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _OF_WINDOWS = "llp64"  # where `long` is 32 bits
@@ -28,9 +28,10 @@ def tag_problems(found: Found) -> Iterator[Problem]:
         what = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
         yield Problem(what, Location(found.path))
         return
-    tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in match.groups()))}
-    yield from _of_metadata(found.wheel, tags)
-    platforms = match[3].split(".")
+    release, *parts = match.groups()
+    tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in parts))}
+    yield from _of_metadata(found.wheel, release, tags)
+    platforms = parts[2].split(".")
     for bundle in found.bundles:
         try:
             model = manifest_of(bundle).data_model
@@ -51,13 +52,17 @@ def tag_warnings(found: Found) -> Iterator[Problem]:
         yield Problem(what, Location(found.path))
 
 
-def _of_metadata(wheel: zipfile.ZipFile, tags: set[str]) -> Iterator[Problem]:
+def _of_metadata(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterator[Problem]:
     places = [each for each in wheel.namelist() if _WHEEL.fullmatch(each)]
     if len(places) != 1:
         yield Problem(
             f"a wheel has one .dist-info/WHEEL, here are {len(places)}", Location(str(wheel.filename))
         )
         return
+    folder = places[0].partition("/")[0]
+    if _folded(folder) != _folded(f"{release}.dist-info"):
+        what = f"has {folder} in it; the wheel's name says {release}"
+        yield Problem(what, Location(str(wheel.filename)), "installers refuse such a wheel")
     try:
         said = {*_TAG.findall(read_member(wheel, places[0]).decode("utf-8", "replace"))}
     except BundleError:  # which its proof tells
@@ -65,3 +70,8 @@ def _of_metadata(wheel: zipfile.ZipFile, tags: set[str]) -> Iterator[Problem]:
     if said != tags:
         what = f"says {', '.join(sorted(said)) or 'no tag'}; the wheel's name says {', '.join(sorted(tags))}"
         yield Problem(what, member_at(wheel, places[0]))
+
+
+def _folded(name: str) -> str:
+    """Return a name as installers compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -120,4 +120,4 @@ def _budget(folder: str) -> int | None:
 
 
 def _capabilities(text: str) -> list[int]:
-    return [*dict.fromkeys(capability(each) for each in text.replace(",", " ").split())]
+    return [*dict.fromkeys(capability(each) for each in text.replace(",", " ").split() or [text])]

@@ -148,7 +148,20 @@ def test_of_a_whole_arch_that_is_lost_people_see_one_row(tmp_path: Path) -> None
     found = diff(tmp_path, {key: data for key, data in before.items() if key[1] == "sm_90"}, before)
     table = shown([found])[1].table
     assert table is not None
-    assert table.rows == [["30 kernels", "sm_80"]]
+    assert table.rows == [["30 kernels: k0, k1, k10, …", "sm_80"]]
+
+
+def test_a_kernel_that_is_lost_among_many_others_is_named(tmp_path: Path) -> None:
+    before = {(f"k{number}", arch): code(f"k{number}") for number in range(30) for arch in ("sm_80", "sm_90")}
+    kept = {("k7", "sm_90"), ("k8", "sm_80"), ("k9", "sm_80")}
+    found = diff(tmp_path, {key: before[key] for key in kept}, before)
+    table = shown([found])[1].table
+    assert table is not None
+    assert table.rows == [
+        ["27 kernels: k0, k1, k10, …", "sm_80, sm_90, which is all"],
+        ["k7", "sm_80"],
+        ["2 kernels: k8, k9", "sm_90"],
+    ]
 
 
 def test_people_see_no_more_than_they_read(tmp_path: Path) -> None:

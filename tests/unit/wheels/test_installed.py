@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,23 @@ def test_other_peoples_packages_and_compiled_python_are_passed_over(tmp_path: Pa
         tmp_path, inside(".venv/x/_cubins") | inside("venv/lib/x/_cubins") | inside("node_modules/x/_cubins")
     )
     write_tree(tmp_path, {"venv/pyvenv.cfg": ""})
+    assert contents(tmp_path) == {own.as_posix(): FILES}
+
+
+def test_folders_into_which_nobody_may_look_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "demo" / "_cubins"
+    write_tree(own, FILES)
+    (tmp_path / "closed").mkdir()
+    there = os.stat
+
+    def stat(path: Any, **how: Any) -> os.stat_result:
+        if os.fspath(path).startswith(str(tmp_path / "closed" / "")):
+            raise PermissionError(13, "Permission denied", path)
+        return there(path, **how)
+
+    monkeypatch.setattr(os, "stat", stat)
     assert contents(tmp_path) == {own.as_posix(): FILES}
 
 

@@ -62,6 +62,19 @@ def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> No
     ]
 
 
+@pytest.mark.parametrize("release", ["demo-2.0", "other-1.0"])
+def test_a_wheel_that_is_named_as_another_release(tmp_path: Path, release: str) -> None:
+    wheel = whole_wheel(tmp_path, files())
+    assert problems(wheel.rename(tmp_path / f"{release}-py3-none-any.whl")) == [
+        f"W: has {INFO} in it; the wheel's name says {release}\n  hint: installers refuse such a wheel"
+    ]
+
+
+@pytest.mark.parametrize("name", ["Demo-1.0-py3-none-any.whl", "demo-1.0-1-py3-none-any.whl"])
+def test_another_spelling_or_a_build_number_is_the_same_release(tmp_path: Path, name: str) -> None:
+    assert problems(whole_wheel(tmp_path, files()).rename(tmp_path / name)) == []
+
+
 def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files())
     assert problems(wheel.rename(tmp_path / "demo.whl").resolve()) == [

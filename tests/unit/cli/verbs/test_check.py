@@ -120,6 +120,14 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(
     assert "'H100' is no compute capability: did you mean 9.0?" in capsys.readouterr().err
 
 
+def test_a_list_of_gpus_that_is_empty_is_not_the_wheels_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = check(capsys, wheel_of(tmp_path, KERNELS), "--gpu", "")
+    assert answer.code == 2
+    assert answer.err[-1].endswith("argument --gpu: '' is no compute capability: write it as 8.9")
+
+
 @pytest.mark.parametrize("glob", ["b", "b*", "[ab]", "**"])
 def test_kernels_may_be_spared_that_some_gpus_lack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], glob: str
