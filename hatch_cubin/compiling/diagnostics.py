@@ -29,6 +29,7 @@ _BARE = re.compile(
 # Any other line that calls itself an error. Lines of a source that a compiler quotes are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
+_OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
     r"|Remark: The warnings can be suppressed|ERROR \d+: complete",
@@ -101,6 +102,11 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
 def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
     if match := _REDEFINED.match(text):  # the table's value is lost: to silence it would hide that
         hint = f"#ifndef {match[1]} before it, and #endif behind, keep the value that was given"
+        return Diagnostic("warning", where, text, hint=hint)
+    if match := _OF_ITS_OWN.match(text):  # what another source sets is never seen: nor is that to be silenced
+        hint = (
+            f"where another source defines {match[1]}, a module table links the two; else leave out 'extern'"
+        )
         return Diagnostic("warning", where, text, hint=hint)
     return Diagnostic("warning", where, text, number=number)
 

@@ -97,6 +97,19 @@ def error(path: str, line: int | None, text: str, *context: str) -> Diagnostic:
             id="warning of a value that is lost",
         ),
         pytest.param(
+            "demo/a.cu(1): warning #20044-D: extern declaration of the entity c is treated as a static definition\n",
+            [
+                Diagnostic(
+                    "warning",
+                    Location("demo/a.cu", 1),
+                    "extern declaration of the entity c is treated as a static definition",
+                    (),
+                    "where another source defines c, a module table links the two; else leave out 'extern'",
+                )
+            ],
+            id="warning of a variable that nothing else reaches",
+        ),
+        pytest.param(
             "demo/k.cu(2): warning: user's own",
             [Diagnostic("warning", Location("demo/k.cu", 2), "user's own")],
             id="warning without a number",
