@@ -97,7 +97,8 @@ def error(path: str, line: int | None, text: str, *context: str) -> Diagnostic:
             id="warning of a value that is lost",
         ),
         pytest.param(
-            "demo/a.cu(1): warning #20044-D: extern declaration of the entity c is treated as a static definition\n",
+            "demo/a.cu(1): warning #20044-D: extern declaration of the entity c"
+            " is treated as a static definition\n",
             [
                 Diagnostic(
                     "warning",
