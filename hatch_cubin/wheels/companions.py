@@ -9,7 +9,7 @@ import contextlib
 import functools
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,19 @@ def read(bundle: Bundle, manifest: Manifest, package: str, name: str) -> bytes:
         what = f"it does not describe the companion {package!r}, which it names"
         raise BundleError(Problem(what, bundle.at("manifest.json")))
     places = _in_wheels(bundle.wheel, package) if bundle.wheel is not None else _in_folders(bundle, package)
+    of_others = []  # as where the parts of a project's wheels for several systems lie in one folder
     for where, get in places:
         if _index_of(get) != file_digest(bundle.read("manifest.json")):
-            raise BundleError(Problem("belongs to another version of the bundle", Location(where)))
+            of_others.append(where)
+            continue
         found = get(name)
         if found is None:
             raise BundleError(Problem("is missing", Location(f"{where}/{name}")))
         return found
-    raise NotHereError(Problem(f"is in {known['project']}, which is not here", bundle.at(name)))
+    if of_others:
+        raise BundleError(Problem("belongs to another version of the bundle", Location(of_others[0])))
+    hint = f"put its wheel beside this one, or install '{known['install']}'"
+    raise NotHereError(Problem(f"is in {known['project']}, which is not here", bundle.at(name), hint))
 
 
 def missing(bundle: Bundle, manifest: Manifest) -> list[str]:
@@ -76,9 +81,27 @@ def companion_problems(found: Found) -> Iterator[Problem]:
 
 def belongs_to(found: Found) -> str:
     """Return which project and version a sound companion belongs to."""
-    assert found.wheel is not None
-    said = json.loads(read_member(found.wheel, f"{found.companion}/{BOUND}"))
+    said = bound(found)
     return f"{said['project']} {said['version']}"
+
+
+def bound(found: Found) -> dict[str, Any]:
+    """Return what a sound companion says of itself."""
+    assert found.wheel is not None
+    said: dict[str, Any] = json.loads(read_member(found.wheel, f"{found.companion}/{BOUND}"))
+    return said
+
+
+def is_of(package: str, said: Mapping[str, Any], manifest: Manifest) -> bool:
+    """Say whether a companion has the very files that the manifest of its bundle leaves to it."""
+    blocks = manifest.blocks or {}
+    entries = (entry for module in manifest.modules for entry in module.entries)
+    digests = {
+        entry.file: (blocks.get(entry.file) or entry).sha256
+        for entry in entries
+        if entry.companion == package
+    }
+    return {name: known["sha256"] for name, known in said["files"].items()} == digests
 
 
 _Get = Callable[[str], "bytes | None"]

@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..._digest import file_digest
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of
-from ...wheels.companions import belongs_to, missing
+from ...wheels.companions import belongs_to, bound, is_of, missing
 from ...wheels.installed import Bundle, Found, bundles_of, named, opened
 from ...wheels.notes import NOTES
 from ...wheels.proof import proof_problems
@@ -40,11 +41,13 @@ from ..verb import (
 )
 
 if TYPE_CHECKING:
+    from ...bundle.manifest import Manifest
     from ...sources.project import Project
     from ...wheels.rebuild import Comparison, Rebuilt, Verdict
 
 T = TypeVar("T")
 
+_UNCHANGED = frozenset(("same", "not looked at"))
 _OF_ITS_BUILD = "verify it with the sources and the toolkit that it was built with"
 _FINDINGS: Mapping[Verdict, tuple[str, str | None]] = {
     "differs": (
@@ -72,6 +75,8 @@ def run(args: argparse.Namespace) -> Answer:
     """Check everything, and return all that is wrong."""
     again = _Again(args) if args.rebuild else None
     checked = [_checked(what, again) for what in named(args.wheels)]
+    if again is not None:
+        checked = [again.with_whole(each) for each in checked]
     facts = {"ok": not any(each.problems for each in checked), "results": [each.facts for each in checked]}
     lines = [line for each in checked for line in each.lines]
     return Answer(facts, lines, [problem for each in checked for problem in each.problems])
@@ -87,7 +92,9 @@ def _checked(what: str, again: _Again | None) -> Answer:
             facts |= {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
             problems += proof_problems(found)
             lines += [] if problems else [*_agreed(found)]
-            if again is not None:
+            if again is not None and found.companion is not None:
+                again.note_part(found, bound(found) if not problems else None)
+            elif again is not None:
                 bundle, comparison = _compare(again, found)
                 facts["rebuild"] = _facts(comparison)
                 lines += _summary(bundle, comparison, len(found.bundles) - 1)
@@ -123,6 +130,8 @@ class _Again:
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
         self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
+        self._wholes: dict[str, Manifest] = {}  # of what was compared, by the digest of the manifest
+        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # companions by path, and what they say
 
     def project(self, found: Found) -> Project:
         """Return the project, with the package that the bundle was built for."""
@@ -143,6 +152,31 @@ class _Again:
 
         form = project.bundle_folder, project.config.pack
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
+
+    def note_whole(self, bundle: Bundle) -> None:
+        """Remember a bundle that was compared: its manifest has the digests of its companions' files."""
+        self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
+
+    def note_part(self, found: Found, said: Mapping[str, Any] | None) -> None:
+        """Remember a companion, which is sound if it *said* something."""
+        if said is not None:
+            self._parts[found.path] = (found.companion or "", said)
+
+    def with_whole(self, checked: Answer) -> Answer:
+        """Return an answer, with what is wrong with a companion by the bundle that it belongs to."""
+        package, said = self._parts.get(checked.facts["path"], ("", None))
+        if said is None:
+            return checked
+        path = Location(checked.facts["path"])
+        whole = self._wholes.get(said["index"])
+        if whole is None:
+            what = f"was not compared: it is a part of {said['project']} {said['version']}"
+            problem = Problem(what, path, "name the wheel that it was split from, as split wrote it, with it")
+        elif not is_of(package, said, whole):
+            problem = Problem("has other files than its manifest leaves to it", path, "split the wheel again")
+        else:
+            return checked
+        return Answer({**checked.facts, "ok": False}, checked.lines, [*checked.problems, problem])
 
 
 def _opened_project(args: argparse.Namespace) -> Project:
@@ -178,6 +212,7 @@ def _compare(again: _Again, found: Found) -> tuple[Bundle, Comparison]:
     if NOTES in bundle.packed:  # an editable install's, which is never packed
         project = replace(project, config=replace(project.config, pack=False))
     bill = bill_of(found, bundle)
+    again.note_whole(bundle)
     return bundle, compare_bundle(bundle, bill and bill.data, lambda: again.rebuilt(project))
 
 
@@ -244,7 +279,7 @@ def _findings(bundle: Bundle, comparison: Comparison, install: str | None) -> It
             mend = hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
             yield Problem(f"{_count(len(units), 'unit')} {what}", where, mend, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
-    if files and {*comparison.verdicts.values()} <= {"same"}:  # otherwise they have to differ
+    if files and {*comparison.verdicts.values()} <= _UNCHANGED:  # otherwise they have to differ
         what = f"{_count(len(files), 'file')} not what the project gives, though all units are"
         yield Problem(what, where, _where(comparison), (*files, *_toolchain(comparison)))
 

@@ -238,6 +238,19 @@ def test_a_companion_of_another_version_is_told_as_that(
     assert "belongs to another version" in verify(capsys, parts / MAIN)[2]
 
 
+def test_the_companion_of_another_wheel_in_the_same_folder_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where the parts for Linux and for Windows lie in one folder."""
+    parts, other = (
+        split_wheel(tmp_path / "a"),
+        split_wheel(tmp_path / "b", bundle(made("x"), folder="demo/_cubins")),
+    )
+    shutil.copy(other / SM90, parts / SM90.replace("-py3-", "-1-py3-"))  # which sorts before the right one
+    capsys.readouterr()
+    assert verify(capsys, parts / MAIN)[0] == 0
+
+
 DAMAGE: dict[str, tuple[dict[str, bytes | None], str]] = {
     "a file": ({"a.sm_90.cubin": b"x"}, "a.sm_90.cubin: is not the file that companion.json describes"),
     "a file too many": ({"more.cubin": b"x"}, "more.cubin: is not one of the companion's files"),

@@ -1,0 +1,122 @@
+"""`verify --rebuild` of the parts of a wheel: what is proven of a companion, and what is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin._digest import file_digest
+from hatch_cubin.bundle.manifest import canonical
+from hatch_cubin.cli.main import main
+from tests.cubins import make_wheel
+from tests.helpers import wheel_files
+
+from .test_verify import INFO, Answer, recorded
+from .test_verify_rebuild import wheel_of
+
+pytestmark = pytest.mark.nvrtc
+
+MAIN, SM80, SM90 = (
+    f"{name}-1.0-py3-none-any.whl" for name in ("demo", "demo_cubins_sm80", "demo_cubins_sm90")
+)
+BOUND = "demo_cubins_sm90/companion.json"
+RECORD = "demo_cubins_sm90-1.0.dist-info/RECORD"
+METADATA = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n"
+
+
+def parts_of(project: Path) -> Path:
+    """Return a folder with the parts of a project's wheel."""
+
+    def described(files: dict[str, bytes]) -> None:
+        files[f"{INFO}/METADATA"] = METADATA
+
+    whole = wheel_of(project, described)
+    assert main(["split", str(whole), "--by", "arch", "--into", str(project / "parts")]) == 0
+    return project / "parts"
+
+
+def rebuilt(capsys: pytest.CaptureFixture[str], project: Path, *wheels: Path) -> Answer:
+    capsys.readouterr()
+    return Answer(capsys, *wheels, "--rebuild", "--project", project)
+
+
+def test_all_parts_are_proven_together_in_any_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = parts_of(tmp_path)
+    answer = rebuilt(capsys, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
+    assert (answer.code, answer.errors) == (0, [])
+    assert "2 units compiled again: 2 are the same to the byte" in answer.out
+
+
+def test_a_companion_alone_is_not_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = parts_of(tmp_path)
+    answer = rebuilt(capsys, tmp_path, parts / SM90)
+    assert answer.code == 1
+    assert answer.err.splitlines() == [
+        f"hatch-cubin: error: {parts / SM90}: was not compared: it is a part of demo 1.0",
+        "  hint: name the wheel that it was split from, as split wrote it, with it",
+    ]
+
+
+def _forged(files: dict[str, bytes]) -> None:
+    """Another cubin, and a description that fits it."""
+    name = "saxpy.sm_90.cubin"
+    files[f"demo_cubins_sm90/{name}"] = data = b"another"
+    said = json.loads(files[BOUND])
+    said["files"][name] = {"sha256": file_digest(data), "size": len(data)}
+    files[BOUND] = f"{canonical(said)}\n".encode()
+
+
+def _damaged(files: dict[str, bytes]) -> None:
+    files["demo_cubins_sm90/saxpy.sm_90.cubin"] = b"another"
+
+
+def _recorded_again(files: dict[str, bytes]) -> dict[str, bytes]:
+    del files[RECORD]
+    recorded_there = recorded(files)
+    record = recorded_there.pop(f"{INFO}/RECORD").replace(f"{INFO}/RECORD".encode(), RECORD.encode())
+    return {**recorded_there, RECORD: record}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_forged, "has other files than its manifest leaves to it"),
+        (_damaged, "demo_cubins_sm90/saxpy.sm_90.cubin: is not the file that companion.json describes"),
+    ],
+)
+def test_a_companion_in_another_folder_is_held_against_the_manifest_that_was_proven(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[dict[str, bytes]], None], said: str
+) -> None:
+    parts, elsewhere = parts_of(tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    whole = (parts / SM90).rename(elsewhere / SM90)
+    assert rebuilt(capsys, tmp_path, parts / MAIN, whole).code == 0
+    files = wheel_files(whole)
+    change(files)
+    make_wheel(whole, _recorded_again(files))
+    answer = rebuilt(capsys, tmp_path, parts / MAIN, whole)
+    assert answer.code == 1
+    assert said in answer.err
+
+
+def test_a_manifest_that_is_not_the_projects_is_told_where_companions_are_not_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = parts_of(tmp_path)
+    whole = wheel_files(parts / MAIN)
+    name = "demo/_cubins/manifest.json"
+    bundle = json.loads(whole[name])
+    true = bundle["modules"]["saxpy"]["entries"][1]["sha256"]
+    whole[name] = whole[name].replace(true.encode(), file_digest(b"another").encode())
+    del whole[f"{INFO}/RECORD"]
+    make_wheel(parts / MAIN, recorded(whole))
+    (parts / SM80).unlink()
+    (parts / SM90).unlink()
+    answer = rebuilt(capsys, tmp_path, parts / MAIN)
+    assert answer.code == 1
+    assert "1 file not what the project gives, though all units are" in answer.err
