@@ -43,12 +43,15 @@ class CompilePaths:
         self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
         self._logical = {project: PROJECT}
-        self._trees = {project: ""}
+        # One folder may have two names: a wheel's own, and the toolkit's that it is a part of.
+        self._named = {PROJECT: project}
+        self._trees = {(project, "")}
         for root in sorted(set(search), key=lambda root: root.logical):
             if root.tree:
                 self._numbers.setdefault(root.path, self._free(root.logical))
                 self._logical.setdefault(root.path, root.logical)
-                self._trees.setdefault(root.path, root.tree)
+                self._named[root.logical] = root.path
+                self._trees.add((root.path, root.tree))
 
     def _free(self, logical: str) -> int:
         number = _FIRST + int(digest([logical])[:8], 16) % _COUNT
@@ -89,7 +92,7 @@ class CompilePaths:
         for folder in layout.folders:
             (into / folder).mkdir(parents=True, exist_ok=True)
         for closure in closures:
-            for path, tree in self._trees.items():
+            for path, tree in self._trees:
                 if tree in closure.trees:  # any of its files may be meant
                     shutil.copytree(path, into / layout.places[self._numbers[path]], dirs_exist_ok=True)
         for place, (_name, source) in layout.files.items():
@@ -122,7 +125,7 @@ class CompilePaths:
 
     def _home_of(self, logical: str) -> tuple[Path | None, str]:
         """Return the innermost folder that has the file of a logical name, and the file's path in it."""
-        named = ((name, path) for path, name in self._logical.items() if logical.startswith(f"{name}/"))
+        named = ((name, path) for name, path in self._named.items() if logical.startswith(f"{name}/"))
         name, folder = max(named, default=("", None), key=lambda item: len(item[0]))
         return folder, logical[len(name) + 1 :]
 

@@ -107,6 +107,20 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
 
 
 @pytest.mark.linux
+def test_copies_of_a_folder_with_two_names_have_what_either_names(tmp_path: Path) -> None:
+    folder = write_tree(tmp_path / "cub", {"a.h": "a", "b.h": "b", "any.h": "any"})
+    toolkit, wheel = Root(folder, "cuda/include", "wheels"), Root(folder, "nvidia-cccl/include", "cccl==1")
+    project = CompilePaths(Tree(tmp_path / "p"), [toolkit, wheel])
+    logical = ["cuda/include/a.h", "nvidia-cccl/include/b.h"]
+    layout = project.layout(logical, [])
+    place = layout.places[number(project.of_root(wheel))]
+    assert layout.files == {f"{place}/{name[-3:]}": (name, folder / name[-3:]) for name in logical}
+    for each in (toolkit, wheel):
+        found = project.copies(tmp_path / each.tree, [Closure(trees={each.tree})], [])
+        assert Path(found[number(project.of_root(each))], "any.h").read_text() == "any"
+
+
+@pytest.mark.linux
 def test_copies_of_what_lies_outside_the_project_stay_in_one_folder(tmp_path: Path) -> None:
     write_tree(tmp_path, {"one.h": "1", "far/two.h": "2", "a/p/pkg/three.h": "3", "a/four.h": "4"})
     logical = ["../../far/two.h", "../../one.h", "../four.h", "pkg/three.h"]
