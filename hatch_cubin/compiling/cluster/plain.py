@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import Executor, Future
 
 from . import host
 from .fleet import Answered, Event, Joined, said
@@ -37,11 +36,9 @@ class PlainFleet:
         """Hand leases on, in a thread: some executors take their time, or wait for room."""
         while (lease := self._leases.get()) is not None:
             try:
-                future = self._executor.submit(host.compile_with, self._parcel, lease)
-            except Exception as exc:  # noqa: BLE001 - whatever an executor raises
+                self._hear(self._executor.submit(host.compile_with, self._parcel, lease), lease.number)
+            except BaseException as exc:  # noqa: BLE001 - whatever an executor raises: nobody else hears it
                 self.events.put(Answered(lease.number, None, said(exc)))
-            else:
-                self._hear(future, lease.number)
         try:
             self._executor.shutdown(wait=False, cancel_futures=True)
         except TypeError:  # an executor that is older than that argument
@@ -51,8 +48,7 @@ class PlainFleet:
         def done(future: Future[Reply]) -> None:
             try:
                 self.events.put(Answered(number, future.result()))
-            except (Exception, CancelledError) as exc:  # noqa: BLE001 - whatever an executor raises
+            except BaseException as exc:  # noqa: BLE001 - whatever a task raises, the end of its thread too
                 self.events.put(Answered(number, None, said(exc)))
 
-        with contextlib.suppress(Exception):
-            future.add_done_callback(done)
+        future.add_done_callback(done)

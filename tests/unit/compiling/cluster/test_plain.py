@@ -30,10 +30,12 @@ class Obedient(Executor):
 
     def submit(self, fn: Any, /, *args: Any, **_kwargs: Any) -> Future[Any]:
         self.calls.append((fn, *args))
-        if isinstance(self.outcome, RuntimeError):
+        if isinstance(self.outcome, (RuntimeError, KeyboardInterrupt)):
             raise self.outcome
+        if isinstance(self.outcome, int):
+            return self.outcome  # type: ignore[return-value]
         future: Future[Any] = Future()
-        if isinstance(self.outcome, Exception):
+        if isinstance(self.outcome, BaseException):
             future.set_exception(self.outcome)
         elif self.outcome is None:
             future.cancel()
@@ -53,8 +55,11 @@ class Obedient(Executor):
         (ModuleNotFoundError("No module named 'hatch_cubin'"), None),
         (RuntimeError("cannot schedule new futures after shutdown\nand more"), None),
         (None, Answered(7, None, "CancelledError")),
+        (SystemExit("of its thread"), None),
+        (KeyboardInterrupt("at once"), None),
+        (5, Answered(7, None, "AttributeError: 'int' object has no attribute 'add_done_callback'")),
     ],
-    ids=["reply", "raised", "refused", "cancelled"],
+    ids=["reply", "raised", "refused", "cancelled", "ended", "interrupted", "no-future"],
 )
 def test_whatever_comes_of_a_call_is_heard(outcome: object, event: Answered | None) -> None:
     executor = Obedient(outcome)
