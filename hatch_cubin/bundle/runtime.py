@@ -764,7 +764,8 @@ def _companion_folder(entry: Entry) -> str:
     if (installed := _companions.get(name)) is not None:
         return installed[0]
     for finder in sys.meta_path:
-        spec = finder.find_spec(name, None)
+        find = getattr(finder, "find_spec", None)  # which an import does not demand of each either
+        spec = find and find(name, None)
         if spec is not None and spec.origin and spec.submodule_search_locations:  # and no empty folder
             folder: str = spec.submodule_search_locations[0]
             _companions[name] = folder, spec.loader
@@ -795,8 +796,11 @@ def _refuse_another_build(entry: Entry, folder: str) -> None:
     _companions.pop(name, None)  # it may be replaced meanwhile
     bound = _json(_file_data(os.path.join(folder, "companion.json")), f"{name}/companion.json")
     if _typed(bound, dict).get("index") != _sha256(entry._manifest._data):  # noqa: SLF001
-        what = f"{known['project']} belongs to another version, {bound.get('version')!r:.80}"
-        raise CubinNotFoundError(_say(f"the installed {what}: pip install '{known['install']}'"))
+        version = bound.get("version")
+        is_named_so = known["install"].endswith(f"=={version}")  # then an installer finds nothing to do
+        other, force = ("build", " --force-reinstall") if is_named_so else ("version", "")
+        what = f"{known['project']} in {folder} belongs to another {other}, {version!r:.80}"
+        raise CubinNotFoundError(_say(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
 # --- packed bundles -----------------------------------------------------------------------------

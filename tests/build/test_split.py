@@ -88,7 +88,9 @@ def test_an_environment_gets_what_its_extras_ask_for(
         said.append(venv.run("-c", READ).splitlines())
     venv.uv("uninstall", "demo-cubins-sm90")
     said.append(venv.run("-c", READ).splitlines())
-    other = "the installed demo-cubins-sm90 belongs to another version, '1.0': pip install 'demo[sm90]==1.1'"
+    site = venv.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    place = f"demo-cubins-sm90 in {Path(site, 'demo_cubins_sm90')}"
+    other = f"the installed {place} belongs to another version, '1.0': pip install 'demo[sm90]==1.1'"
     assert said == [
         [absent("sm80", "1.0"), absent("sm90", "1.0"), "read"],
         [absent("sm80", "1.0"), "read", "read"],

@@ -103,12 +103,27 @@ def test_a_companion_of_another_version_is_no_damage(
     other = bundle(made("a", "sm_90", data=cubin("a", 60)), folder="demo/_cubins")
     install(site, split_wheel(tmp_path / "b", other) / SM90)
     install(site, split_wheel(tmp_path / "a", files) / MAIN)
+    companion = site / "the_demo_cubins_sm90"
+    what = f"the installed the-demo-cubins-sm90 in {companion} belongs to another"
     cubins = loader_of(site)
     with pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.read("a", cc=(9, 0))
-    assert "the installed the-demo-cubins-sm90 belongs to another version, '1.0': pip install" in str(
-        caught.value
-    )
+    again = "build, '1.0': pip install --force-reinstall 'The.Demo[sm90]==1.0' "  # as it is installed already
+    assert f"{what} {again}" in str(caught.value)
+    bound = (companion / "companion.json").read_text("utf-8")
+    (companion / "companion.json").write_text(bound.replace('"version":"1.0"', '"version":"0.9"'), "utf-8")
+    with pytest.raises(cubins.CubinNotFoundError) as caught:
+        cubins.read("a", cc=(9, 0))
+    assert f"{what} version, '0.9': pip install 'The.Demo[sm90]==1.0' " in str(caught.value)
+
+
+def test_a_finder_of_old_that_finds_no_specs_is_passed_over(
+    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = split_wheel(tmp_path)
+    install(site, parts / MAIN, parts / SM90)
+    monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])
+    assert loader_of(site).read("a", cc=(9, 0)) == cubin("a", 50)
 
 
 @FORMS
