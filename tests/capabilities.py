@@ -69,6 +69,16 @@ def namespace() -> tuple[str, ...]:
     return () if probe.returncode else prefix
 
 
+def network() -> tuple[str, ...]:
+    """Return what runs a command in a network of its own making; nothing where that is not allowed."""
+    if not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
+        return ()
+    prefix = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-root-user")
+    links = "ip link add hub type bridge; ip link add near type veth peer name far; unshare --net true"
+    probe = subprocess.run([*prefix, "sh", "-ec", links], capture_output=True, check=False)
+    return () if probe.returncode else prefix
+
+
 CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "nvrtc": _has_nvrtc,
     "gpu": _has_gpu,
@@ -77,6 +87,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = {
     "cuda_home": _has_cuda_home,
     "gcc": lambda: shutil.which("gcc") is not None,
     "mounts": lambda: namespace() != (),
+    "networks": lambda: network() != (),
     "linux": lambda: sys.platform == "linux",
     "nginx": lambda: shutil.which("nginx") is not None,
 }

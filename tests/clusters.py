@@ -2,41 +2,53 @@
 
 Run as a script, it forks a scheduler and workers, as many as lines on standard input ask for, and ends them
 with it. To import Dask once for all saves seconds.
+
+Where they are *apart*, each worker is in a network namespace of its own, cabled to the scheduler's. What
+builds here reaches the scheduler alone, through a socket that was opened here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import IO, Any
 
 HERE = "127.0.0.1"
+_CLONE_NEWNET = 0x40000000
 
 
 class Cluster:
     """A scheduler, and workers that come and go."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, apart: tuple[str, ...] = ()) -> None:
+        """Start a scheduler; *apart* is what runs a command in a network of its own."""
         self._folder = folder
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")
         }
-        self._process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environ,
-        )
+        with socket.create_server((HERE, 0)) as door:
+            self._process = subprocess.Popen(
+                [*apart, sys.executable, __file__, *([str(door.fileno())] if apart else [])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=folder,
+                env=environ,
+                pass_fds=[door.fileno()] if apart else [],
+            )
+            here = f"tcp://{HERE}:{door.getsockname()[1]}"
         self.pids: dict[str, int] = {}  # of the workers that were started, by address
-        self.hurt: set[str] = set()  # workers that were sent a signal
-        self.address = self._ask("scheduler")[0]
+        self.hurt: set[str] = set()  # workers that were sent a signal, or cut off
+        self._scheduler = self._ask("scheduler")[0]  # for workers
+        self.address = here if apart else self._scheduler
 
     @property
     def url(self) -> str:
@@ -49,26 +61,36 @@ class Cluster:
         """
         place = self._folder / f"worker{len(self.pids)}"
         place.mkdir()
-        address, pid = self._ask(f"worker {self.address} {threads} {memory} {place} {lacks}")
+        address, pid = self._ask(f"worker {self._scheduler} {threads} {memory} {place} {lacks}")
         self.pids[address] = int(pid)
         return address
 
+    @property
+    def well(self) -> list[str]:
+        """The addresses of workers that nothing was done to."""
+        return [each for each in self.pids if each not in self.hurt]
+
     def at_least(self, count: int) -> list[str]:
-        """Start workers until there are so many that were never sent a signal; return their addresses."""
-        while len(well := [each for each in self.pids if each not in self.hurt]) < count:
+        """Start workers until so many are well; return their addresses."""
+        while len(self.well) < count:
             self.worker()
-        return well[:count]
+        return self.well[:count]
 
     def compilers(self) -> list[int]:
         """Return the processes that workers have started; one that is stopped can end none."""
-        well = (pid for address, pid in self.pids.items() if address not in self.hurt)
-        tasks = (task for pid in well for task in Path(f"/proc/{pid}/task").glob("*/children"))
+        pids = (self.pids[address] for address in self.well)
+        tasks = (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*/children"))
         return [int(pid) for task in tasks for pid in task.read_text().split()]
 
     def signal(self, address: str, number: signal.Signals) -> None:
         """Send a worker a signal."""
         self.hurt.add(address)
         os.kill(self.pids[address], number)
+
+    def cut(self, address: str) -> None:
+        """Unplug the cable of a worker that is apart: it goes on, and nobody is told."""
+        self.hurt.add(address)
+        self._ask(f"cut {self.pids[address]}")
 
     def end_scheduler(self) -> None:
         self._ask("end scheduler")
@@ -105,9 +127,17 @@ def _streams(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 def _serve() -> None:
     import distributed
 
+    door = int(sys.argv[1]) if len(sys.argv) > 1 else None
+    if door is not None:
+        _ip("link add hub type bridge", "link set lo up")
+        _ip(f"addr add {_host(0)}/16 dev hub", "link set hub up")
     children: list[int] = []
     while words := sys.stdin.readline().split():
         what, *arguments = words
+        if what == "cut":
+            _ip(f"link set near{arguments[0]} down")
+            _say("cut")
+            continue
         if what == "end":
             for pid in children if not arguments else children[:1]:
                 os.kill(pid, signal.SIGKILL)
@@ -121,13 +151,19 @@ def _serve() -> None:
             os.close(read)
             os.close(0)
             try:
-                asyncio.run(_member(distributed, write, what, *arguments))
+                host = HERE if door is None else _host(len(children))
+                if door is not None and what == "worker":
+                    _move_apart(host)
+                asyncio.run(_member(distributed, host, write, what, *arguments))
             finally:
                 os._exit(0)
         os.close(write)
         children.append(pid)
         with os.fdopen(read) as said:
-            _say(f"{said.readline().strip()} {pid}")
+            address = said.readline().strip()
+        if door is not None and what == "scheduler":
+            children.append(_fork_relay(door, address))
+        _say(f"{address} {pid}")
 
 
 def _say(text: str) -> None:
@@ -135,11 +171,64 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _scheduler(distributed: Any) -> Any:
-    return distributed.Scheduler(host=HERE, port=0, dashboard_address=f"{HERE}:0")
+# --- networks -----------------------------------------------------------------------------------
 
 
-def _worker(distributed: Any, scheduler: str, *facts: str) -> Any:
+def _host(number: int) -> str:
+    return f"10.0.{number // 200}.{number % 200 + 1}"
+
+
+def _ip(*commands: str, prefix: tuple[str, ...] = ()) -> None:
+    for command in commands:
+        subprocess.run([*prefix, "ip", *command.split()], check=True)
+
+
+def _move_apart(host: str) -> None:
+    """Go into a network that has nothing but a cable to that of the parent."""
+    near, hub = f"near{os.getpid()}", os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "unshare")
+    _ip(f"link add far type veth peer name {near} netns {hub}", "link set lo up")
+    _ip(f"addr add {host}/16 dev far", "link set far up")
+    _ip(f"link set {near} master hub up", prefix=("nsenter", "--target", str(hub), "--net"))
+
+
+def _fork_relay(door: int, address: str) -> int:
+    """Start what passes on to the scheduler what comes through a socket of another network."""
+    if pid := os.fork():
+        return pid
+    os.close(0)
+    try:
+        asyncio.run(_relay(door, *address.removeprefix("tcp://").split(":")))
+    finally:
+        os._exit(0)
+
+
+async def _relay(door: int, host: str, port: str) -> None:
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.closing(target), contextlib.suppress(OSError):
+            while data := await source.read(1 << 16):
+                target.write(data)
+                await target.drain()
+
+    async def meet(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.closing(target), contextlib.suppress(OSError):
+            back, forth = await asyncio.open_connection(host, int(port))
+            await asyncio.gather(copy(source, forth), copy(back, target))
+
+    server = await asyncio.start_server(meet, sock=socket.socket(fileno=door))
+    await server.serve_forever()
+
+
+# --- members ------------------------------------------------------------------------------------
+
+
+def _scheduler(distributed: Any, host: str) -> Any:
+    return distributed.Scheduler(host=host, port=0, dashboard_address=f"{HERE}:0")
+
+
+def _worker(distributed: Any, host: str, scheduler: str, *facts: str) -> Any:
     threads, memory, place, lacks = facts
     os.chdir(place)
     if lacks != "-":
@@ -147,7 +236,7 @@ def _worker(distributed: Any, scheduler: str, *facts: str) -> Any:
     os.environ.update(HOME=place, TMPDIR=place, XDG_CACHE_HOME=f"{place}/cache")
     return distributed.Worker(
         scheduler,
-        host=HERE,
+        host=host,
         nthreads=int(threads),
         memory_limit=int(memory) or None,
         local_directory=place,
@@ -167,8 +256,8 @@ def _without(lacks: str, entry: str, place: Path) -> str:
     return str(folder)
 
 
-async def _member(distributed: Any, tell: int, what: str, *arguments: str) -> None:
-    server = (_scheduler if what == "scheduler" else _worker)(distributed, *arguments)
+async def _member(distributed: Any, host: str, tell: int, what: str, *arguments: str) -> None:
+    server = (_scheduler if what == "scheduler" else _worker)(distributed, host, *arguments)
     await server
     os.write(tell, f"{server.address}\n".encode())
     os.close(tell)

@@ -7,17 +7,21 @@ import json
 import random
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin import __version__, _pipeline
 from hatch_cubin._console import Progress
+from hatch_cubin.compiling.cluster import dask
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.sources.project import Project
+from tests.capabilities import network
 from tests.clusters import Cluster, ends
 from tests.figures import Figures
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
@@ -55,6 +59,14 @@ FILES = {
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Yield a cluster each of whose workers is in a network of its own."""
+    cluster = Cluster(tmp_path_factory.mktemp("apart"), apart=network())
     yield cluster
     cluster.close()
 
@@ -133,6 +145,52 @@ def test_half_of_the_workers_are_killed_or_stopped(
 
         asked = meanwhile(project(HATCH_CUBIN_EXECUTOR=cluster.url), chance.randint(1, 3), hurt)
         assert _pipeline.build(asked) == expected
+
+
+@pytest.mark.networks
+def test_half_of_the_workers_in_networks_of_their_own_are_cut_off_killed_or_stopped(
+    apart: Cluster, project: Make, expected: dict[str, bytes], figures: Figures, chance: random.Random
+) -> None:
+    """Of those that are cut off nobody hears, not even that they are gone."""
+    harms: dict[str, Callable[[str], None]] = {
+        "cut off": apart.cut,
+        "killed": partial(apart.signal, number=signal.SIGKILL),
+        "stopped": partial(apart.signal, number=signal.SIGSTOP),
+    }
+    done: Counter[str] = Counter()
+    for _ in range(figures.pick(1, 20)):
+        workers = apart.at_least(figures.pick(2, 8))
+        _, *others = doomed = chance.sample(workers, len(workers) // 2)
+        chosen = ["cut off", *chance.choices([*harms], k=len(others))]
+
+        def hurt(doomed: list[str] = doomed, chosen: list[str] = chosen) -> None:
+            for worker, harm in zip(doomed, chosen, strict=True):
+                harms[harm](worker)
+                done[harm] += 1
+
+        asked = meanwhile(project(HATCH_CUBIN_EXECUTOR=apart.url), chance.randint(1, 3), hurt)
+        assert _pipeline.build(asked) == expected
+    figures.tell(**done)
+
+
+@pytest.mark.networks
+def test_workers_that_are_all_cut_off_leave_what_is_missing_to_this_machine(
+    apart: Cluster, project: Make, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask, "_PATIENCE_S", 1.0)  # with a cluster that has lost its last worker
+    apart.at_least(1)
+    well, said = apart.well, list[str]()
+
+    def cut() -> None:
+        for worker in well:
+            apart.cut(worker)
+
+    asked = replace(project(HATCH_CUBIN_EXECUTOR=f"{apart.url},local"), warn=said.append)
+    assert _pipeline.build(meanwhile(asked, 1, cut)) == expected
+    *lost, last = said
+    assert set() < {*lost} <= {f"worker {worker}: it has said nothing for 10 s" for worker in well}
+    assert last == f"{apart.url} has no worker that can compile what is missing: that is compiled here"
+    assert not any(ends(apart.pids[worker], 0.0) for worker in well)
 
 
 def test_workers_that_lack_something_are_told_with_what_to_install(
