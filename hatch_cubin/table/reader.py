@@ -220,33 +220,36 @@ def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise ValueError(f"must be an array of tables, written as {reader.place.source_tables}")
-    rules = []
-    for index, table in enumerate(value):
-        here = (*path, index)
-        known = len(reader.problems)
-        values = reader.table(_SOURCE_CHECKS, table, here)
-        if "path" not in table:
-            reader.add("a source table must say which sources it is for", here, 'path = "..."')
-        if len(reader.problems) == known:
-            undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
-            rules.append({**values, "undefined": undefined})
-    return tuple(rules)
+    needed = {"path": ("a source table must say which sources it is for", 'path = "..."')}
+    return _array(value, reader, path, _SOURCE_CHECKS, needed)
 
 
 def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
+    needed = {
+        key: (f"a module table must have {key!r}", example) for key, example in _OF_EVERY_MODULE.items()
+    }
+    return _array(value, reader, path, _MODULE_CHECKS, needed)
+
+
+def _array(
+    value: object,
+    reader: _Reader,
+    path: tuple[str | int, ...],
+    known: Mapping[str, Callable[..., Any]],
+    needed: Mapping[str, tuple[str, str]],
+) -> tuple[dict[str, Any], ...]:
+    """Return the tables of an array that are right; each key that is *needed* has what is said without it."""
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise ValueError(f"must be an array of tables, written as {reader.place.tables('module')}")
+        raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
     rules = []
     for index, table in enumerate(value):
         here = (*path, index)
-        known = len(reader.problems)
-        values = reader.table(_MODULE_CHECKS, table, here)
-        for key, example in _OF_EVERY_MODULE.items():
+        before = len(reader.problems)
+        values = reader.table(known, table, here)
+        for key, (what, hint) in needed.items():
             if key not in table:
-                reader.add(f"a module table must have {key!r}", here, example)
-        if len(reader.problems) == known:
+                reader.add(what, here, hint)
+        if len(reader.problems) == before:
             undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
             rules.append({**values, "undefined": undefined})
     return tuple(rules)

@@ -10,24 +10,13 @@ from typing import Any, NamedTuple
 from .._digest import digest
 from .._plan import Module, Unit
 from ..errors import Problem, ToolchainError
-from .toolkit import DATA_MODEL, OTHER_MACHINE, Keys, Toolkit
+from .toolkit import DATA_MODEL, LINKER_FIELDS, OTHER_MACHINE, Keys, Toolkit
 
 _SCHEMA = "hatch-cubin link 1"
 # What NVRTC's option stands for where code is made when it is linked.
 _FAST_MATH: Mapping[str, bool] = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
 _SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")  # as cuda.core writes them
 _DIGITS = {b"true": b"1", b"false": b"0"}  # for the linker, which takes no words with LTO
-_OF_CODE = (
-    "max_register_count",
-    "lineinfo",
-    "debug",
-    "ftz",
-    "prec_div",
-    "prec_sqrt",
-    "fma",
-    "split_compile",
-    "ptxas_options",
-)
 
 
 class Input(NamedTuple):
@@ -104,7 +93,7 @@ def link_options(unit: Unit) -> tuple[bytes, ...]:
 def _of_code(module: Module) -> dict[str, Any]:
     """Return those of a module's options that decide how code is made."""
     fast = _FAST_MATH if module.options.get("use_fast_math") else {}
-    own = {name: value for name, value in module.options.items() if name in _OF_CODE}
+    own = {name: value for name, value in module.options.items() if name in LINKER_FIELDS}
     return {**fast, **own}
 
 

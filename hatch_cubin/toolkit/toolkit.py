@@ -24,7 +24,7 @@ DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
 OTHER_MACHINE = "" if sys.platform == "win32" or os.uname().machine == "x86_64" else os.uname().machine
 
 KEY_SCHEMA = "hatch-cubin 1"
-_LINKER_FIELDS = (
+LINKER_FIELDS = (
     "max_register_count",
     "lineinfo",
     "debug",
@@ -371,7 +371,7 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
         return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
     from cuda.core import LinkerOptions
 
-    fields = {name: value for name, value in unit.module.options.items() if name in _LINKER_FIELDS}
+    fields = {name: value for name, value in unit.module.options.items() if name in LINKER_FIELDS}
     return tuple(LinkerOptions(arch=str(arch), **fields).as_bytes("nvjitlink"))
 
 
