@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypedDict
 from .._sizes import decimal, size
 from ..errors import BundleError, Location, Problem
 from ..sources.source import glob_regex
+from .companions import missing
 from .coverage import (
     GpuCover,
     KernelCover,
@@ -20,12 +21,13 @@ from .coverage import (
     not_served,
     promised,
     units_in,
+    units_of,
 )
 from .installed import Bundle, Found
 from .parts import Part, Table, count, kernel_title
 from .paths import path_problems
 from .proof import proof_problems
-from .survey import BundleFacts, SecondReader, survey
+from .survey import BundleFacts, SecondReader, manifest_of, survey
 from .tags import tag_problems, tag_warnings
 from .weight import budget_problem, largest
 
@@ -83,6 +85,9 @@ def check(
         except BundleError:  # which its proof tells
             continue
         bundles.append(checked)
+        if absent := missing(bundle, manifest_of(bundle)):
+            what = f"companions are not here, and were not looked at: {', '.join(absent)}"
+            warnings.append(Problem(what, Location(bundle.where)))
         problems += _not_served(bundle, checked, spared)
         warnings += _left_to_ptx(bundle, checked, spared)
     wheel = found.wheel is not None
@@ -97,7 +102,8 @@ def check(
 
 def _checked(bundle: Bundle, capabilities: Sequence[int], second: SecondReader | None) -> Checked:
     facts = survey(bundle, second)
-    units = units_in(facts)
+    manifest = manifest_of(bundle)  # by which alone the loader chooses, whichever companions are here
+    units = units_in(facts) if manifest.companions is None else units_of(manifest)
     covers = coverage(units, capabilities or promised(units))
     return {
         "place": bundle.place,

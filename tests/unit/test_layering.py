@@ -231,7 +231,7 @@ MODULES: dict[str, dict[str, str]] = {
         "paths": "bill code installed survey verify",
         "tags": "installed survey",
         "weight": "code coverage installed survey",
-        "check": "coverage installed parts paths proof survey tags weight",
+        "check": "companions coverage installed parts paths proof survey tags weight",
         "diff": "parts survey",
         "sides": "diff installed survey",
         "diff_parts": "diff parts sides",

@@ -316,3 +316,21 @@ def test_parts_that_are_not_all_here_are_not_unpacked(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["unpack", str(parts / MAIN), "--into", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
+
+
+def test_check_says_what_gpus_run_with_all_companions_whichever_are_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = split_wheel(tmp_path)
+    capsys.readouterr()
+    whole: list[str] = []
+    for absent in ((), (SM80, SM90)):
+        for name in absent:
+            (parts / name).unlink()
+        assert main(["check", str(parts / MAIN), "--except", "b"]) == 0
+        out, err = capsys.readouterr()
+        said = ": companions are not here, and were not looked at: the-demo-cubins-sm80, the-demo-cubins-sm90"
+        assert (said in err) == bool(absent)
+        assert not whole or out.splitlines()[3:] == whole
+        whole = out.splitlines()[3:]
+    assert whole
