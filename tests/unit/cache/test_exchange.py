@@ -69,6 +69,19 @@ def test_what_names_no_kernel_of_the_bytes_is_not_proven() -> None:
     assert exchange.proven(*ONE, ()) == found
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_proven"), [(("scale<float, 4>",), True), (("scale<int, 4>",), False), ((), False)]
+)
+def test_an_object_has_the_names_that_it_is_asked_for(asked: tuple[str, ...], *, is_proven: bool) -> None:
+    """What is to be linked is no cubin that names its kernels."""
+    found = decode(ONE.record)
+    assert found is not None
+    record = Record(
+        found.key, found.sha256, found.size, {"scale<float,4>": "_Z5scale"}, (), {"object": "lto"}
+    )
+    assert (exchange.proven(ONE.key, record.encode(), ONE.data, asked) is not None) == is_proven
+
+
 def test_only_what_is_proven_is_given(tmp_path: Path) -> None:
     folder_with(tmp_path, [ONE])
     assert exchange.stored(tmp_path, OTHER.key) is None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hatch_cubin.keys import edits as edits_module
 from hatch_cubin.keys.edits import Edits
-from hatch_cubin.keys.jobs import Job, make_jobs
+from hatch_cubin.keys.jobs import Job, _HeaderFinder, make_jobs
+from hatch_cubin.sources.includes import Closure
 from hatch_cubin.sources.project import Project, read_sources
 from hatch_cubin.sources.search import content_digest
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -118,3 +121,24 @@ def test_a_header_that_appears_is_an_edit(project: Project, job: Job) -> None:
     assert edits.of(job) is None
     (project.root / "demo/none.h").touch()
     assert edits.of(job) == "demo/none.h"
+
+
+def test_what_was_missing_at_first_is_remembered_as_missing(
+    tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came while the rest of the search path was looked for: what recalls has to look there again."""
+    files = {"k.cu": "#include <cuda_fp16.h>\n" + SAXPY}
+    project = make_project(tmp_path, files, 'archs = ["sm_90"]\ninclude-dirs = ["."]\n')
+    find, first = _HeaderFinder._resolve, list[Closure]()
+
+    def forgetful(*given: Any) -> Closure:
+        found = find(*given)
+        if len(given) == 3:  # where only the project is looked at
+            first.append(found)
+            return found
+        return dataclasses.replace(found, absent=set())
+
+    monkeypatch.setattr(_HeaderFinder, "_resolve", forgetful)
+    (job,) = make_jobs(project, read_sources(project), toolkit)
+    assert first[0].absent
+    assert job.closure.absent == first[0].absent
