@@ -84,13 +84,17 @@ def _has(name: str) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.relative_to(_TESTS).parts[0]
-        if folder in _FOLDERS:
-            item.add_marker(folder)
-        if not _SHIPS.isdisjoint(item.path.parents):
-            item.add_marker("ships")
-        if not _AGAIN.isdisjoint({item.path, *item.path.parents}):
-            item.add_marker("again")
+        for marker in _markers(item.path):
+            item.add_marker(marker)
+
+
+@functools.cache
+def _markers(path: Path) -> list[str]:
+    """Return what the place of a file says of its tests."""
+    folder = path.relative_to(_TESTS).parts[0]
+    around = {path, *path.parents}
+    told = {folder: folder in _FOLDERS, "ships": _SHIPS & around, "again": _AGAIN & around}
+    return [marker for marker, holds in told.items() if holds]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -28,12 +28,10 @@ SAID = (
 def texts() -> Iterator[str]:
     """Yield every text of the code, with `…` for what it fills in and a mark for the lines of a producer."""
     for path in (REPOSITORY / "hatch_cubin").rglob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
-        inside = {
-            id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
-        }
-        inside |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-        for node in ast.walk(tree):
+        nodes = [*ast.walk(ast.parse(path.read_text("utf-8")))]
+        inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        inside |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
                 yield "".join(map(shown, node.values))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:

@@ -18,7 +18,7 @@ PAGE = (REPOSITORY / "docs/reference/packs.md").read_text("utf-8")
 (READER,) = re.findall(r"^<!-- reader -->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 UNITS = [
-    made(f"k{n}", arch, data=random.Random(f"{n} {arch}").randbytes(90_000))  # noqa: S311
+    made(f"k{n}", arch, data=random.Random(f"{n} {arch}").randbytes(90) * 1000)  # noqa: S311
     for n in range(30)
     for arch in ("sm_90", "sm_100")
 ]

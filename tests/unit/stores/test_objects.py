@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from hatch_cubin.stores.objects import _CREDENTIALS, ObjectStore
 from hatch_cubin.stores.store import FaultError
@@ -21,6 +20,8 @@ Open = Callable[..., ObjectStore]
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """Return where an S3 is, with an empty bucket."""
+    from moto.server import ThreadedMotoServer  # which takes long
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
