@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import _home
 from .._digest import file_digest
@@ -80,6 +80,14 @@ class Compiled:
     def described(self) -> str:
         """What `kernels_of` returns, in JSON; of what is recalled, what the earlier build made of it."""
         return json.dumps(kernels_of(self.data))
+
+
+class Pair(NamedTuple):
+    """What stands in the cache for a result: its bytes, and the record that proves them."""
+
+    key: bytes
+    data: bytes
+    record: bytes
 
 
 class _Held(Compiled):
@@ -170,7 +178,11 @@ class Cache:
         return self.attempt(lambda: self._get(key, known, asked), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
-        """Store one result as an entry and its record, signed if this build signs."""
+        """Store one result."""
+        self.keep(self.pair(key, compiled, inputs))
+
+    def pair(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> Pair:
+        """Return what is to be stored of one result, signed if this build signs."""
         record = Record(
             key.hex(),
             compiled.sha256,
@@ -183,7 +195,15 @@ class Cache:
         signed = encoded if self.signing is None else self.signing.signed(encoded)
         if self.signing is not None and self.signing.doubt(signed) is not None:
             self._uncounted.add(key)
-        self.attempt(lambda: self._put(key, compiled.data, signed), None)
+        return Pair(key, compiled.data, signed)
+
+    def keep(self, pair: Pair) -> None:
+        """Store it, the entry and then its record."""
+        self.attempt(lambda: self._put(*pair), None)
+        self.kept(pair.key)
+
+    def kept(self, key: bytes) -> None:
+        """Count what is stored under a key, perhaps by another process, as good."""
         self._refused.discard(key)
 
     def forget(self, key: bytes) -> None:
@@ -251,7 +271,8 @@ class Cache:
         path = place(self.folder, key)
         try:
             held = self._linked(path)
-            entry, record = held or look(path), look(place(self.folder, record_key(key)))
+            entry = held or look(path)
+            record = look(place(self.folder, record_key(key))) if entry else None
             if entry is None or record is None:  # trimmed, or being written
                 return None
             new = known is None or known.record != disk.stamp_of(record.status)
@@ -340,11 +361,15 @@ class Cache:
                 shutil.rmtree(path)
 
     def _fault(self, exc: Exception) -> None:
+        reason = getattr(exc, "strerror", None) or exc
+        self.warn(f"the cache at {self.folder} cannot be used fully: {reason}")
+
+    def warn(self, fault: str) -> None:
+        """Tell of a fault of the folder, unless one was told already."""
         with self._warning:  # several results may be on their way at once
             if not self._warned:
                 self._warned = True
-                reason = getattr(exc, "strerror", None) or exc
-                self._warn(f"the cache at {self.folder} cannot be used fully: {reason}")
+                self._warn(fault)
 
 
 def _found(

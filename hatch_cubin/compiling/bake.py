@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .._plan import Module, Unit
-from ..cache.entries import Cache, Compiled
+from ..cache.entries import Cache, Compiled, Pair
 from ..errors import Location, Problem, ToolchainError
 from ..keys.edits import Edits, header_stamps
 from ..keys.jobs import Job, files_of
@@ -72,7 +72,7 @@ class Bake:
         """Compile, until every unit has a result or has failed."""
         units = len(self._results.done) + sum(map(len, self._misses))
         with contextlib.ExitStack() as stack:
-            self._storing = Storing(self._turns.done)
+            self._storing = Storing(self._cache, self._turns.done, len(self._misses))
             stack.callback(self._storing.close)
             setup = self._setup(stack)
             self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
@@ -255,12 +255,11 @@ class Bake:
                 self._said.add(warning)
                 self._project.warn(warning)
 
-        def store() -> None:
-            for job, compiled in kept:
-                self._cache.put(job.keys.key, compiled, job.inputs)
+        def pairs() -> list[Pair]:
+            return [self._cache.pair(job.keys.key, compiled, job.inputs) for job, compiled in kept]
 
         # Stored at once, so that an interrupted build goes on from here.
-        self._storing.start(answer.id, store)
+        self._storing.start(answer.id, pairs)
         for job, compiled in kept:
             self._results.done[job.unit] = compiled
             self._results.seconds[job.unit] = answer.seconds

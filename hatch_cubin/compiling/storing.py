@@ -1,41 +1,167 @@
-"""Results on their way into the cache, a few at once: each waits for the disk, and nothing else has to."""
+"""Results on their way into the cache, several at once: each waits for the disk, and nothing else has to.
+
+To store one takes as much of a processor as all else that a build does for it, and threads share an
+interpreter with that. So where there are many, another process stores them. Where that ends, threads go on.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-_THREADS = 16  # as many as a disk can serve together; each is started when it is needed
+from ..cache.entries import Cache, Pair
+from .processes import Process, Watch
+from .storer import THREADS
+
+MANY = 500  # results: less would not wait as long as another process takes to start
 _MOST = 32  # results that are not stored yet, and would be lost with a process that is killed
+_MOST_SENT, _MOST_BYTES = 256, 1 << 26  # the same where they leave this process at once
+_PATIENCE_S = 60.0  # with a process that says nothing
+_MAIN = "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storer import main; main()"
+
+Make = Callable[[], Sequence[Pair]]
 
 
 class Storing:
-    """Stores results by their numbers, and says of each, in the order that they came, that it is done.
+    """Stores results by their numbers, and says of each that it is done; a *count* of them will come.
 
     That is said when the next event is looked at: what waits for it may wait a little longer than the disk.
     """
 
-    def __init__(self, stored: Callable[[int], object]) -> None:
-        self._stored = stored
-        self._threads = ThreadPoolExecutor(_THREADS)
-        self._pending: deque[tuple[int, Future[object]]] = deque()
+    def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:
+        self._cache, self._stored = cache, stored
+        self._left: dict[int, Make] = {}
+        self._way: _Threads | _Elsewhere = _way(cache, count)
 
-    def start(self, number: int, store: Callable[[], object]) -> None:
+    def start(self, number: int, make: Make) -> None:
         """Have a result stored, as soon as there are not too many."""
-        self._pending.append((number, self._threads.submit(store)))
-        self.settle(_MOST)
+        self._way.take(number, make)
+        self._left[number] = make
+        self.settle(len(self._left))
+        while self._way.full:
+            self._tell(wait=True)
 
     def settle(self, most: int) -> bool:
         """Wait until no more than so many are left to be stored, and say whether any was by now."""
-        before = len(self._pending)
-        while self._pending and (len(self._pending) > most or self._pending[0][1].done()):
-            number, future = self._pending.popleft()
-            future.result()
-            self._stored(number)
-        return len(self._pending) < before
+        before = len(self._left)
+        while self._left and self._tell(wait=len(self._left) > most):
+            pass
+        return len(self._left) < before
 
     def close(self) -> None:
         """Wait for all."""
-        with self._threads:
+        try:
             self.settle(0)
+        finally:
+            self._way.close()
+
+    def _tell(self, *, wait: bool) -> bool:
+        """Say of each that is stored by now that it is done; say whether any was."""
+        try:
+            numbers = self._way.done(wait=wait)
+        except _GoneError:
+            self._way.close()
+            self._way = _Threads(self._cache)
+            for number, make in self._left.items():
+                self._way.take(number, make)
+            return True
+        for number in numbers:
+            del self._left[number]
+            self._stored(number)
+        return bool(numbers)
+
+
+def _way(cache: Cache, count: int) -> _Threads | _Elsewhere:
+    if count >= MANY:
+        try:
+            return _Elsewhere(cache)
+        except OSError:  # there is no room for another process
+            pass
+    return _Threads(cache)
+
+
+class _GoneError(Exception):
+    """Nobody says what is stored any more."""
+
+
+class _Threads:
+    """Stores results in this process."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._threads = ThreadPoolExecutor(THREADS)
+        self._pending: deque[tuple[int, Future[None]]] = deque()
+
+    @property
+    def full(self) -> bool:
+        return len(self._pending) > _MOST
+
+    def take(self, number: int, make: Make) -> None:
+        self._pending.append((number, self._threads.submit(self._store, make)))
+
+    def done(self, *, wait: bool) -> list[int]:
+        """Return which are stored by now, in the order that they came; if need be, *wait* for the first."""
+        numbers = list[int]()
+        while self._pending and ((wait and not numbers) or self._pending[0][1].done()):
+            number, future = self._pending.popleft()
+            future.result()
+            numbers.append(number)
+        return numbers
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    def _store(self, make: Make) -> None:
+        for pair in make():
+            self._cache.keep(pair)
+
+
+class _Elsewhere:
+    """Has another process store results, which does so even when this one is gone."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._watch = Watch()
+        self._sent: dict[int, Sequence[Pair]] = {}
+        self._bytes = 0
+        paths = [os.path.abspath(path) for path in sys.path]
+        folder = os.path.abspath(cache.folder)
+        self._process = Process([sys.executable, "-I", "-c", _MAIN, folder, *paths], self._watch)
+
+    @property
+    def full(self) -> bool:
+        return len(self._sent) > _MOST_SENT or self._bytes > _MOST_BYTES
+
+    def take(self, number: int, make: Make) -> None:
+        self._sent[number] = pairs = make()
+        self._bytes += sum(len(pair.data) for pair in pairs)
+        self._process.send({"id": number, "pairs": [tuple(pair) for pair in pairs]})
+
+    def done(self, *, wait: bool) -> list[int]:
+        """Return which are stored by now; if need be, *wait* for one. _GoneError where none will be."""
+        numbers = list[int]()
+        patience_s = _PATIENCE_S if wait else 0.0
+        while (heard := self._watch.next(patience_s)) is not None:
+            _process, answer = heard
+            if answer is None or answer["id"] is None:
+                raise _GoneError
+            numbers.append(self._stored(**answer))
+            patience_s = 0.0
+        if wait and not numbers:
+            raise _GoneError
+        return numbers
+
+    def close(self) -> None:
+        self._process.close()
+        self._watch.close()
+
+    def _stored(self, id: int, fault: str | None) -> int:  # noqa: A002 - as it is sent
+        for pair in self._sent.pop(id):
+            self._bytes -= len(pair.data)
+            self._cache.kept(pair.key)
+        if fault is not None:
+            self._cache.warn(fault)
+        return id

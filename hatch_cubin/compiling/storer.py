@@ -1,0 +1,49 @@
+"""A process that stores results, for a build that has many: it goes on when that is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..cache.entries import Cache, Pair
+from ..toolkit.worker import receive, send
+
+THREADS = 16  # as many as a disk can serve together; each is started when it is needed
+
+
+def main() -> None:
+    """Store what a build asks for, in the folder that is named."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing that a library prints must end up between the answers
+    serve(sys.stdin.buffer, answers, Path(sys.argv[1]))
+
+
+def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
+    """Store what is requested until there is no more, and say of each when that is done."""
+    fault, one_at_a_time = list[str](), threading.Lock()  # the first one is told, and no other
+    cache = Cache(folder, None, fault.append)
+
+    def say(answer: dict[str, Any]) -> None:
+        with one_at_a_time, contextlib.suppress(OSError):  # of a build that is gone: the rest is stored
+            send(answers, answer)
+
+    def store(request: dict[str, Any]) -> None:
+        try:
+            for pair in request["pairs"]:
+                cache.keep(Pair(*pair))
+        except Exception:  # noqa: BLE001 - the build tries that itself, and tells what is wrong
+            say({"id": None, "fault": None})
+        else:
+            say({"id": request["id"], "fault": fault[0] if fault else None})
+
+    say({"ready": True})
+    with ThreadPoolExecutor(THREADS) as threads, contextlib.suppress(ConnectionError):
+        if (first := receive(requests)) is not None:
+            store(first)  # imports cuda.core, which several threads must not do at once
+        while (request := receive(requests)) is not None:
+            threads.submit(store, request)
