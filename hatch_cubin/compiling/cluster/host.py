@@ -161,15 +161,16 @@ def compile_lease(asked: Asked, lease: Lease) -> Reply:
     mine = here()
     if lease.process not in {"", mine.process}:
         return Reply(mine.name, mine.process, lease.number, refusal="it was started again")
-    try:
-        folders = mine.shelf.folders(lease.listing)
-    except KeyError:
-        return Reply(mine.name, mine.process, lease.number, refusal="it lacks the build's files")
-    libraries = _installed(asked).libraries
-    setup = executor.Setup(libraries, folders, 1, lease.timeout_s, memory=lease.memory)
-    tasks = {task.id: task for task in lease.tasks}
-    left = iter(lease.tasks)
-    with mine.crew(setup, lease.build) as crew:
+    with contextlib.ExitStack() as stack:
+        try:
+            folders = stack.enter_context(mine.shelf.using(lease.listing))
+        except KeyError:
+            return Reply(mine.name, mine.process, lease.number, refusal="it lacks the build's files")
+        libraries = _installed(asked).libraries
+        setup = executor.Setup(libraries, folders, 1, lease.timeout_s, memory=lease.memory)
+        tasks = {task.id: task for task in lease.tasks}
+        left = iter(lease.tasks)
+        crew = stack.enter_context(mine.crew(setup, lease.build))
         results = tuple(
             sealed(tasks[result.id], lease.listing, result)
             for result in crew.results(lambda _held, _others: next(left, None))
@@ -181,7 +182,8 @@ def compile_with(parcel: Parcel, lease: Lease) -> Reply:
     """Do the same with all that it takes: whoever sends this knows no workers."""
     process, refusal = identify(parcel.asked)
     if refusal is None:
-        equip(parcel.asked, parcel.listing, parcel.blobs)
+        if equip(parcel.asked, parcel.listing):
+            equip(parcel.asked, parcel.listing, parcel.blobs)
         return compile_lease(parcel.asked, lease)
     return Reply(here().name, process, lease.number, refusal=refusal)
 

@@ -10,14 +10,24 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ... import _temporary
 from ..._digest import file_digest
 from .lease import Listing
 
-_MOST_LAYOUTS = 4  # of builds at once, or of one that is made again and again
+_MOST_LAYOUTS = 16  # of builds at once, or of one that is made again and again
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Files as a build needs them, and how many leases read them."""
+
+    folder: Path
+    places: Mapping[int, str]  # a folder for each descriptor
+    users: int = 0
 
 
 class Shelf:
@@ -27,9 +37,8 @@ class Shelf:
         self._folder = _temporary.make()
         self._blobs, self._layouts = self._folder.path / "files", self._folder.path / "layouts"
         self._lock = threading.Lock()
-        self._laid: dict[
-            str, Mapping[int, str]
-        ] = {}  # folders for descriptors, the layout used last at the end
+        self._laid: dict[str, _Layout] = {}  # the one used last at the end
+        self._count = 0
         for folder in (self._blobs, self._layouts):
             folder.mkdir()
 
@@ -51,12 +60,20 @@ class Shelf:
                 if lacking:
                     return lacking
                 self._lay_out(listing)
-            self._laid[listing.digest] = self._laid.pop(listing.digest)
+            self._touched(listing.digest)
             return []
 
-    def folders(self, listing: str) -> Mapping[int, str]:
-        """Return the folder for each descriptor; KeyError where that was never laid out, or long ago."""
-        return self._laid[listing]
+    @contextlib.contextmanager
+    def using(self, listing: str) -> Iterator[Mapping[int, str]]:
+        """Lend the folder for each descriptor; KeyError where that was never laid out, or long ago."""
+        with self._lock:
+            layout = self._touched(listing)
+            layout.users += 1
+        try:
+            yield layout.places
+        finally:
+            with self._lock:
+                layout.users -= 1
 
     def close(self) -> None:
         """Remove all of it."""
@@ -77,12 +94,20 @@ class Shelf:
     def _keep(self, content: str, blob: bytes) -> None:
         """Write a file, whole or not at all."""
         path, part = self._blobs / content, self._blobs / "part"
+        if path.is_file():
+            return
         part.write_bytes(blob)
         os.utime(part, (0, 0))
         part.replace(path)
 
+    def _touched(self, listing: str) -> _Layout:
+        self._laid[listing] = layout = self._laid.pop(listing)
+        return layout
+
     def _lay_out(self, listing: Listing) -> None:
-        into, part = self._layouts / listing.digest, self._layouts / "part"
+        # One that is made again lies elsewhere: compilers that wait have the folders of the first one open.
+        self._count += 1
+        into, part = self._layouts / str(self._count), self._layouts / "part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         for folder in listing.folders:
@@ -91,14 +116,18 @@ class Shelf:
             (part / place).parent.mkdir(parents=True, exist_ok=True)
             os.link(self._blobs / content, part / place)
         part.rename(into)
-        self._laid[listing.digest] = {number: str(into / place) for number, place in listing.places.items()}
-        while len(self._laid) > _MOST_LAYOUTS:
-            self._drop(next(iter(self._laid)))
+        places = {number: str(into / place) for number, place in listing.places.items()}
+        self._laid[listing.digest] = _Layout(into, places)
+        self._trim()
 
-    def _drop(self, listing: str) -> None:
-        """Remove a layout, and the files that no other has."""
-        del self._laid[listing]
-        shutil.rmtree(self._layouts / listing, ignore_errors=True)
-        for path in self._blobs.iterdir():
-            if path.stat().st_nlink == 1:
-                path.unlink()
+    def _trim(self) -> None:
+        """Remove the layouts that nobody has used for long, and the files that no other has."""
+        earlier = [*self._laid][:-1]
+        unused = [name for name in earlier if not self._laid[name].users]
+        dropped = unused[: max(0, len(self._laid) - _MOST_LAYOUTS)]
+        for name in dropped:
+            shutil.rmtree(self._laid.pop(name).folder, ignore_errors=True)
+        if dropped:
+            for path in self._blobs.iterdir():
+                if path.stat().st_nlink == 1:
+                    path.unlink()

@@ -13,7 +13,7 @@ import pytest
 
 from hatch_cubin._digest import file_digest
 from hatch_cubin.compiling import executor
-from hatch_cubin.compiling.cluster import host, identity
+from hatch_cubin.compiling.cluster import host, identity, shelf
 from hatch_cubin.compiling.cluster.host import Asked, Parcel
 from hatch_cubin.compiling.cluster.identity import Identity, Installed
 from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, opened
@@ -150,6 +150,27 @@ def test_what_a_build_that_is_over_had_compiled_is_stopped(stub: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.linux
+def test_what_is_compiled_with_stays_while_other_builds_come(
+    stub: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "_MOST_LAYOUTS", 1)
+    hangs = Path(f"{stub}.hangs")
+    os.mkfifo(hangs)
+    host.equip(ASKED, LISTING, BLOBS)
+    (mine,) = temporary.glob("*/layouts/*/77/a.h")
+    long = lease(Task(1, "c++", b"hang", b"k.cu", ()), build="long")
+    thread = threading.Thread(target=host.compile_lease, args=(ASKED, long))
+    thread.start()
+    hangs.read_text()  # which waits for it
+    for place in ("77/b.h", "77/c.h"):
+        other = Listing.of({77: "77"}, ["77"], {place: LISTING.files["77/a.h"]})
+        assert host.equip(ASKED, other, BLOBS) == []
+    assert mine.read_bytes() == b"a"
+    host.stop("long")
+    thread.join(60)
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [
@@ -173,10 +194,15 @@ def test_a_fork_is_another_process(stub: Path, monkeypatch: pytest.MonkeyPatch) 
     before.close()
 
 
-def test_with_all_that_it_takes_a_lease_needs_nothing_before(stub: Path) -> None:
+def test_with_all_that_it_takes_a_lease_needs_nothing_before(
+    stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parcel = Parcel(ASKED, LISTING, BLOBS)
     anybody = lease(task(1), process="")
     assert [*opened(host.compile_with(parcel, anybody), anybody)] == [1]
+    with monkeypatch.context() as patch:
+        patch.delattr(host, "unpacked")  # what it has been given already is not unpacked again
+        assert [*opened(host.compile_with(parcel, anybody), anybody)] == [1]
     other = Parcel(Asked(MINE._replace(nvrtc="13.4.92"), None), LISTING, BLOBS)
     assert host.compile_with(other, anybody).refusal == "NVRTC 13.5.37, this build has 13.4.92"
 
