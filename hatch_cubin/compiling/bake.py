@@ -86,7 +86,7 @@ class Bake:
                 self._storing.settle(0)
                 self._compare(self._sample, setup)
             if self._results.failed:
-                self._results.tried = self._try_others(setup)
+                self._results.tried += self._try_others(setup)
 
     def _answers(self, setup: executor.Setup) -> Generator[executor.Result]:
         """Return what yields the results of all tasks: workers here, or those of a cluster."""

@@ -28,7 +28,7 @@ from . import diagnostics
 from .bake import Bake
 from .definitions import base_of, definition, plain_text, word_of
 from .diagnostics import Diagnostic
-from .executor import Result, Task
+from .executor import Result, Setup, Task
 from .results import Results
 
 _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
@@ -259,6 +259,9 @@ class Linking(Bake):
         """Make those that can be made."""
         self._links = links
         self.run()
+
+    def _try_others(self, _setup: Setup) -> list[Unit]:
+        return []  # what failed is told by its sources, for whose other archs the compiles have tried
 
     def _prepared(self, task: Task, job: Job) -> Task:
         defined, probe = self._links.probe(job.unit)

@@ -86,7 +86,7 @@ def compiled_again(project: Project, root: Path) -> list[str]:
 def failure(root: Path, files: Mapping[str, str | bytes], options: str) -> list[str]:
     with pytest.raises(CompileError) as caught:
         _pipeline.build(project_of(root, files, options))
-    return [re.sub(r" \(nvJitLink [\d.]+\)", "", str(problem)) for problem in caught.value.problems]
+    return [re.sub(r" \((?:nvJitLink|NVRTC) [\d.]+\)", "", str(problem)) for problem in caught.value.problems]
 
 
 @pytest.mark.parametrize("mode", ["lto", "rdc"])
@@ -329,6 +329,27 @@ def test_what_fails_to_compile_is_told_and_its_link_is_not(tmp_path: Path) -> No
     files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { return b; }\n"}
     (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="lto"))
     assert told.startswith('demo/b.cu:1: identifier "b" is undefined\n')
+
+
+def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_path: Path) -> None:
+    source = 'extern "C" __global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n'
+    files = {"a.cu": USER, "b.cu": ADD, "c.cu": USER, "h.cu": source}
+    linked = module("m", "a.cu", "b.cu", mode="rdc") + module("n", "c.cu", mode="rdc")
+    of_source = (
+        "demo/h.cu:1: Instruction 'wgmma.fence' not supported on .target 'sm_90'\n"
+        "      wgmma.fence.sync.aligned;\n"
+        "  while compiling h for sm_90\n"
+        "  hint: sm_90a has it, plain archs do not:\n"
+        "    [[tool.hatch.build.hooks.cubin.source]]\n"
+        '    path = "demo/h.cu"\n'
+        '    archs = ["sm_90a"]'
+    )
+    of_link = (
+        "pyproject.toml:19: nothing defines 'f(int)' (_Z1fi), which demo/c.cu needs\n"
+        "  while linking n for sm_90\n"
+        "  hint: demo/b.cu:1 defines it: 'sources' of this table needs 'demo/b.cu'"
+    )
+    assert failure(tmp_path, files, linked) == [of_source, of_link]
 
 
 def test_a_variants_macro_that_a_source_defines_again_is_told(tmp_path: Path) -> None:
