@@ -30,7 +30,7 @@ def drop_parts(
         for path in (named(module) & sources.keys()) - {module.source.path}:  # few, of all sources
             includers.setdefault(path, module.source.path)
     parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named)}
-    left = [module for module in modules if module not in alone or module.source.path not in parts]
+    left = [each for each in modules if each.link or each.part_of or each.source.path not in parts]
     if not left:  # they include each other, and one of them has to tell what is wrong
         return list(modules), []
     notes = [f"{path}: {by} includes it, and it has no kernel: it is no module" for path, by in parts.items()]
