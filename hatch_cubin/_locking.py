@@ -17,8 +17,7 @@ from .errors import Location, LockError, Problem, SignatureError
 from .keys import lock, locked
 from .keys.jobs import Job
 from .keys.lock import Lock
-from .sources.project import Project, read_sources
-from .sources.source import Source
+from .sources.project import Project, Sources, read_sources
 from .table.config import Config
 from .toolkit import requirements
 
@@ -39,7 +38,7 @@ class Word(NamedTuple):
 
 def heard(
     project: Project,
-    sources: Sequence[Source],
+    sources: Sources,
     hold: Path | None = None,
     patience_s: float | None = None,
     *,

@@ -36,8 +36,7 @@ from .keys.jobs import (
 )
 from .keys.lock import Lock
 from .keys.recall import Recall, Units, recall_of
-from .sources.project import Project, read_sources
-from .sources.source import Source
+from .sources.project import Project, Sources, read_sources
 from .toolkit import requirements
 from .toolkit.toolkit import DATA_MODEL, Toolkit
 
@@ -150,7 +149,7 @@ def choose_plan(
     return plan._replace(jobs=tuple(locked.enforced(word.lock, plan.jobs)))
 
 
-def make_plan(project: Project, sources: Sequence[Source] | None = None, *, in_part: bool = False) -> Plan:
+def make_plan(project: Project, sources: Sources | None = None, *, in_part: bool = False) -> Plan:
     """Return what a build consists of: every unit, with its headers and its keys.
 
     A header that cannot be read is an error, unless the plan is made *in part*, without its units.
@@ -290,9 +289,7 @@ def check_lock(project: Project, found: Lock) -> list[str]:
     return locked.differences(found, now)
 
 
-def _described(
-    project: Project, plan: Plan, sources: Sequence[Source], results: Mapping[Unit, str | None]
-) -> Lock:
+def _described(project: Project, plan: Plan, sources: Sources, results: Mapping[Unit, str | None]) -> Lock:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
     return locked.describe(project, everything, plan.toolkit, plan.jobs, results)
 

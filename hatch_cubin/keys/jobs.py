@@ -19,10 +19,9 @@ from ..cache.proof import Known
 from ..errors import Problem, SourceError
 from ..sources.includes import Closure, Resolver
 from ..sources.outside import names_in
-from ..sources.project import Project, members
+from ..sources.project import Project, Sources
 from ..sources.scan import ask_for_anything, meanings
 from ..sources.search import OWN, Root
-from ..sources.source import Source
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
 from .closures import Start
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
@@ -64,7 +63,7 @@ class Job:
 
 def make_jobs(
     project: Project,
-    sources: Sequence[Source],
+    sources: Sources,
     toolkit: Toolkit,
     recall: Recall | None = None,
     refused: list[Problem] | None = None,
@@ -118,13 +117,13 @@ def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Mo
     return readable, problems
 
 
-def every_module(project: Project, sources: Sequence[Source], toolkit: Toolkit) -> list[Module]:
+def every_module(project: Project, sources: Sources, toolkit: Toolkit) -> list[Module]:
     """Return the modules of all sources, also of those that are only parts of others."""
     return _modules(project, sources, lambda specs: expand(specs, toolkit))
 
 
 def every_closure(
-    project: Project, sources: Sequence[Source], toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
+    project: Project, sources: Sources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
 ) -> list[Found]:
     """Return the same modules with what was found for them: for *jobs*, and now for what is no job."""
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
@@ -144,7 +143,7 @@ def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
     return _arch.expand(specs, toolkit.supported, native)
 
 
-def reachable_files(project: Project, sources: Sequence[Source], *, by_name: bool = False) -> list[str]:
+def reachable_files(project: Project, sources: Sources, *, by_name: bool = False) -> list[str]:
     """Return every file that the project's kernels can be built from: sources and its headers.
 
     One that includes with `../` lead to outside the project begins so itself. *by_name* leaves out headers
@@ -245,12 +244,14 @@ def own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str
 
 
 def _modules(
-    project: Project, sources: Sequence[Source], expand: Callable[[tuple[str, ...]], tuple[_arch.Target, ...]]
+    project: Project, sources: Sources, expand: Callable[[tuple[str, ...]], tuple[_arch.Target, ...]]
 ) -> list[Module]:
     config = project.config
     own = (*(rule.archs for rule in config.source), *(rule.archs for rule in config.module))
     specs = {config.archs, *filter(None, own)}
-    return _linked.plan_modules(config, sources, members(project), {each: expand(each) for each in specs})
+    return _linked.plan_modules(
+        config, sources.every, sources.members, {each: expand(each) for each in specs}
+    )
 
 
 def _jobs_of(

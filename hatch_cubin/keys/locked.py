@@ -12,7 +12,7 @@ from .._plan import Module, Unit
 from ..cache.proof import Known
 from ..errors import HatchCubinError
 from ..sources.includes import Closure
-from ..sources.project import Project
+from ..sources.project import Project, Sources
 from ..sources.search import FOLDERS, OWN, Root, content_digest
 from ..sources.source import Source
 from ..toolkit import requirements
@@ -115,7 +115,7 @@ def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
     )
 
 
-def plan(lock: Lock, project: Project, sources: Sequence[Source]) -> Plan:
+def plan(lock: Lock, project: Project, sources: Sources) -> Plan:
     """Return the units that *project* asks for, by the word of its *lock*; nothing of CUDA is needed."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]

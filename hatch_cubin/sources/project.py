@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from .._console import Progress
 from .._environment import SIGNING_KEY, is_on
 from ..errors import ConfigError, Problem, SourceError
 from ..table.config import DEFAULT_SOURCES, Config
-from .source import BUNDLE, Source, find_sources, read_source, walk
+from .source import BUNDLE, Files, Source, read_source, walk
 from .tree import Tree, find
 
 
@@ -106,23 +107,25 @@ def cache_entries(project: Project) -> list[str]:
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
-def members(project: Project) -> list[list[str]]:
-    """Return the paths of the sources that each [[module]] table names, in its order and each once."""
-    return [
-        list(dict.fromkeys(path for pattern in rule.sources for path in _matched(project, pattern)))
-        for rule in project.config.module
-    ]
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The project's sources, by their paths, and which of them each [[module]] table names, in its order."""
+
+    every: tuple[Source, ...]
+    members: tuple[tuple[str, ...], ...]
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self.every)
 
 
-def _matched(project: Project, pattern: str) -> list[str]:
-    return find_sources(project.tree, project.packages, [pattern], ())[0]
-
-
-def read_sources(project: Project) -> list[Source]:
+def read_sources(project: Project) -> Sources:
     """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
     config = project.config
-    paths, unmatched = find_sources(project.tree, project.packages, config.sources, config.exclude)
-    paths = sorted({*paths, *(path for each in members(project) for path in each)})
+    files = Files(project.tree, project.packages)
+    paths, unmatched = files.find(config.sources, config.exclude)
+    named = [{pattern: files.matching(pattern) for pattern in rule.sources} for rule in config.module]
+    members = tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in named)
+    paths = sorted({*paths, *itertools.chain(*members)})
     problems = [
         Problem(
             f"sources: {pattern!r} matches no file",
@@ -140,7 +143,7 @@ def read_sources(project: Project) -> list[Source]:
         )
         for number, rule in enumerate(config.module)
         for index, pattern in enumerate(rule.sources)
-        if not _matched(project, pattern)
+        if not named[number][pattern]
     ]
     if not paths and not problems:
         where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
@@ -155,7 +158,7 @@ def read_sources(project: Project) -> list[Source]:
             problems += exc.problems
     if problems:
         raise SourceError(*problems)
-    return sources
+    return Sources(tuple(sources), members)
 
 
 def _why_none_matches(project: Project, pattern: str) -> str | None:

@@ -73,37 +73,60 @@ def decode(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def find_sources(
-    tree: Tree, packages: Mapping[str, str], patterns: Iterable[str], exclude: Iterable[str]
-) -> tuple[list[str], list[str]]:
-    """Return the project-relative paths that *patterns* match, and the patterns that match none.
+class Files:
+    """The project's files by the names that patterns have for them. Each folder is walked once.
 
     *packages* maps import packages to their project-relative folders. A pattern is relative to the
     project or to a package; one that begins with a wildcard looks inside the packages only.
     """
-    excluded = [glob_regex(pattern) for pattern in exclude]
-    folders = [str(PurePosixPath(folder)) for folder in packages.values()]
-    inside = list(dict.fromkeys(path for folder in folders for path in walk(tree, folder, strict=True)))
 
-    def matches(path: str, rules: Iterable[re.Pattern[str]]) -> bool:
-        names = [path, *(path[len(each) + 1 :] for each in folders if path.startswith(each + "/"))]
-        return any(rule.fullmatch(name) for rule in rules for name in names)
+    def __init__(self, tree: Tree, packages: Mapping[str, str]) -> None:
+        self._tree = tree
+        self._folders = [str(PurePosixPath(folder)) for folder in packages.values()]
+        self._inside = self._walked(self._folders)
+        self._outside: dict[str, dict[str, list[str]]] = {}
 
-    found: set[str] = set()
-    unmatched = []
-    for pattern in patterns:
-        rule = glob_regex(pattern)
-        matched = {path for path in (*inside, *_outside(tree, pattern)) if matches(path, [rule])}
-        found |= matched
-        if not matched:
-            unmatched.append(pattern)
-    return sorted(path for path in found if not matches(path, excluded)), unmatched
+    def find(self, patterns: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Return the project-relative paths that *patterns* match, and the patterns that match none."""
+        excluded = [glob_regex(pattern) for pattern in exclude]
+        matched = {pattern: self.matching(pattern) for pattern in patterns}
+        found = sorted({path for paths in matched.values() for path in paths})
+        left = [
+            path
+            for path in found
+            if not any(rule.fullmatch(name) for rule in excluded for name in self._names(path))
+        ]
+        return left, [pattern for pattern, paths in matched.items() if not paths]
 
+    def matching(self, pattern: str) -> list[str]:
+        """Return the project-relative paths that a pattern matches."""
+        rule, is_plain = glob_regex(pattern), not re.search(r"[*?\[]", pattern)
+        found: set[str] = set()
+        for named in (self._inside, self._beginning_like(pattern)):
+            for name in (pattern,) if is_plain else named:
+                if rule.fullmatch(name):
+                    found.update(named.get(name, ()))
+        return sorted(found)
 
-def _outside(tree: Tree, pattern: str) -> Iterator[str]:
-    """Yield the files that a pattern may match in or outside packages; none if it begins with a wildcard."""
-    first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
-    return walk(tree, first[0], strict=True) if first and first[0] else iter(())
+    def _beginning_like(self, pattern: str) -> Mapping[str, list[str]]:
+        """Return what a pattern may match in or outside packages; nothing if it begins with a wildcard."""
+        first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
+        if not first or not first[0]:
+            return {}
+        if first[0] not in self._outside:
+            self._outside[first[0]] = self._walked([first[0]])
+        return self._outside[first[0]]
+
+    def _walked(self, folders: Iterable[str]) -> dict[str, list[str]]:
+        paths = dict.fromkeys(path for each in folders for path in walk(self._tree, each, strict=True))
+        named: dict[str, list[str]] = {}
+        for path in paths:
+            for name in self._names(path):
+                named.setdefault(name, []).append(path)
+        return named
+
+    def _names(self, path: str) -> list[str]:
+        return [path, *(path[len(each) + 1 :] for each in self._folders if path.startswith(each + "/"))]
 
 
 def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:

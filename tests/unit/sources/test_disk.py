@@ -12,7 +12,7 @@ from hatch_cubin.errors import SourceError
 from hatch_cubin.sources import disk, source
 from hatch_cubin.sources.includes import Resolver
 from hatch_cubin.sources.search import content_digest
-from hatch_cubin.sources.source import find_sources
+from hatch_cubin.sources.source import Files
 from hatch_cubin.sources.tree import Tree
 from tests.faults.harness.disk import ANY, Disk, Fault
 from tests.helpers import write_tree
@@ -57,7 +57,7 @@ def test_a_folder_of_sources_that_cannot_be_read_hides_none(tmp_path: Path) -> N
     with Disk(tmp_path / "demo" / "inner", BROKEN):
         assert list(source.walk(Tree(tmp_path), "demo")) == ["demo/a.cu"]
         with pytest.raises(SourceError) as caught:
-            find_sources(Tree(tmp_path), {"demo": "demo"}, ["**/*.cu"], [])
+            Files(Tree(tmp_path), {"demo": "demo"}).find(["**/*.cu"], [])
     assert str(caught.value) == "demo/inner: cannot be read: Input/output error"
 
 

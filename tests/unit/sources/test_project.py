@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
 import pytest
 
 from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
+from hatch_cubin.keys.jobs import reachable_files
+from hatch_cubin.sources import source
 from hatch_cubin.sources.project import Project, read_sources
-from tests.helpers import TABLE, pyproject, read_config, write_tree
+from hatch_cubin.sources.tree import Tree
+from tests.helpers import SAXPY, TABLE, pyproject, read_config, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
 TABLE_PLACE = Location("pyproject.toml", HEADER)
@@ -194,6 +199,38 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
         Problem(nul, Location("src/demo/a.cu")),
         Problem("cannot be read: No such file or directory", Location("src/demo/c.cu")),
     )
+
+
+def test_each_folder_is_walked_once_whoever_names_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a.cu", "b.cu", "c.cu", "d.cu", "e.cu"]
+    write_tree(tmp_path, {**{f"src/demo/{name}": SAXPY for name in names}, "lib/f.cu": SAXPY})
+    tables = {
+        "m": ["src/demo/b.cu", "lib/*.cu"],
+        "n": ["src/demo/a.cu", "src/demo/d.cu"],
+        "o": ["**/[ce].cu"],
+    }
+    rules = (
+        f'[[{".".join(TABLE)}.module]]\nname = "{name}"\nmode = "rdc"\nsources = {json.dumps(sources)}\n'
+        for name, sources in tables.items()
+    )
+    made = project(tmp_path, "".join(rules))
+    walked, walk = list[str](), source.walk
+
+    def noted(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
+        walked.append(folder)
+        return walk(tree, folder, strict=strict)
+
+    monkeypatch.setattr(source, "walk", noted)
+    sources = read_sources(made)
+    assert sources.members == (
+        ("src/demo/b.cu", "lib/f.cu"),
+        ("src/demo/a.cu", "src/demo/d.cu"),
+        ("src/demo/c.cu", "src/demo/e.cu"),
+    )
+    assert reachable_files(made, sources) == ["lib/f.cu", *(f"src/demo/{name}" for name in names)]
+    assert walked == ["src/demo", "src/demo", "lib"]  # as a package, and as what begins so
 
 
 def test_a_default_pattern_may_find_nothing(tmp_path: Path) -> None:

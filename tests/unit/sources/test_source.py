@@ -9,10 +9,10 @@ import pytest
 
 from hatch_cubin.errors import Location, Problem, SourceError
 from hatch_cubin.sources.source import (
+    Files,
     PtxHeader,
     Source,
     decode,
-    find_sources,
     glob_regex,
     ptx_entries,
     read_source,
@@ -64,7 +64,7 @@ def tree(tmp_path: Path) -> Path:
 def test_a_pattern_is_relative_to_the_project_or_to_a_package(
     tree: Path, patterns: list[str], exclude: list[str], found: str
 ) -> None:
-    paths, _unmatched = find_sources(Tree(tree), {"demo": "demo"}, patterns, exclude)
+    paths, _unmatched = Files(Tree(tree), {"demo": "demo"}).find(patterns, exclude)
     assert " ".join(paths) == found
 
 
@@ -77,28 +77,28 @@ def test_a_pattern_is_relative_to_the_project_or_to_a_package(
     ids=lambda pattern: pattern[:20],
 )
 def test_a_pattern_that_finds_nothing_is_returned(tree: Path, pattern: str) -> None:
-    assert find_sources(Tree(tree), {"demo": "demo"}, [pattern], []) == ([], [pattern])
+    assert Files(Tree(tree), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
 
 
 def test_a_pattern_whose_files_are_all_excluded_has_matched(tree: Path) -> None:
-    assert find_sources(Tree(tree), {"demo": "demo"}, ["*.cu"], ["**"]) == ([], [])
+    assert Files(Tree(tree), {"demo": "demo"}).find(["*.cu"], ["**"]) == ([], [])
 
 
 @pytest.mark.parametrize("folder", [".", ""])
 def test_a_package_may_be_the_project_itself(tree: Path, folder: str) -> None:
-    paths, unmatched = find_sources(Tree(tree), {"demo": folder}, ["*.cu", "kernels/*.cu"], [])
+    paths, unmatched = Files(Tree(tree), {"demo": folder}).find(["*.cu", "kernels/*.cu"], [])
     assert (paths, unmatched) == (["h.cu", "kernels/g.cu"], [])
 
 
 def test_sources_of_several_packages_are_found_once_and_sorted(tree: Path) -> None:
     packages = {"other": "other", "demo": "demo", "alias": "demo"}
-    assert find_sources(Tree(tree), packages, ["f.cu", "a.cu"], [])[0] == ["demo/a.cu", "other/f.cu"]
+    assert Files(Tree(tree), packages).find(["f.cu", "a.cu"], [])[0] == ["demo/a.cu", "other/f.cu"]
 
 
 def test_links_to_folders_are_not_followed(tree: Path) -> None:
     (tree / "demo/link").symlink_to(tree / "kernels")
     (tree / "demo/loop").symlink_to(tree / "demo")
-    assert find_sources(Tree(tree), {"demo": "demo"}, ["**/g.cu", "**/a.cu"], [])[0] == ["demo/a.cu"]
+    assert Files(Tree(tree), {"demo": "demo"}).find(["**/g.cu", "**/a.cu"], [])[0] == ["demo/a.cu"]
 
 
 @pytest.mark.parametrize("pattern", ["out/**/*.cu", "out/x.cu", "loop/*.cu"])
@@ -106,7 +106,7 @@ def test_a_pattern_does_not_walk_out_of_the_project(tmp_path: Path, pattern: str
     root = write_tree(tmp_path, {"outside/x.cu": "", "project/demo/a.cu": ""}) / "project"
     (root / "out").symlink_to(tmp_path / "outside")
     (root / "loop").symlink_to(root / "loop")
-    assert find_sources(Tree(root), {"demo": "demo"}, [pattern], []) == ([], [pattern])
+    assert Files(Tree(root), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
 
 
 def test_a_walk_is_sorted_and_leaves_out_what_nobody_means(tree: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.errors import ConfigError, SourceError
 from hatch_cubin.sources.project import Project
-from hatch_cubin.sources.source import find_sources, read_source, walk
+from hatch_cubin.sources.source import Files, read_source, walk
 from hatch_cubin.sources.tree import SourceRoot, Tree
 from tests.helpers import pyproject, read_config, write_tree
 
@@ -136,8 +136,8 @@ def test_an_sdist_has_no_link_out_of_it_for_a_root(mono: Path) -> None:
 
 def test_patterns_match_the_names_that_files_have_in_the_project(mono: Path) -> None:
     tree, packages = found(mono / "pkg"), {"demo": "demo"}
-    assert find_sources(tree, packages, ["**/*.cu", "csrc/**/*.cu"], []) == (["csrc/a.cu", "demo/own.cu"], [])
-    assert find_sources(tree, packages, ["csrc/*.cu"], ["csrc/a.*"]) == ([], [])
+    assert Files(tree, packages).find(["**/*.cu", "csrc/**/*.cu"], []) == (["csrc/a.cu", "demo/own.cu"], [])
+    assert Files(tree, packages).find(["csrc/*.cu"], ["csrc/a.*"]) == ([], [])
     assert [*walk(tree, ".")] == ["demo/__init__.py", "demo/own.cu", "csrc/a.cu", "csrc/deep/b.h"]
 
 
