@@ -61,10 +61,11 @@ class Comparison:
 
 
 def rebuild(project: Project) -> Rebuilt:
-    """Build a project with an empty cache."""
+    """Build a project with an empty cache, and on this machine alone."""
     environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
     with _temporary.make() as folder:
-        config = replace(project.config, cache_dir=str(folder), cache_size=None, remote_cache=None)
+        alone = replace(project.config, remote_cache=None, executor=None)
+        config = replace(alone, cache_dir=str(folder), cache_size=None)
         again = replace(project, config=config, environ=environ)
         return Rebuilt(again, _pipeline.build(again, noted=False))
 

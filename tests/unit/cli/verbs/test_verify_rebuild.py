@@ -45,6 +45,7 @@ def test_a_rebuild_that_gives_the_same(
     bundle_folder = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO))
     report, before = tmp_path / "report.json", _notes()
     switches = {"SKIP": "1", "REQUIRE_HITS": "1", "LOCKED": "1", "REPORT": str(report), "SIGNING_KEY": "none"}
+    switches["EXECUTOR"] = "no_such_cluster:make"
     for name, value in switches.items():
         monkeypatch.setenv(f"HATCH_CUBIN_{name}", value)
     answer = rebuilt(capsys, bundle_folder, tmp_path)
