@@ -34,7 +34,7 @@ _PARTS = {
 # No result depends on its version, and the newest one differs with Python's.
 _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
-CLUSTERS = "distributed>=2024.8"
+CLUSTERS = "distributed>=2025.4"
 _NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 

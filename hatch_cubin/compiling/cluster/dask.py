@@ -100,7 +100,8 @@ class DaskFleet:
         try:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
-                gone = await self._look()
+                if (gone := await self._look()) is not None:
+                    break  # what became of hope is told before it is given up
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)

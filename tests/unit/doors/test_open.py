@@ -312,4 +312,4 @@ def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest
         door.require_compiler(project)
     told, hint = str(caught.value).split("\n  hint: ")
     assert told == "what HATCH_CUBIN_EXECUTOR asks for is not installed here"
-    assert hint.endswith(" 'distributed>=2024.8'")
+    assert hint.endswith(" 'distributed>=2025.4'")

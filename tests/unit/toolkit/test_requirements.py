@@ -168,5 +168,6 @@ def test_a_dask_cluster_is_asked_for_its_client(where: str, asked: list[str]) ->
     environ = {"HATCH_CUBIN_EXECUTOR": where}
     config = read_config('toolkit = "13"', environ)
     assert build_requirements(config, environ) == [*NEWEST, *asked]
-    extras = toml.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
-    assert extras["optional-dependencies"]["dask"] == [CLUSTERS]
+    declared = toml.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    assert declared["project"]["optional-dependencies"]["dask"] == [CLUSTERS]
+    assert CLUSTERS in declared["dependency-groups"]["test"]

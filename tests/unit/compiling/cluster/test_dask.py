@@ -261,6 +261,17 @@ def test_without_its_connection_a_build_cannot_know_what_became_of_its_leases(
     assert heard(begun) == [Gone("the connection to the scheduler is lost")]
 
 
+def test_why_nobody_was_seen_is_told_before_hope_is_given_up(
+    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_module, "_LOOK_S", 3600)
+    dask.at_look[1] = lambda: setattr(dask, "refusal", OSError("over"))
+    begun = fleet()
+    assert begun._connected.wait(60)
+    told = begun.events.get_nowait()
+    assert told == Gone("the scheduler does not answer any more: OSError: over")
+
+
 def test_who_is_paused_or_gone_before_it_is_ready_is_no_hope(dask: FakeDask, fleet: Begin) -> None:
     dask.answers["identify"] = lambda *_: _never()
     dask.workers = {"tcp://a": dict(WELL), "tcp://b": {**WELL, "status": "paused"}}
