@@ -228,7 +228,8 @@ class Crew:
         worker = self._workers.pop(name, None)
         if worker is None:
             return
-        self._faults[name] += 1
+        if blames:  # other faults are counted where they are found
+            self._faults[name] += 1
         if self._gone is None:
             self._refuse(name, why)
         for place, number in enumerate(worker.has):

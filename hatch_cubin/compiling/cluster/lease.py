@@ -70,8 +70,7 @@ def opened(reply: object, lease: Lease) -> dict[int, Result]:
         raise ValueError("a reply to something else")
     tasks = {task.id: task for task in lease.tasks}
     found: dict[int, Result] = {}
-    for values, proof in reply.results:
-        result = _result(values)
+    for result, proof in _results(reply):
         task = tasks.get(result.id)
         if task is None or result.id in found:
             raise ValueError("a result that nobody asked for")
@@ -83,10 +82,19 @@ def opened(reply: object, lease: Lease) -> dict[int, Result]:
     return found
 
 
-def _result(values: object) -> Result:
-    """Return the result with these fields; ValueError where they are none."""
-    if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != _TYPES:
-        raise ValueError("a damaged result")
+def _results(reply: Reply) -> list[tuple[Result, str]]:
+    """Return the results with what proves them; ValueError where they are none."""
+    try:
+        return [(_result(values), proof) for values, proof in reply.results]
+    except (TypeError, ValueError):  # of whatever stands in place of results
+        raise ValueError("a damaged reply") from None
+
+
+def _result(values: dict[str, Any]) -> Result:
+    if {name: type(value) for name, value in {**values}.items()} != _TYPES:
+        raise ValueError
+    if {type(each) for item in values["symbols"].items() for each in item} - {str}:
+        raise ValueError
     return Result(**values)
 
 

@@ -406,8 +406,8 @@ def test_where_the_cluster_is_gone_nothing_is_waited_for_and_nobody_is_blamed(cl
 
 def test_a_worker_that_was_paused_goes_on_when_it_is_back(clock: Clock) -> None:
     def act(fleet: FakeFleet) -> None:
-        fleet.say(Lost("a", "it is paused", ended=False), A)
-        pending(fleet)
+        pauses: list[Event] = [Lost("a", "it is paused", ended=False), A]
+        fleet.say(*pauses * 5)
         fleet._act = obliging
 
     assert Play(clock, act, A, A).outputs() == ALL

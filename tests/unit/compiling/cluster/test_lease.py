@@ -59,10 +59,15 @@ OTHERS = {
     "no time": Reply("", "", 7, (({**FIRST[0], "seconds": "long"}, FIRST[1]), SECOND)),
     "fields": Reply("", "", 7, (({"id": 1}, FIRST[1]), SECOND)),
     "no fields": Reply("", "", 7, ((None, FIRST[1]), SECOND)),  # type: ignore[arg-type]
+    "fields of what is no text": Reply("", "", 7, (({1: FIRST[0]}, FIRST[1]), SECOND)),  # type: ignore[dict-item]
+    "symbols that are no text": Reply("", "", 7, (({**FIRST[0], "symbols": {1: 1}}, FIRST[1]), SECOND)),
+    "no results": Reply("", "", 7, None),  # type: ignore[arg-type]
+    "a result without its proof": Reply("", "", 7, ((FIRST[0],), SECOND)),  # type: ignore[arg-type]
+    "no proof": Reply("", "", 7, ((FIRST[0], None), SECOND)),  # type: ignore[arg-type]
 }
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_whatever_else_comes_back_is_no_answer(other: object) -> None:
-    with pytest.raises(ValueError, match=r"^a (reply|result|damaged result)"):
+    with pytest.raises(ValueError, match=r"^a (reply|result|damaged reply|damaged result)"):
         opened(other, LEASE)
