@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -17,6 +17,9 @@ from hatch_cubin import _home
 
 from .capabilities import CAPABILITIES
 from .figures import KEY, Figures
+
+if TYPE_CHECKING:
+    from .shelf import Shelf
 
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "standin", "gpu")
@@ -107,6 +110,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_report_header() -> str:
     return "capabilities: " + ", ".join(f"{name}={'yes' if _has(name) else 'no'}" for name in CAPABILITIES)
+
+
+@pytest.fixture
+def server() -> Iterator[Shelf]:
+    """Return a server of a shared store."""
+    from .shelf import shelf  # which most tests need not wait for
+
+    with shelf() as server:
+        yield server
 
 
 @pytest.fixture

@@ -78,10 +78,13 @@ def in_wheel(wheel: str | Path, text: str) -> str:
     return text.replace(f"{wheel}/", "") if str(wheel).endswith(".whl") else text
 
 
+DATE = (2020, 2, 2, 0, 0, 0)  # as of builds that are made again to the byte
+
+
 def make_wheel(path: Path, files: Mapping[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
-            archive.writestr(name, data)
+            archive.writestr(zipfile.ZipInfo(name, DATE), data, zipfile.ZIP_DEFLATED)
     return path
 
 

@@ -119,7 +119,7 @@ def run(
         cwd=cwd,
         env={**os.environ, **environ},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     if check and done.returncode:

@@ -114,7 +114,7 @@ def repository(tmp_path: Path) -> Path:
     """Return a checkout of a pull request, which has another kernel for another arch."""
     root = demo(tmp_path / "project", 'archs = ["sm_80", "sm_90"]\n')
     write_tree(root, {".gitignore": "_cubins/\ncubin-cache/\ndist/\n"})
-    who = ("-c", "user.name=x", "-c", "user.email=x")
+    who = ("-c", "user.name=x", "-c", "user.email=x", "-c", "commit.gpgsign=false")
     run("git", "init", "-q", cwd=root)
     run("git", "add", ".", cwd=root)
     run("git", *who, "commit", "-qm", "x", cwd=root)

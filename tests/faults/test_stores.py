@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from hatch_cubin.stores.where import Place
 from hatch_cubin.table import urls
 from tests.helpers import SAXPY, make_project
 from tests.results import folder_with, item
-from tests.shelf import Fault, Handler, Shelf, answer, endless, reset, shelf
+from tests.shelf import Fault, Handler, Shelf, answer, endless, reset
 
 ITEMS = [item(f"unit {number}", 1000) for number in range(20)]
 KEYS = [each.key for each in ITEMS]
@@ -34,12 +34,6 @@ MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(calls, "_SLICE_S", 0.02)
-
-
-@pytest.fixture
-def server() -> Iterator[Shelf]:
-    with shelf() as server:
-        yield server
 
 
 def cut_off(handler: Handler) -> bool:

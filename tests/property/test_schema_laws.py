@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hatch_cubin import _ed25519
 from hatch_cubin.errors import ConfigError
+from hatch_cubin.table import reader
 from hatch_cubin.table.config import Place, parse_config
 from hatch_cubin.table.options import ALLOWED
 from tests import schemas
@@ -34,6 +36,8 @@ _OPTIONS = st.dictionaries(
     | st.lists(st.integers(), max_size=2),
     max_size=2,
 )
+_KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
+_SIZES = st.from_regex(r"[0-9]{1,3}(\.[0-9])? ?[KMGT]?i?B?", fullmatch=True)
 _ARCHS = st.lists(some.specs, max_size=3)
 _OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {
     "name": _WORDS,
@@ -45,6 +49,15 @@ _OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {
     "variants": st.dictionaries(
         st.sampled_from(["N", "M"]), st.lists(st.integers(0, 9) | _WORDS, max_size=3)
     ),
+}
+_OF_EVERY_MODULE: Mapping[str, st.SearchStrategy[Any]] = {
+    "name": some.names | _WORDS,
+    "sources": st.lists(some.paths | some.globs, max_size=2),
+    "mode": st.sampled_from(["lto", "rdc", "LTO"]),
+}
+_OF_MODULE: Mapping[str, st.SearchStrategy[Any]] = {
+    **{key: value for key, value in _OF_SOURCE.items() if key not in ("name", "instantiate")},
+    "link": st.lists(some.globs | st.sampled_from(["a:b.a", " a == 1 : b/*.a", "a:/b", ":b"]), max_size=2),
 }
 _OF_TABLE: Mapping[str, st.SearchStrategy[Any]] = {
     **{
@@ -62,21 +75,31 @@ _OF_TABLE: Mapping[str, st.SearchStrategy[Any]] = {
     "header-packages": st.lists(some.names | st.sampled_from(["a==1.*", "a >= 1, != 2", "a~=1"]), max_size=2),
     "jobs": st.integers(-1, 2000),
     "cache-dir": some.paths | _WORDS,
-    "cache-size": st.from_regex(r"[0-9]{1,3}(\.[0-9])? ?[KMGT]?i?B?", fullmatch=True),
+    "cache-size": _SIZES,
+    "max-size": _SIZES,
+    "trusted-keys": st.lists(st.sampled_from([_KEY, _KEY[:-1], f"{_KEY} "]), max_size=2),
     "remote-cache": st.sampled_from(
         ["https://a.b:8080/c", "http://[::1]/x", "s3://a", "gs://a/b/", "az://x", "ftp://x"]
     ),
     "pack": st.booleans(),
+    "ship-sources": st.booleans(),
+    "provenance": st.booleans(),
     "source": st.lists(
         st.fixed_dictionaries({"path": some.globs | _WORDS}, optional={**_OF_SOURCE}), max_size=2
     ),
+    "module": st.lists(st.fixed_dictionaries({**_OF_EVERY_MODULE}, optional={**_OF_MODULE}), max_size=2),
 }
-TABLES = st.fixed_dictionaries({}, optional={**_OF_TABLE}) | some.tables
+_OF_WRAPPER: Mapping[str, st.SearchStrategy[Any]] = {
+    "backend": st.sampled_from(["mesonpy", "größe.b:c.d", "a.", "a:", "a-b", "hatch_cubin.backend"]),
+    "backend-path": st.lists(some.paths | _WORDS, max_size=2),
+    "package-dir": some.paths | _WORDS,
+}
+TABLES = st.fixed_dictionaries({}, optional={**_OF_TABLE, **_OF_WRAPPER}) | some.tables
 
 
 def the_schema_takes_what_is_parsed(table: dict[str, Any]) -> None:
     try:
-        parse_config(table, Place("pyproject.toml", "", ()), {})
+        parse_config(table, Place("pyproject.toml", "", (), wraps="backend" in table), {})
     except ConfigError:
         return
     ACCEPTS(table)
@@ -92,5 +115,14 @@ def test_what_the_parser_takes_the_schema_takes(table: dict[str, Any]) -> None:
 @given(st.data())
 def test_so_it_does_key_by_key(data: st.DataObject) -> None:
     """Most tables of many keys are wrong somewhere."""
-    key = data.draw(st.sampled_from([*_OF_TABLE]))
-    the_schema_takes_what_is_parsed({key: data.draw(_OF_TABLE[key])})
+    each = {**_OF_TABLE, **_OF_WRAPPER}
+    key = data.draw(st.sampled_from([*each]))
+    around = {"backend": "mesonpy"} if key in _OF_WRAPPER else {}
+    the_schema_takes_what_is_parsed({**around, key: data.draw(each[key])})
+
+
+def test_each_key_is_tried() -> None:
+    assert {*_OF_TABLE} == {*reader._CHECKS}
+    assert {*_OF_WRAPPER} == {*reader._WRAPPER_CHECKS}
+    assert {"path", *_OF_SOURCE} == {*reader._SOURCE_CHECKS}
+    assert {*_OF_EVERY_MODULE, *_OF_MODULE} == {*reader._MODULE_CHECKS}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cubins import PTX, cubin
-from tests.helpers import bundle, load_bundle, made
+from tests.helpers import bundle, load_bundle, made, sha256
 from tests.splits import PACKED, PARTS, PLAIN, install, split_wheel
 
 from .doubles import Driver
@@ -209,4 +209,5 @@ def test_a_companion_says_to_which_index_it_belongs(tmp_path: Path, site: Path) 
     parts = split_wheel(tmp_path)
     install(site, *(parts / name for name in PARTS))
     bound = json.loads((site / "the_demo_cubins_sm90/companion.json").read_bytes())
+    assert bound["index"] == sha256((site / "demo/_cubins/manifest.json").read_bytes())
     assert sorted(bound) == ["files", "index", "project", "version"]

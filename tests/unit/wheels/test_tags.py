@@ -48,6 +48,12 @@ def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> No
     )
 
 
+def test_each_platform_of_a_name_is_looked_at(tmp_path: Path) -> None:
+    both = {"WHEEL": b"Tag: py3-none-any\nTag: py3-none-win_amd64\n"}
+    (said,) = problems(whole_wheel(tmp_path, files(), "py3-none-any.win_amd64", **both))
+    assert "C's types as in lp64, which win_amd64 does not promise" in said
+
+
 def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
     said = b"Tag: cp311-none-any\r\nTag: py3-none-any\r\n"
     assert problems(whole_wheel(tmp_path, files(), "py3.cp311-none-any", WHEEL=said)) == []

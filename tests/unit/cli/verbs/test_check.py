@@ -152,6 +152,7 @@ def test_ptx_serves_too_from_a_driver_on(tmp_path: Path, capsys: pytest.CaptureF
         "1 of 4 kernels have PTX alone for 8.0, others code",
         "  copy: built for sm_90, compute_80",
     ]
+    assert check(capsys, tmp_path / "demo-1.0-py3-none-any.whl", "--except", "copy").err == []
 
 
 def test_of_many_only_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ from hatch_cubin.bundle.raw import joined
 from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.split import split
+from tests.cubins import DATE, inside, make_wheel
 from tests.cubins import FILES as OTHERS
-from tests.cubins import inside, make_wheel
 from tests.helpers import bundle, made, wheel_files, write_tree
 from tests.splits import PACKED, PARTS, PLAIN, finished_wheel, install, split_wheel
 
@@ -108,6 +108,9 @@ def test_extras_ask_for_companions_and_each_of_these_for_the_very_version(tmp_pa
 def test_two_splits_give_the_same_bytes(tmp_path: Path) -> None:
     one, two = (split_wheel(tmp_path / name) for name in "ab")
     assert [(one / name).read_bytes() == (two / name).read_bytes() for name in PARTS] == [True] * 3
+    for name in PARTS:  # and so do two on other days
+        with zipfile.ZipFile(one / name) as part:
+            assert {member.date_time for member in part.infolist()} == {DATE}
 
 
 def test_json_names_the_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +117,29 @@ def test_it_prints_what_it_finds(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setattr(identity, "Toolkit", broken)
     identity.main("system", "1")
     assert json.loads(capsys.readouterr().out) == {"error": "cannot load nvrtc"}
+
+
+def imported(module: Path) -> set[Path]:
+    """Return the files of the package that a module imports, however far up it says they are."""
+    found = set()
+    for node in ast.walk(ast.parse(module.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = module.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            found |= {folder.with_suffix(".py"), *(folder / f"{name.name}.py" for name in node.names)}
+    return {path for path in found if path.is_file()}
+
+
+def test_the_code_that_both_sides_share_is_all_that_a_worker_compiles_with() -> None:
+    """What 'identity.py' imports finds out what a machine has, which is compared by itself."""
+    host = Path(identity.__file__).parent / "host.py"
+    compiling = {host.parent, host.parents[1], host.parents[2] / "toolkit"}
+    reached, left = set[Path](), [host]
+    while left:
+        module = left.pop()
+        reached.add(module)
+        near = {path for path in imported(module) if path.parent in compiling}
+        left += near - reached - {Path(identity.__file__)}
+    assert {(host.parent / name).resolve() for name in identity._CODE} == reached
 
 
 def _refuse(_wanted: object) -> Toolkit:

@@ -137,17 +137,15 @@ def test_a_worker_that_is_not_as_needed_is_told_with_what_to_install(
 def test_what_may_read_anything_is_compiled_here(tmp_path: Path) -> None:
     outside = tmp_path / "outside.h"
     outside.write_text("#define OUTSIDE 1\n")
-    absolute = f'#include "{outside}"\n' + SAXPY
-    guessed = "#define NAME(x) x\n#define WHERE NAME(<cstdint>)\n#include WHERE\n" + SAXPY
-    project = make_project(
-        tmp_path / "p",
-        files(**{"absolute.cu": absolute, "guessed.cu": guessed}),
-        'archs = ["sm_90"]',
-        HATCH_CUBIN_EXECUTOR=NAME,
-    )
-    found = workers(project)
-    assert found["absolute"] is None
-    assert found["one"] == host.here().name
+    anything = {
+        "absolute": f'#include "{outside}"\n',
+        "guessed": "#define TEXT(x) #x\n#define OF(x) TEXT(x)\n#include OF(own.h)\n",
+    }
+    for name, include in anything.items():
+        sources = files(**{f"{name}.cu": include + SAXPY})
+        own = {"HATCH_CUBIN_EXECUTOR": NAME, "HATCH_CUBIN_CACHE_DIR": str(tmp_path / f"cache {name}")}
+        project = make_project(tmp_path / name, sources, 'archs = ["sm_90"]', **own)
+        assert workers(project) == {name: None, "one": host.here().name}
 
 
 USER = '__device__ int f(int); extern "C" __global__ void k(int *p) { *p = f(*p); }\n'
