@@ -28,12 +28,17 @@ _CLONE_NEWNET = 0x40000000
 class Cluster:
     """A scheduler, and workers that come and go."""
 
-    def __init__(self, folder: Path, *, apart: tuple[str, ...] = ()) -> None:
-        """Start a scheduler; *apart* is what runs a command in a network of its own."""
+    def __init__(
+        self, folder: Path, *, apart: tuple[str, ...] = (), security: dict[str, str] | None = None
+    ) -> None:
+        """Start a scheduler; *apart* is what runs a command in a network of its own.
+
+        *security* is what Dask's configuration says of certificates.
+        """
         self._folder = folder
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")
-        }
+        } | (security or {})
         with socket.create_server((HERE, 0)) as door:
             self._process = subprocess.Popen(
                 [*apart, sys.executable, __file__, *([str(door.fileno())] if apart else [])],
@@ -225,7 +230,8 @@ async def _relay(door: int, host: str, port: str) -> None:
 
 
 def _scheduler(distributed: Any, host: str) -> Any:
-    return distributed.Scheduler(host=host, port=0, dashboard_address=f"{HERE}:0")
+    protocol = "tls" if distributed.Security().tls_ca_file else "tcp"
+    return distributed.Scheduler(host=host, port=0, protocol=protocol, dashboard_address=f"{HERE}:0")
 
 
 def _worker(distributed: Any, host: str, scheduler: str, *facts: str) -> Any:

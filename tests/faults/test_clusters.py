@@ -6,6 +6,8 @@ import itertools
 import json
 import random
 import signal
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -215,9 +217,53 @@ def test_workers_that_lack_something_are_told_with_what_to_install(
         said: list[str] = []
         asked = replace(project(HATCH_CUBIN_EXECUTOR=f"{cluster.url},local"), warn=said.append)
         assert _pipeline.build(meanwhile(asked, 1, cluster.end_scheduler)) == expected
-        assert (
-            said[-1] == f"{cluster.url} has no worker that can compile what is missing: that is compiled here"
-        )
+        what, why = said[-1].splitlines()
+        assert what == f"{cluster.url} has no worker that can compile what is missing: that is compiled here"
+        assert "the scheduler" in why
+    finally:
+        cluster.close()
+
+
+def certified(folder: Path, *names: str) -> list[dict[str, str]]:
+    """Return what has Dask use certificates, for parties that do not know each other."""
+    distributed = pytest.importorskip("distributed")
+    found: list[dict[str, str]] = []
+    for name in names:
+        security = distributed.Security.temporary()
+        (certificate := folder / f"{name}.pem").write_text(security.tls_client_cert)
+        (key := folder / f"{name}.key").write_text(security.tls_client_key)
+        begin = "DASK_DISTRIBUTED__COMM__TLS__"
+        roles = {
+            f"{begin}{role}__{what}": str(path)
+            for role in ("SCHEDULER", "WORKER", "CLIENT")
+            for what, path in (("CERT", certificate), ("KEY", key))
+        }
+        found.append({f"{begin}CA_FILE": str(certificate), **roles})
+    return found
+
+
+def test_a_cluster_with_certificates_serves_who_has_them(
+    project: Make, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """Dask reads its configuration when it is imported: so each build is a process of its own."""
+    right, wrong = certified(tmp_path, "right", "wrong")
+    cluster = Cluster(tmp_path, security=right)
+    try:
+        worker = cluster.worker()
+
+        def bake(made: Project, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", "hatch_cubin", "bake", "--executor", cluster.address]
+            environ = {**made.environ, **environ}
+            return subprocess.run(
+                command, cwd=made.root, env=environ, capture_output=True, text=True, check=False
+            )
+
+        made = project()
+        assert f"compiled by others: {worker} " in bake(made, right).stderr
+        assert _pipeline.build(made) == expected
+        told = bake(project(), wrong)
+        assert told.returncode == 1
+        assert "\n  FatalCommClosedError: TLS certificate does not match." in told.stderr
     finally:
         cluster.close()
 

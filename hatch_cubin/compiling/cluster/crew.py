@@ -29,11 +29,16 @@ _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
 class NoneLeftError(Exception):
-    """No worker is left, and there are tasks; *reasons* tell why, one for each worker."""
+    """No worker is left, and there are tasks.
 
-    def __init__(self, reasons: list[str], hint: str | None, left: list[Task]) -> None:
-        super().__init__(*reasons)
-        self.reasons, self.hint, self.left = reasons, hint, left
+    *why* says what is wrong with the cluster, *reasons* with its workers, of which warnings have told.
+    """
+
+    def __init__(
+        self, why: tuple[str, ...], reasons: tuple[str, ...], hint: str | None, left: list[Task]
+    ) -> None:
+        super().__init__(*why, *reasons)
+        self.why, self.reasons, self.hint, self.left = why, reasons, hint, left
 
 
 class Terms(NamedTuple):
@@ -215,6 +220,8 @@ class Crew:
         self._despair()
 
     def _join(self, joined: Joined) -> None:
+        if self._gone is not None:  # who was being prepared meanwhile: nothing can be given to it
+            return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
             self._workers[joined.worker] = _Worker(joined)
             self._reasons.pop(joined.worker, None)
@@ -251,7 +258,11 @@ class Crew:
 
     def _unheld(self, given: _Given) -> list[Task]:
         """Return the tasks of a lease that have no result, and that no other lease has."""
-        held = {task.id for other in self._given.values() for task in other.lease.tasks}
+        held: set[int] = set()
+        for other in self._given.values():
+            held.update(theirs := {task.id for task in other.lease.tasks})
+            if not theirs.isdisjoint(task.id for task in given.lease.tasks):
+                other.again = False  # a third worker may be asked for them
         return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
 
     def _finished(self, result: Result) -> Result:
@@ -304,9 +315,9 @@ class Crew:
         hopeless = self._gone is not None or not self._fleet.hopes
         if not self._workers and hopeless and self._fleet.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
-            reasons = [f"worker {worker}: {why}" for worker, why in self._reasons.items()]
-            why = [self._gone.why] if self._gone else [] if reasons else ["it has no workers"]
-            raise NoneLeftError([*why, *reasons], self._gone and self._gone.hint, [*left.values()])
+            reasons = tuple(f"worker {worker}: {why}" for worker, why in self._reasons.items())
+            why = (self._gone.why,) if self._gone else () if reasons else ("it has no workers",)
+            raise NoneLeftError(why, reasons, self._gone and self._gone.hint, [*left.values()])
 
 
 class _Pace:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import logging
+import os
 import pickle
 import queue
 import threading
@@ -31,9 +32,16 @@ _LOOK_S = 1.0  # between two looks at who is there
 _SILENT_S = 10.0  # without a sign of life, a worker is lost; large clusters beat more slowly
 _PATIENCE_S = 10.0  # with a cluster that has no worker, or only such as say nothing
 _ANSWER_S = 120.0  # for what a worker is asked before its first lease
+_MOST_ROUNDS = 3  # of giving a worker files, which it may drop for another build before it has all
 _CLOSE_S = 1.5
 _MISSING = "Dask's distributed is not installed here"
 _INSTALL = "pip install 'hatch-cubin[dask]'"
+_VERSION_S = 3.0  # for what is asked of a scheduler that is not as expected
+_REACH = "is the scheduler running, can this machine reach it, and is it one without certificates?"
+_TRUST = (
+    "is the scheduler running, and are the certificates of both sides signed by the same CA, and not expired?"
+)
+_CERTIFICATES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
 
 
 class DaskFleet:
@@ -132,17 +140,23 @@ class DaskFleet:
         return None
 
     async def _misfit(self, distributed: Any, exc: Exception) -> Gone:
-        """Say why nothing can be had of the scheduler: it may have another version."""
+        """Say why nothing can be had of the scheduler: it may have another version, or other certificates."""
         mine, theirs = distributed.__version__, None
         with contextlib.suppress(Exception):
-            security = distributed.Security().get_connection_args("client")
-            async with distributed.core.rpc(self._address, connection_args=security) as scheduler:
-                answer = await asyncio.wait_for(scheduler.versions(packages=[]), _CONNECT_S)
-                theirs = answer["packages"]["distributed"]
+            security = distributed.Security() if self._client is None else self._client.security
+            if self._address.startswith("tls://") and (lacking := _lacking(security)):
+                return Gone(lacking, _CERTIFICATES)
+            theirs = await asyncio.wait_for(self._version(distributed, security), _VERSION_S)
         if theirs not in {None, mine}:
             hint = f"both need the same version, here or there: pip install distributed=={theirs}"
             return Gone(f"the cluster has distributed {theirs}, and here is {mine}", hint)
-        return Gone(said(exc), "is the scheduler running, and can this machine reach it?")
+        return Gone(said(exc), _TRUST if self._address.startswith("tls://") else _REACH)
+
+    async def _version(self, distributed: Any, security: Any) -> object:
+        connection_args = security.get_connection_args("client")
+        async with distributed.core.rpc(self._address, connection_args=connection_args) as scheduler:
+            answer = await scheduler.versions(packages=[])
+            return answer["packages"]["distributed"]
 
     async def _look(self) -> Gone | None:
         """See who is there: prepare whoever is new, and tell who is lost."""
@@ -212,7 +226,7 @@ class DaskFleet:
             return Unfit(name, differs)
         listing = self._parcel.listing
         lacking = await self._call(name, host.equip, self._asked, listing)
-        if lacking:
+        for _round in range(_MOST_ROUNDS):
             for piece in self._parcel.pieces(lacking):
                 lacking = await self._call(name, host.equip, self._asked, listing, host.packed(piece))
         if lacking:
@@ -253,3 +267,14 @@ class DaskFleet:
                         _CLOSE_S / 2,
                     )
             await self._client.close()
+
+
+def _lacking(security: Any) -> str | None:
+    """Return which file of certificates is lacking, of those that Dask's configuration has to name."""
+    names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
+    for name, path in {**names, "client.key": security.tls_client_key}.items():
+        if path is None and name in names:  # a key may be in the file of its certificate
+            return f"tls:// needs certificates, and nothing says distributed.comm.tls.{name}"
+        if path is not None and "\n" not in path and not os.path.isfile(path):
+            return f"there is no file {path!r}, which distributed.comm.tls.{name} names"
+    return None

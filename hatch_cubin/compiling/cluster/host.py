@@ -146,6 +146,8 @@ def identify(asked: Asked) -> tuple[str, str | None]:
         found = _installed(asked)
     except ValueError as exc:
         return here().process, str(exc)
+    if found.identity.code != identity.CODE:
+        return here().process, "its hatch-cubin was replaced after it was started: start it again"
     return here().process, identity.difference(found.identity, asked.identity)
 
 

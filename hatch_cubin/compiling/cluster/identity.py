@@ -55,7 +55,7 @@ class Installed(NamedTuple):
 def of(toolkit: Toolkit) -> Identity:
     """Return the identity of this machine with a toolkit."""
     linker = toolkit.nvjitlink_if_loaded
-    return Identity(__version__, KEY_SCHEMA, _code(), DATA_MODEL, OTHER_MACHINE, toolkit.nvrtc, linker)
+    return Identity(__version__, KEY_SCHEMA, CODE, DATA_MODEL, OTHER_MACHINE, toolkit.nvrtc, linker)
 
 
 def difference(theirs: Identity, mine: Identity) -> str | None:
@@ -156,3 +156,6 @@ def _code() -> str:
     """Return a digest of the code that both sides have to share."""
     here = Path(__file__).parent
     return digest((here / name).read_bytes() for name in _CODE)
+
+
+CODE = _code()  # as it is imported here

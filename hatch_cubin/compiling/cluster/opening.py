@@ -19,7 +19,7 @@ from ..paths import CompilePaths
 from ..tasks import folders_of
 from . import host, identity
 from .crew import Crew, NoneLeftError, Terms
-from .fleet import Fleet
+from .fleet import Fleet, said
 from .host import Asked
 from .parcel import Parcel, pack, travels
 
@@ -59,8 +59,11 @@ def results(work: Work, where: str) -> Generator[Result]:
         yield from _crew(work, name, away).results()
     except NoneLeftError as exc:
         if name == where:
-            raise ToolchainError(_nobody(work, name, exc)) from None
-        work.project.warn(f"{name} has no worker that can compile what is missing: that is compiled here")
+            what = f"{name} has no worker that can compile what is missing"
+            details, hint = (*exc.why, *exc.reasons), exc.hint or _hint(work, exc.reasons)
+            raise ToolchainError(Problem(what, hint=hint, details=details)) from None
+        what = f"{name} has no worker that can compile what is missing: that is compiled here"
+        work.project.warn(str(Problem(what, details=exc.why)))
         staying += exc.left
     left = deque(staying)
     yield from executor.run(
@@ -100,9 +103,13 @@ def _of_scheme(scheme: str) -> Callable[..., Any]:
     from importlib.metadata import entry_points
 
     known = entry_points(group=_GROUP)
-    for each in known:
-        if each.name == scheme:
-            return _loaded(each.load, scheme)
+    offers = {each.value: each for each in known if each.name == scheme}
+    if len(offers) == 1:
+        return _loaded(offers.popitem()[1].load, scheme)
+    if offers:  # whichever is taken gets the project
+        what = f"HATCH_CUBIN_EXECUTOR: several installed packages know {scheme}://"
+        hint = f"uninstall all but one: {', '.join(sorted(offers))}"
+        raise ConfigError(Problem(what, hint=hint))
     names = ", ".join(sorted({"dask", "tls", *(each.name for each in known)}))
     what = f"HATCH_CUBIN_EXECUTOR: no installed package knows {scheme}://"
     raise ConfigError(Problem(what, hint=f"there are: {names}, and module:function"))
@@ -116,28 +123,21 @@ def _of_module(name: str) -> Callable[..., Any]:
 def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
-    except Exception as exc:  # whatever the user's code raises
-        raise ConfigError(Problem(f"HATCH_CUBIN_EXECUTOR: {name} cannot be imported: {exc}")) from exc
+    except (Exception, SystemExit) as exc:  # whatever the user's code raises
+        raise ConfigError(Problem(f"HATCH_CUBIN_EXECUTOR: {name} cannot be imported: {said(exc)}")) from exc
     return found
 
 
 def _called(function: Callable[..., Any], name: str, *arguments: str) -> Executor:
     try:
         made = function(*arguments)
-    except Exception as exc:  # whatever the user's code raises
-        raise ConfigError(
-            Problem(f"HATCH_CUBIN_EXECUTOR: {name} raised {type(exc).__name__}: {exc}")
-        ) from exc
+    except (Exception, SystemExit) as exc:  # whatever the user's code raises
+        raise ConfigError(Problem(f"HATCH_CUBIN_EXECUTOR: {name} raised {said(exc)}")) from exc
     if not isinstance(made, Executor):
         kind = type(made).__name__
         what = f"HATCH_CUBIN_EXECUTOR: {name} must return a concurrent.futures.Executor, not {kind}"
         raise ConfigError(Problem(what))
     return made
-
-
-def _nobody(work: Work, name: str, exc: NoneLeftError) -> Problem:
-    what = f"{name} has no worker that can compile what is missing"
-    return Problem(what, hint=exc.hint or _hint(work, exc.reasons), details=tuple(exc.reasons))
 
 
 def _hint(work: Work, reasons: Iterable[str]) -> str:

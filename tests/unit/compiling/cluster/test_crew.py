@@ -327,6 +327,24 @@ def test_of_a_lease_that_two_have_what_the_slower_one_says_is_no_news(clock: Clo
     }
 
 
+def test_what_hangs_at_one_worker_goes_to_a_third_where_the_second_is_lost(clock: Clock) -> None:
+    def act(fleet: FakeFleet) -> None:
+        for gift in pending(fleet):
+            given.append(gift.worker)
+            if gift.worker == "b":
+                fleet.say(Lost("b", "it is gone"), Joined("c", "process c", 1))
+            elif gift.worker == "c":
+                fleet.answer(gift)
+            else:
+                fleet.say(B)
+
+    given: list[str] = []
+    start = clock.now
+    assert Play(clock, act, A, tasks=1).outputs() == {0: "of 0"}
+    assert given == ["a", "b", "c"]
+    assert clock.now - start < 60
+
+
 def test_a_long_task_is_not_given_to_all_who_are_idle(clock: Clock) -> None:
     given: list[Gift] = []
 
@@ -347,7 +365,7 @@ def test_a_worker_that_has_been_given_longer_than_it_can_take_is_lost(clock: Clo
     start = clock.now
     with pytest.raises(NoneLeftError) as caught:
         play.results()
-    assert caught.value.reasons == ["worker a: it did not answer in time"]
+    assert (caught.value.why, caught.value.reasons) == ((), ("worker a: it did not answer in time",))
     assert [each.id for each in caught.value.left] == [0]
     assert 180 <= clock.now - start < 182  # two tries of 60 s, and some grace
 
@@ -356,7 +374,7 @@ def test_without_any_worker_or_hope_nothing_is_waited_for(clock: Clock) -> None:
     start = clock.now
     with pytest.raises(NoneLeftError) as caught:
         Play(clock, lambda _fleet: None).results()
-    assert caught.value.reasons == ["it has no workers"]
+    assert (caught.value.why, caught.value.reasons) == (("it has no workers",), ())
     assert clock.now - start < 2
 
 
@@ -381,7 +399,8 @@ def test_reasons_are_told_worker_by_worker(clock: Clock) -> None:
     play = Play(clock, lambda _fleet: None, Unfit("a", "NVRTC 13.4.92, this build has 13.5.37"))
     with pytest.raises(NoneLeftError) as caught:
         play.results()
-    assert caught.value.reasons == play.warnings == ["worker a: NVRTC 13.4.92, this build has 13.5.37"]
+    assert play.warnings == ["worker a: NVRTC 13.4.92, this build has 13.5.37"]
+    assert (caught.value.why, caught.value.reasons) == ((), tuple(play.warnings))
 
 
 def test_where_the_cluster_is_gone_nothing_is_waited_for_and_nobody_is_blamed(clock: Clock) -> None:
@@ -397,11 +416,20 @@ def test_where_the_cluster_is_gone_nothing_is_waited_for_and_nobody_is_blamed(cl
     start = clock.now
     with pytest.raises(NoneLeftError) as caught:
         found.extend(play.crew.results())
-    assert (caught.value.reasons, caught.value.hint, play.warnings) == ([gone.why], gone.hint, [])
+    assert (caught.value.why, caught.value.reasons) == ((gone.why,), ())
+    assert (caught.value.hint, play.warnings) == (gone.hint, [])
     assert clock.now == start
     assert play.fleet.closed
     assert [result.id for result in found] == [0]
     assert sorted(each.id for each in caught.value.left) == [1, 2, 3, 4, 5]
+
+
+def test_who_becomes_ready_after_the_cluster_is_gone_is_given_nothing(clock: Clock) -> None:
+    gone = Gone("the connection to the scheduler is lost")
+    play = Play(clock, obliging, gone, A, tasks=1)
+    with pytest.raises(NoneLeftError):
+        play.results()
+    assert play.fleet.gifts == []
 
 
 def test_a_worker_that_was_paused_goes_on_when_it_is_back(clock: Clock) -> None:

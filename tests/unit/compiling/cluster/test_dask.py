@@ -31,6 +31,7 @@ LEASE = Lease(7, "build", "process", LISTING, (task(1),), 60.0, 0)
 WELL = {"status": "running", "nthreads": 2, "memory_limit": 1000, "last_seen": 1.0}
 
 Answer = Callable[..., Any]
+Begin = Callable[..., DaskFleet]
 
 
 class FakeDask:
@@ -52,6 +53,9 @@ class FakeDask:
         self.clients: list[FakeClient] = []
         self.at_look: dict[int, Callable[[], object]] = {}
         self.refusal: Exception | None = None
+        self.files: dict[str, str | None] = dict.fromkeys(
+            ["tls_ca_file", "tls_client_cert", "tls_client_key"]
+        )
         self.theirs: Any = {"packages": {"distributed": self.__version__}}
         self.beats = True
         self.core = SimpleNamespace(rpc=self._rpc)
@@ -65,7 +69,7 @@ class FakeDask:
         self.clients[0].status = "connecting"
 
     def Security(self) -> SimpleNamespace:  # noqa: N802 - Dask's name
-        return SimpleNamespace(get_connection_args=lambda _role: {})
+        return SimpleNamespace(get_connection_args=lambda _role: {}, **self.files)
 
     def _rpc(self, _address: str, connection_args: object) -> Any:
         theirs = self.theirs
@@ -90,6 +94,7 @@ class FakeDask:
 class FakeClient:
     def __init__(self, dask: FakeDask, address: str) -> None:
         self._dask, self.address, self.scheduler, self.status = dask, address, self, "running"
+        self.security = dask.Security()
 
     def __await__(self) -> Any:
         async def connect() -> FakeClient:
@@ -138,12 +143,12 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> FakeDask:
 
 
 @pytest.fixture
-def fleet(dask: FakeDask) -> Iterator[Callable[[], DaskFleet]]:
+def fleet(dask: FakeDask) -> Iterator[Begin]:
     """Return what begins to talk to the cluster."""
     made: list[DaskFleet] = []
 
-    def begin() -> DaskFleet:
-        made.append(DaskFleet("dask://head:8786", "tcp://head:8786", ASKED, PARCEL))
+    def begin(address: str = "tcp://head:8786") -> DaskFleet:
+        made.append(DaskFleet("dask://head:8786", address, ASKED, PARCEL))
         return made[-1]
 
     yield begin
@@ -151,9 +156,6 @@ def fleet(dask: FakeDask) -> Iterator[Callable[[], DaskFleet]]:
         each.close()
         each._thread.join(60)
         assert not each._thread.is_alive()
-
-
-Begin = Callable[[], DaskFleet]
 
 
 def heard(fleet: DaskFleet, count: int = 1) -> list[Event]:
@@ -197,6 +199,15 @@ MISFITS: dict[str, tuple[str, Answer]] = {
     "it did not answer within 0.01 s": ("version", lambda *_: _never()),
     "MemoryError": ("identify", raising(MemoryError())),
 }
+
+
+def test_a_worker_that_drops_files_for_another_build_is_given_them_again(
+    dask: FakeDask, fleet: Begin
+) -> None:
+    lacking = iter([["of a"], ["of a"], []])
+    dask.answers["equip"] = lambda *_parts: next(lacking)
+    dask.workers["tcp://a"] = dict(WELL)
+    assert heard(fleet()) == [Joined("tcp://a", "process", 2, 500)]
 
 
 @pytest.mark.parametrize("why", MISFITS)
@@ -336,14 +347,14 @@ def test_hopes_are_given_up_where_nobody_comes(
             {"packages": {"distributed": "2026.8.0"}},
             Gone(
                 "TypeError: identity() got an unexpected keyword argument 'n_workers'",
-                "is the scheduler running, and can this machine reach it?",
+                "is the scheduler running, can this machine reach it, and is it one without certificates?",
             ),
         ),
         (
             OSError("nobody is there"),
             Gone(
                 "TypeError: identity() got an unexpected keyword argument 'n_workers'",
-                "is the scheduler running, and can this machine reach it?",
+                "is the scheduler running, can this machine reach it, and is it one without certificates?",
             ),
         ),
     ],
@@ -357,6 +368,49 @@ def test_where_dasks_do_not_understand_each_other_both_are_named(
     assert heard(begun) == [said]
     begun._thread.join(60)
     assert begun.hopes == 0
+
+
+NAMES = "Dask's configuration names them, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
+TRUST = (
+    "is the scheduler running, and are the certificates of both sides signed by the same CA, and not expired?"
+)
+CERTIFICATES = {"tls_ca_file": __file__, "tls_client_cert": "-----BEGIN CERTIFICATE-----\n"}
+MISSING = "tls:// needs certificates, and nothing says distributed.comm.tls"
+REFUSED = Gone("OSError: certificate expired", TRUST)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, Gone(f"{MISSING}.ca-file", NAMES)),
+        ({"tls_ca_file": __file__}, Gone(f"{MISSING}.client.cert", NAMES)),
+        (
+            {**CERTIFICATES, "tls_client_key": "gone.pem"},
+            Gone("there is no file 'gone.pem', which distributed.comm.tls.client.key names", NAMES),
+        ),
+        (CERTIFICATES, REFUSED),
+        ({**CERTIFICATES, "tls_client_key": __file__}, REFUSED),
+    ],
+    ids=["none", "one", "gone", "together", "all"],
+)
+def test_what_is_wrong_with_certificates_is_told(
+    dask: FakeDask, fleet: Begin, files: dict[str, str], said: Gone
+) -> None:
+    dask.files |= files
+    dask.refusal, dask.theirs = OSError("certificate expired"), OSError("nobody is there")
+    assert heard(fleet("tls://head:8786")) == [said]
+
+
+def test_certificates_that_dask_cannot_even_read_are_told(
+    dask: FakeDask, fleet: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_address: str, **_options: object) -> FakeClient:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(dask, "Client", refuse)
+    dask.files["tls_ca_file"] = "gone.pem"
+    said = "there is no file 'gone.pem', which distributed.comm.tls.ca-file names"
+    assert heard(fleet("tls://head:8786")) == [Gone(said, NAMES)]
 
 
 def test_without_dask_that_is_said(fleet: Begin, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from tests.helpers import SAXPY, write_tree
 
 from .fakes import task
 
-MINE = Identity("1.2", "keys 1", "code", "lp64", "", "13.5.37")
+MINE = Identity("1.2", "keys 1", identity.CODE, "lp64", "", "13.5.37")
 ASKED = Asked(MINE, None)
 LISTING = Listing.of({77: "77"}, ["77"], {"77/a.h": ("project/a.h", file_digest(b"a"))})
 BLOBS = host.packed([b"a"])
@@ -77,6 +77,13 @@ def test_who_is_as_the_build_needs_it_has_nothing_to_say(stub: Path) -> None:
     assert (process, differs) == (host.here().process, None)
     other = Asked(MINE._replace(nvrtc="13.4.92"), None)
     assert host.identify(other)[1] == "NVRTC 13.5.37, this build has 13.4.92"
+
+
+def test_who_runs_other_code_than_what_is_installed_by_now_says_so(
+    stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "CODE", "as it was imported")
+    assert host.identify(ASKED)[1] == "its hatch-cubin was replaced after it was started: start it again"
 
 
 def test_who_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from hatch_cubin.compiling.cluster import host, identity
 from hatch_cubin.compiling.cluster.lease import Listing
 from hatch_cubin.compiling.paths import CompilePaths
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
-from tests.helpers import SAXPY, make_project
+from tests.helpers import SAXPY, make_project, write_tree
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
 NAME = f"{__name__}:make"
@@ -39,6 +39,10 @@ def make(*_arguments: object) -> Executor:
 
 def fail() -> Executor:
     raise RuntimeError("no licence")
+
+
+def leave() -> Executor:
+    sys.exit("no queue\nask your administrator")
 
 
 class Broken(Executor):
@@ -86,6 +90,21 @@ def test_an_installed_package_can_know_a_scheme(tmp_path: Path, monkeypatch: pyt
     assert workers(project) == {"one": host.here().name}
 
 
+def test_where_two_packages_know_one_scheme_neither_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def known(*, group: str) -> tuple[EntryPoint, ...]:
+        return EntryPoint("mine", NAME, group), EntryPoint("mine", "a_stranger:make", group)
+
+    monkeypatch.setattr("importlib.metadata.entry_points", known)
+    project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR="mine://x")
+    assert told(project) == [
+        "HATCH_CUBIN_EXECUTOR: several installed packages know mine://",
+        f"hint: uninstall all but one: a_stranger:make, {NAME}",
+    ]
+    assert made == []
+
+
 def told(project: Any, error: type[Exception] = ConfigError) -> list[str]:
     with pytest.raises(error) as caught:
         workers(project)
@@ -95,16 +114,25 @@ def told(project: Any, error: type[Exception] = ConfigError) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("no_such_module:make", "no_such_module:make cannot be imported: No module named 'no_such_module'"),
+        (
+            "no_such_module:make",
+            "no_such_module:make cannot be imported: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
         (
             "os:no_such_name",
-            "os:no_such_name cannot be imported: module 'os' has no attribute 'no_such_name'",
+            "os:no_such_name cannot be imported: AttributeError: module 'os' has no attribute 'no_such_name'",
         ),
+        ("only_a_script:main", "only_a_script:main cannot be imported: SystemExit: usage: only_a_script"),
         (f"{__name__}:fail", f"{__name__}:fail raised RuntimeError: no licence"),
+        (f"{__name__}:leave", f"{__name__}:leave raised SystemExit: no queue"),
         ("os:getpid", "os:getpid must return a concurrent.futures.Executor, not int"),
     ],
 )
-def test_what_is_no_executor_is_told(tmp_path: Path, name: str, said: str) -> None:
+def test_what_is_no_executor_is_told(
+    tmp_path: Path, name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path / "scripts", {"only_a_script.py": "raise SystemExit('usage: only_a_script')"})
+    monkeypatch.syspath_prepend(tmp_path / "scripts")
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=name)
     assert told(project) == [f"HATCH_CUBIN_EXECUTOR: {said}"]
 
