@@ -8,9 +8,9 @@ from typing import Any
 from hatch.env.collectors.plugin.interface import EnvironmentCollectorInterface
 
 VERSIONS = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-# What compiles tells the same on every Python: whole builds on the oldest, the rest on the newest, and faults
-# there too. What compiles nothing runs on both, and what is of wheels, which any Python imports, on all.
-ON_THE_OLDEST = "build or not (nvrtc or faults)"
+# What takes long tells the same on every Python: whole builds on the oldest; the rest that compiles, faults
+# and laws on the newest. What is short runs on both, and what is of wheels, which any Python imports, on all.
+ON_THE_OLDEST = "build or not (nvrtc or faults or property)"
 BETWEEN = "ships and not nvrtc"
 ON_THE_NEWEST = "not build"
 

@@ -27,6 +27,18 @@ def isolated(own_wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable, separator.join(filter(None, (str(own_wheels), known))))
 
 
+@pytest.fixture(scope="session")
+def compiled_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of all tests that want only what is around their kernels: each kernel is compiled once."""
+    return tmp_path_factory.mktemp("compiled-before")
+
+
+@pytest.fixture
+def warm(compiled_before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take kernels as they were compiled for another test: what is built of them is this test's claim."""
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(compiled_before))
+
+
 class Venv:
     """A virtual environment with what a test puts into it, and nothing else."""
 

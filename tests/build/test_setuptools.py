@@ -20,6 +20,8 @@ from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_t
 from .conftest import Venv
 from .projects import BILL, LOADER, NOTES, ONE_ARCH, SETUPTOOLS, build, compiled, demo, in_bundle, unpack
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 TABLE = "[tool.hatch-cubin]\n"
 FILES: dict[str, str | bytes] = {
     "src/demo/__init__.py": "",
@@ -96,6 +98,7 @@ def test_the_bundle_is_the_one_that_hatch_makes(tmp_path: Path) -> None:
 def test_front_ends_install_what_the_toolkit_asks_for_and_make_the_same_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
     front_ends = {
         "pip wheel": ("pip", "wheel", "--no-deps", "--wheel-dir", "{out}", "."),
         # Makes the sdist first, and the wheel from that, in a folder of its own.

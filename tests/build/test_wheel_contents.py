@@ -28,7 +28,7 @@ from .projects import (
     wheel,
 )
 
-pytestmark = pytest.mark.nvrtc
+pytestmark = [pytest.mark.nvrtc, pytest.mark.usefixtures("warm")]
 
 WITH_HEADER = {
     "demo/__init__.py": "",
@@ -62,8 +62,11 @@ def test_a_wheel_asks_for_nothing_of_hatch_cubin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reproducible", ["true", "false"])
-def test_every_file_can_be_read_by_everyone_and_executed_by_nobody(tmp_path: Path, reproducible: str) -> None:
-    root = demo(tmp_path)
+def test_every_file_can_be_read_by_everyone_and_executed_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproducible: str
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
+    root = demo(tmp_path / "project")
     with (root / "pyproject.toml").open("a") as file:
         file.write(f"\n[tool.hatch.build]\nreproducible = {reproducible}\n")
     for _ in ("compiled", "cached"):  # a cache's own files are for their owner alone

@@ -24,7 +24,7 @@ from .test_layering import MODULES, PACKAGE, ROOMS
 README = (REPOSITORY / "README.md").read_text("utf-8")
 ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text("utf-8")
 CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
-LONG = {"build", "faults", "nvrtc"}
+LONG = {"build", "faults", "nvrtc", "property"}
 MARKS = (*sorted(LONG), "ships")
 
 
@@ -156,7 +156,7 @@ def test_the_readme_and_the_architecture_fit_the_lines() -> None:
 # The matrix
 
 
-@pytest.mark.parametrize("marks", [set(some) for count in range(5) for some in combinations(MARKS, count)])
+@pytest.mark.parametrize("marks", [set(some) for count in range(6) for some in combinations(MARKS, count)])
 def test_each_test_runs_on_one_interpreter_on_two_or_on_all(marks: set[str]) -> None:
     def runs(share: str) -> bool:
         return bool(eval(share, {}, {mark: mark in marks for mark in MARKS}))  # noqa: S307
