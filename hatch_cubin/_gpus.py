@@ -22,6 +22,7 @@ _NAMES = {
     120: "5050 5060 5070 5080 5090 pro6000 blackwell",
     121: "spark gb10 blackwell",
 }
+CAPABILITIES = tuple(_NAMES)
 _BESIDE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|[ad]gx|[rg]tx|laptop|gpu|sxm\d?|pcie|nvl|\d+gb")
 _AROUND = re.compile(r"^[rg]tx|(?:ti|super)+$")
 _NUMBER = re.compile(r"(sm|compute|)[^a-z0-9]*([0-9]{1,2})\.?([0-9])([af]?)")

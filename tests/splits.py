@@ -45,10 +45,10 @@ def finished_wheel(folder: Path, files: Mapping[str, bytes] = PLAIN, metadata: s
     return make_wheel(folder / PARTS[0], {**with_record, f"{info}/RECORD": record})
 
 
-def split_wheel(folder: Path, files: Mapping[str, bytes] = PLAIN) -> Path:
+def split_wheel(folder: Path, files: Mapping[str, bytes] = PLAIN, *options: str) -> Path:
     """Return a folder with the parts of a wheel."""
     whole = finished_wheel(folder / "whole", files)
-    assert main(["split", str(whole), "--by", "arch", "--into", str(folder / "parts")]) == 0
+    assert main(["split", str(whole), "--by", "arch", *options, "--into", str(folder / "parts")]) == 0
     return folder / "parts"
 
 

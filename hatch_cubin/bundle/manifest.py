@@ -29,6 +29,7 @@ class Entry(NamedTuple):
     offset: int | None = None  # in an unpacked block
     companion: str | None = None  # the package that has the file, if the bundle has not
     parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # by spelled name: offset, size, type if known
+    absent: bool = False  # whether only other variants of the wheel have the file
 
     @property
     def is_ptx(self) -> bool:
@@ -72,11 +73,23 @@ class Manifest(NamedTuple):
     modules: tuple[Module, ...]
     blocks: Mapping[str, Block] | None = None  # of a packed bundle, by their files
     companions: Mapping[str, Mapping[str, str]] | None = None  # of one that was split: the project of each
+    wheel_variant: Mapping[str, str] | None = None  # of one that was split so: its label, and what has all
 
     @property
     def files(self) -> set[str]:
         """The files of its units."""
         return {entry.file for module in self.modules for entry in module.entries}
+
+    @property
+    def here(self) -> Manifest:
+        """The same without what only other variants of the wheel have."""
+        if self.wheel_variant is None:
+            return self
+        found = (
+            module._replace(entries=tuple(each for each in module.entries if not each.absent))
+            for module in self.modules
+        )
+        return self._replace(modules=tuple(module for module in found if module.entries))
 
 
 # Made once, not each time.
@@ -150,6 +163,7 @@ def read_manifest(data: bytes) -> Manifest:
         ),
         _blocks(fields["blocks"]) if "blocks" in fields else None,
         _companions(fields["companions"]) if "companions" in fields else None,
+        _wheel_variant(fields["wheel_variant"]) if "wheel_variant" in fields else None,
     )
 
 
@@ -215,6 +229,11 @@ def _companions(value: object) -> dict[str, dict[str, str]]:
     }
 
 
+def _wheel_variant(value: object) -> dict[str, str]:
+    known = _is(value, dict, "wheel_variant")
+    return {key: _typed(known, key, str) for key in ("install", "label")}
+
+
 def _blocks(value: object) -> dict[str, Block]:
     blocks = {name: _is(block, dict, name) for name, block in _is(value, dict, "blocks").items()}
     return {
@@ -242,6 +261,7 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: objec
             for name, listed in _is(fields.get("parameters", parameters), dict, "parameters").items()
             if name in own
         },
+        _is(fields.get("absent", False), bool, "absent"),
     )
 
 

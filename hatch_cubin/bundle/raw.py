@@ -9,8 +9,9 @@ from .._plan import file_stem
 from .layout import PACKED, RAW, free_stem
 from .manifest import Entry, Manifest, Module, module_line, write_manifest
 
-_NOT_OF_HEADER = ("blocks", "check", "companions", "kernels", "modules")
-_NOT_OF_ENTRY = ("block", "companion", "offset")
+_OF_SPLIT_HEADER, _OF_SPLIT_ENTRY = ("companions", "wheel_variant"), ("absent", "companion")
+_NOT_OF_HEADER = ("blocks", "check", "kernels", "modules", *_OF_SPLIT_HEADER)
+_NOT_OF_ENTRY = ("block", "offset", *_OF_SPLIT_ENTRY)
 
 Codes = Mapping[tuple[str, str], bytes]  # by module and arch
 
@@ -47,14 +48,15 @@ def joined(data: bytes) -> bytes:
     header = {
         key: value
         for key, value in fields.items()
-        if key not in ("check", "companions", "kernels", "modules")
+        if key not in ("check", "kernels", "modules", *_OF_SPLIT_HEADER)
     }
     header["format"] = PACKED if "blocks" in header else RAW
     lines = []
     for name, module in fields["modules"].items():
         line = {key: value for key, value in module.items() if key != "check"}
         line["entries"] = [
-            {key: value for key, value in entry.items() if key != "companion"} for entry in line["entries"]
+            {key: value for key, value in entry.items() if key not in _OF_SPLIT_ENTRY}
+            for entry in line["entries"]
         ]
         lines.append(module_line(name, line))
     return b"".join(write_manifest(header, fields["kernels"], lines))

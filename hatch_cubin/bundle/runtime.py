@@ -52,7 +52,7 @@ __all__ = [
     "use",
 ]
 
-FORMAT = 3  # of bundles with companions; 2 is packed, 1 has a file for each entry
+FORMAT = 3  # of bundles that were split; 2 is packed, 1 has a file for each entry
 
 _MODULES = b'\n},"modules":{\n'
 _MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
@@ -111,13 +111,13 @@ class Entry:
     """One shipped unit, what is known of it, and by which rule it was chosen.
 
     It is a file of its own, or a part of a *block*: then *file* and *path* are None. One of a companion has
-    no *path* either.
+    no *path* either, nor has one that another variant of the wheel has.
     """
 
     __slots__ = (
         *("module", "source", "variant", "options", "toolchain"),
         *("arch", "kind", "file", "path", "block", "size", "sha256", "min_driver", "kernels", "resources"),
-        *("rule", "_companion", "_data", "_manifest", "_offset", "_parameters"),
+        *("rule", "_absent", "_companion", "_data", "_manifest", "_offset", "_parameters"),
     )
 
     def __init__(
@@ -136,7 +136,8 @@ class Entry:
         self.block: "str | None" = _plain_file(fields["block"]) if "block" in fields else None
         self.file: "str | None" = _plain_file(fields["file"]) if self.block is None else None
         self._companion: "str | None" = _typed(fields["companion"], str) if "companion" in fields else None
-        is_beside = self.file is not None and self._companion is None
+        self._absent: bool = fields.get("absent") is True
+        is_beside = self.file is not None and self._companion is None and not self._absent
         self.path: "str | None" = os.path.join(self._manifest.folder, self.file or "") if is_beside else None
         self._offset: int = 0 if self.block is None else _typed(fields["offset"], int)
         self.sha256: str = _typed(fields["sha256"], str)
@@ -156,8 +157,7 @@ class Entry:
     @property
     def _place(self) -> str:
         """The path of the file that the bytes are in."""
-        folder = self._manifest.folder if self._companion is None else _companion_folder(self)
-        return os.path.join(folder, self.file or self.block or "")
+        return os.path.join(_folder_of(self), self.file or self.block or "")
 
     @property
     def source_path(self) -> "str | None":
@@ -752,10 +752,25 @@ def _verified(entry: Entry) -> bytes:
     return data
 
 
-# --- companions: packages with some of the bundle's files ---------------------------------------
+# --- bundles that were split: what is not here, and packages with some of the files ---------------
 
 
 _companions: "dict[str, tuple[str, Any]]" = {}  # their folders, and who imports from there
+
+
+def _folder_of(entry: Entry) -> str:
+    """Return the folder of an entry's file; CubinNotFoundError where this install has none."""
+    if entry._absent:  # noqa: SLF001
+        _refuse_other_variant(entry)
+    return entry._manifest.folder if entry._companion is None else _companion_folder(entry)  # noqa: SLF001
+
+
+def _refuse_other_variant(entry: Entry) -> "NoReturn":
+    known = _typed(entry._manifest.header.get("wheel_variant"), dict)  # noqa: SLF001
+    label, install = (_typed(known.get(key), str) for key in ("label", "install"))
+    what = f"{entry.module!r} for {entry.arch} is not in the wheel variant {label!r}, which is installed"
+    how = f"pip install --force-reinstall --no-deps '{install}' installs the wheel that has all"
+    raise CubinNotFoundError(_say(f"{what}: {how}"))
 
 
 def _companion_folder(entry: Entry) -> str:
@@ -775,9 +790,8 @@ def _companion_folder(entry: Entry) -> str:
 
 
 def _require(entry: Entry) -> Entry:
-    """Return an entry whose companion, if it needs one, is installed."""
-    if entry._companion is not None:  # noqa: SLF001
-        _companion_folder(entry)
+    """Return an entry that this install has, with the companion that it may need."""
+    _folder_of(entry)
     return entry
 
 

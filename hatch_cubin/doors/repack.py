@@ -75,14 +75,8 @@ def write(
     Nobody meets half of it: it is moved to its place once it is whole.
     """
     name, replaced = _for_platform(wheel, platform)
-    try:
-        into.mkdir(parents=True, exist_ok=True)
-        with _temporary.make_in(into) as folder:
-            with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
-                _fill(archive, wheel, {**added, **replaced}, is_dropped)
-            (folder / name).replace(into / name)
-    except OSError as exc:
-        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(into / name)))) from exc
+    with placed(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        _fill(archive, wheel, {**added, **replaced}, is_dropped)
     return name
 
 
@@ -98,15 +92,22 @@ def make(
     rows = [(place, f"sha256={_encoded(hashlib.sha256(data))}", len(data)) for place, data in files.items()]
     csv.writer(text, lineterminator="\n").writerows([*rows, (f"{metadata}/RECORD", "", "")])
     members = {**files, f"{metadata}/RECORD": text.getvalue().encode()}
+    with placed(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for place, data in members.items():
+            archive.writestr(_new(place, date, [data]), data)
+    return name
+
+
+@contextlib.contextmanager
+def placed(into: Path, name: str) -> Iterator[Path]:
+    """Yield where a file is to be written, and move it to its place in a folder once it is whole."""
     try:
+        into.mkdir(parents=True, exist_ok=True)
         with _temporary.make_in(into) as folder:
-            with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
-                for place, data in members.items():
-                    archive.writestr(_new(place, date, [data]), data)
+            yield folder / name
             (folder / name).replace(into / name)
     except OSError as exc:
         raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(into / name)))) from exc
-    return name
 
 
 def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:

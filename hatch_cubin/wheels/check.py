@@ -29,6 +29,7 @@ from .paths import path_problems
 from .proof import proof_problems
 from .survey import BundleFacts, SecondReader, manifest_of, survey
 from .tags import tag_problems, tag_warnings
+from .variants import meant_for
 from .weight import budget_problem, largest
 
 PYPI = 100_000_000  # what it takes, unless one asks for more
@@ -102,9 +103,10 @@ def check(
 
 def _checked(bundle: Bundle, capabilities: Sequence[int], second: SecondReader | None) -> Checked:
     facts = survey(bundle, second)
-    manifest = manifest_of(bundle)  # by which alone the loader chooses, whichever companions are here
-    units = units_in(facts) if manifest.companions is None else units_of(manifest)
-    covers = coverage(units, capabilities or promised(units))
+    manifest = manifest_of(bundle)  # by which alone the loader chooses, whichever parts are here
+    is_whole = manifest.companions is None and manifest.wheel_variant is None
+    units = units_in(facts) if is_whole else units_of(manifest)
+    covers = coverage(units, meant_for(manifest, capabilities or promised(units)))
     return {
         "place": bundle.place,
         "where": bundle.where,
@@ -185,9 +187,8 @@ def _size_line(verdict: Verdict) -> str:
 
 def bundle_parts(checked: Checked) -> Iterator[Part]:
     """Yield what GPUs run of a bundle, and what spills."""
-    if not checked["kernels"]:
-        return
-    yield coverage_part(f"{checked['where']}: what each GPU runs", checked["kernels"])
+    if checked["gpus"]:
+        yield coverage_part(f"{checked['where']}: what each GPU runs", checked["kernels"])
     if checked["spills"]:
         yield _spill_part(checked)
 

@@ -44,6 +44,9 @@ def results(bundle: Bundle, manifest: Manifest) -> Iterator[Read]:
 
 def _file(bundle: Bundle, manifest: Manifest, entry: Entry) -> bytes:
     """Return the file that an entry is in, of the bundle or of a companion of it."""
+    if entry.absent:
+        label = (manifest.wheel_variant or {}).get("label")
+        raise NotHereError(Problem(f"is not in the wheel variant {label!r}", bundle.at(entry.file)))
     if entry.companion is None:
         return bundle.read(entry.file)
     return companions.read(bundle, manifest, entry.companion, entry.file)

@@ -47,7 +47,7 @@ def listings(bundle: Bundle, kernel: str, kind: str, arch: str | None, program: 
 
     BundleError says what there is of it instead. *program* is nvdisasm, which machine code needs.
     """
-    manifest = manifest_of(bundle)
+    manifest = manifest_of(bundle).here
     name = normal_name(kernel)
     entries = ((module.name, entry) for module in manifest.modules for entry in module.entries)
     having = [(module, entry) for module, entry in entries if name in entry.kernels]

@@ -9,6 +9,7 @@ from .bill import bill_problems
 from .companions import companion_problems
 from .installed import Found
 from .record import record_problems
+from .variant_proof import variant_problems
 from .verify import bundle_problems
 
 
@@ -18,6 +19,7 @@ def proof_problems(found: Found) -> Iterator[Problem]:
         yield from record_problems(found.wheel)
     for bundle in found.bundles:
         yield from bundle_problems(bundle, in_wheel=found.wheel is not None)
+    yield from variant_problems(found)
     if found.companion is not None and found.wheel is not None:
         yield from companion_problems(found)
     else:

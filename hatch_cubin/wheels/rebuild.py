@@ -92,9 +92,9 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
 def _join(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
     """Add what companions have, as if the bundle had never been split; return what is not here."""
     manifest = manifest_of(bundle)
-    if manifest.companions is None:
+    if manifest.companions is None and manifest.wheel_variant is None:
         return set()
-    elsewhere = set()
+    elsewhere = {each.file for one in manifest.modules for each in one.entries if each.absent}
     for file, package in {(each.file, each.companion) for one in manifest.modules for each in one.entries}:
         if package is not None:
             try:

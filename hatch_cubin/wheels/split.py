@@ -9,7 +9,8 @@ import email.parser
 import json
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from .. import __version__
@@ -43,8 +44,8 @@ class Split(NamedTuple):
     companions: Sequence[Companion]
 
 
-class _Home(NamedTuple):
-    """What a companion is made for: the project, its version, the wheel's tag, the text of its metadata."""
+class Home(NamedTuple):
+    """What a part is made for: the project, its version, the wheel's tag, the text of its metadata."""
 
     project: str
     version: str
@@ -52,39 +53,75 @@ class _Home(NamedTuple):
     place: str
     text: str
 
-    @property
-    def stem(self) -> str:
-        return re.sub(r"[-_.]+", "_", self.project).lower()
-
     def package(self, arch: str) -> str:
-        return f"{self.stem}_cubins_{_extra(arch)}"
+        return f"{stem(self.project)}_cubins_{_extra(arch)}"
 
     def companion(self, arch: str) -> str:
         return self.package(arch).replace("_", "-")
 
 
-def split(found: Found) -> Split:
-    """Return how a wheel is cut; BundleError says why it cannot be."""
+class Whole(NamedTuple):
+    """A wheel that can be split: its only bundle, what that says, and what its parts are made for."""
+
+    bundle: Bundle
+    manifest: Manifest
+    home: Home
+    release: str  # its version, as the wheel's name has it
+
+    @property
+    def metadata(self) -> str:
+        """The folder of its metadata."""
+        return self.home.place.partition("/")[0]
+
+
+def whole_of(found: Found) -> Whole:
+    """Return the wheel that is to be split; BundleError says why it cannot be."""
     wheel = found.wheel
     if wheel is None or len(found.bundles) != 1:
         what = "is no wheel" if wheel is None else f"has {len(found.bundles)} bundles"
         raise BundleError(Problem(f"{what}: a wheel with one bundle can be split", Location(found.path)))
     (bundle,) = found.bundles
     manifest, home = manifest_of(bundle), _home(found, wheel)
-    if manifest.companions is not None:
+    if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(Problem("is split already", bundle.at("manifest.json")))
+    return Whole(bundle, manifest, home, PurePath(found.path).name.split("-")[1])
+
+
+def split(found: Found) -> Split:
+    """Return how a wheel is cut into companions; BundleError says why it cannot be."""
+    bundle, manifest, home, _release = whole_of(found)
     files = _files_by_arch(manifest)
     if not files:
         raise BundleError(Problem("has no machine code that a companion could have", Location(bundle.where)))
     homes = {file: home.package(arch) for arch, own in files.items() for file in own}
-    index = _index(bundle, homes, {home.package(arch): _known(home, arch) for arch in files})
+    known = {home.package(arch): _known(home, arch) for arch in files}
+    data = index(bundle, {"companions": known}, lambda entry: _moved(entry, homes))
     bill = bill_of(found, bundle)
     made = [
-        _companion(home, arch, {file: bundle.read(file) for file in files[arch]}, index, bill and bill.data)
+        _companion(home, arch, {file: bundle.read(file) for file in files[arch]}, data, bill and bill.data)
         for arch in files
     ]
-    written = {f"{bundle.place}/manifest.json": index, home.place: _with_extras(home, [*files])}
+    written = {f"{bundle.place}/manifest.json": data, home.place: _with_extras(home, [*files])}
     return Split(written, frozenset(f"{bundle.place}/{file}" for file in homes), made)
+
+
+def stem(project: str) -> str:
+    """Return a project's name as files have it."""
+    return re.sub(r"[-_.]+", "_", project).lower()
+
+
+def index(
+    bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> bytes:
+    """Return the manifest of a part: that of the whole, with what is *said* of it, and other entries."""
+    fields = json.loads(bundle.read("manifest.json"))
+    header = {key: value for key, value in fields.items() if key not in ("check", "kernels", "modules")}
+    lines = []
+    for name, module in fields["modules"].items():
+        line = {key: value for key, value in module.items() if key != "check"}
+        line["entries"] = [changed(entry) for entry in line["entries"]]
+        lines.append(module_line(name, line))
+    return b"".join(write_manifest({**header, "format": SPLIT, **said}, fields["kernels"], lines))
 
 
 def _extra(arch: str) -> str:
@@ -104,30 +141,18 @@ def _files_by_arch(manifest: Manifest) -> dict[str, list[str]]:
     return {arch: files[arch] for arch in sorted(files, key=arch_order)}
 
 
-def _index(bundle: Bundle, homes: Mapping[str, str], known: Mapping[str, Any]) -> bytes:
-    fields = json.loads(bundle.read("manifest.json"))
-    header = {key: value for key, value in fields.items() if key not in ("check", "kernels", "modules")}
-    header |= {"format": SPLIT, "companions": known}
-    lines = []
-    for name, module in fields["modules"].items():
-        line = {key: value for key, value in module.items() if key != "check"}
-        line["entries"] = [_moved(entry, homes) for entry in line["entries"]]
-        lines.append(module_line(name, line))
-    return b"".join(write_manifest(header, fields["kernels"], lines))
-
-
 def _moved(entry: Mapping[str, Any], homes: Mapping[str, str]) -> dict[str, Any]:
     package = homes.get(entry.get("block", entry.get("file")))
     return {**entry, **({"companion": package} if package else {})}
 
 
-def _known(home: _Home, arch: str) -> dict[str, str]:
+def _known(home: Home, arch: str) -> dict[str, str]:
     install = f"{home.project}[{_extra(arch)}]=={home.version}"
     return {"install": install, "project": home.companion(arch)}
 
 
 def _companion(
-    home: _Home, arch: str, data: Mapping[str, bytes], index: bytes, bill: bytes | None
+    home: Home, arch: str, data: Mapping[str, bytes], index: bytes, bill: bytes | None
 ) -> Companion:
     package = home.package(arch)
     metadata = f"{package}-{home.version}.dist-info"
@@ -152,17 +177,17 @@ def _companion(
     return Companion(f"{package}-{home.version}-{home.tag}.whl", metadata, inside)
 
 
-def _home(found: Found, wheel: zipfile.ZipFile) -> _Home:
+def _home(found: Found, wheel: zipfile.ZipFile) -> Home:
     places = [name for name in wheel.namelist() if _METADATA.fullmatch(name)]
     if len(places) != 1:
         raise BundleError(Problem(f"a wheel has one METADATA, here are {len(places)}", Location(found.path)))
     text = read_member(wheel, places[0]).decode()
     known = email.parser.HeaderParser().parsestr(text)
     system = "win_amd64" if found.path.endswith("win_amd64.whl") else "any"  # whose `long` is shorter
-    return _Home(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
+    return Home(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
 
 
-def _metadata_of(home: _Home, arch: str) -> bytes:
+def _metadata_of(home: Home, arch: str) -> bytes:
     known = email.parser.HeaderParser().parsestr(home.text)
     lines = [
         f"Metadata-Version: {known['Metadata-Version']}",
@@ -175,7 +200,7 @@ def _metadata_of(home: _Home, arch: str) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _with_extras(home: _Home, archs: Sequence[str]) -> bytes:
+def _with_extras(home: Home, archs: Sequence[str]) -> bytes:
     """Return the metadata of the main wheel, with an extra for each companion, and one for all."""
     head, blank, body = home.text.partition("\n\n")
     known = email.parser.HeaderParser().parsestr(home.text).get_all("Provides-Extra", [])

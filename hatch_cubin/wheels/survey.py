@@ -97,6 +97,7 @@ class BundleFacts(TypedDict):
     toolchain: Mapping[str, str | None]
     data_model: str
     skipped: bool
+    wheel_variant: str | None
     min_driver: dict[str, int]
     totals: TotalFacts
     archs: dict[str, int]
@@ -121,7 +122,7 @@ _Place: TypeAlias = "tuple[str, int | None]"
 
 def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
     """Return all facts about *bundle*; BundleError where its manifest cannot be read."""
-    manifest = manifest_of(bundle)
+    manifest = manifest_of(bundle).here
     found: dict[_Place, _Result] = {}
     for _module, entry, data in results(bundle, manifest):
         if (entry.file, entry.offset) not in found:
@@ -142,6 +143,7 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
         "toolchain": manifest.toolchain,
         "data_model": manifest.data_model,
         "skipped": manifest.skipped,
+        "wheel_variant": manifest.wheel_variant["label"] if manifest.wheel_variant else None,
         "min_driver": _drivers(units),
         "totals": {
             "modules": len(manifest.modules),
@@ -173,6 +175,8 @@ def made_with(facts: BundleFacts) -> list[str]:
         f"{_KINDS.get(kind, kind)} loads from driver {driver // 1000}.{driver % 1000 // 10} on"
         for kind, driver in facts["min_driver"].items()
     ]
+    if facts["wheel_variant"]:
+        lines.append(f"the wheel variant {facts['wheel_variant']}: other variants have more")
     if facts["skipped"]:
         lines.append("built with HATCH_CUBIN_SKIP: there are no kernels in it")
     return lines

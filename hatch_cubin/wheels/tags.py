@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from ..bundle.manifest import NOT_OURS
 from ..errors import BundleError, Location, Problem
 from .installed import Found, member_at, read_member
 from .survey import manifest_of
+from .variant_proof import PLACE
 
-_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
+_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
 _WHEEL = re.compile(r"[^/]+\.dist-info/WHEEL")
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
+_LINUX = re.compile(r"(?:^|\.)linux_\w+$")
 _OF_WINDOWS = "llp64"  # where `long` is 32 bits
 
 
@@ -28,9 +33,10 @@ def tag_problems(found: Found) -> Iterator[Problem]:
         what = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
         yield Problem(what, Location(found.path))
         return
-    release, *parts = match.groups()
+    release, *parts, label = match.groups()
     tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in parts))}
     yield from _of_metadata(found.wheel, release, tags)
+    yield from _of_label(found, found.wheel, label)
     platforms = parts[2].split(".")
     for bundle in found.bundles:
         try:
@@ -47,9 +53,20 @@ def tag_problems(found: Found) -> Iterator[Problem]:
 def tag_warnings(found: Found) -> Iterator[Problem]:
     """Yield what indexes will not take."""
     name = PurePath(found.path).name
-    if found.wheel is not None and re.search(r"[-.]linux_\w+\.whl$", name):
+    if found.wheel is not None and (match := _NAME.fullmatch(name)) and _LINUX.search(match[4]):
         what = "PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"
         yield Problem(what, Location(found.path))
+
+
+def _of_label(found: Found, wheel: zipfile.ZipFile, label: str | None) -> Iterator[Problem]:
+    """Yield how the label in a wheel's name differs from the one in its metadata."""
+    place = next(filter(PLACE.fullmatch, wheel.namelist()), None)
+    said = None
+    with contextlib.suppress(BundleError, *NOT_OURS):  # which its proof tells
+        said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
+    if said != label:
+        what = f"is the wheel variant {said or 'of no label'}; its name says {label or 'none'}"
+        yield Problem(what, Location(found.path), "installers refuse such a wheel")
 
 
 def _of_metadata(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterator[Problem]:

@@ -154,7 +154,7 @@ def _of_form(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     """Yield what of a packed bundle no packing leaves so: bytes that belong to no entry above all."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
-    form = form if manifest.companions is None else layout.SPLIT
+    form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form
     if packed - {manifest.blocks is not None} or manifest.format != form:
         yield _problem(bundle, "manifest.json", f"is of format {manifest.format}, and not packed as that is")
         return

@@ -84,7 +84,7 @@ def _why(found: Found) -> tuple[None, tuple[str, ...]]:
 
 def _of_bundle(bundle: Bundle, total: int) -> Iterator[Remedy]:
     try:
-        manifest = manifest_of(bundle)
+        manifest = manifest_of(bundle).here
     except BundleError:
         return
     yield from _without_an_arch(bundle, manifest)

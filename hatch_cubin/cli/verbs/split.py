@@ -1,21 +1,28 @@
-"""Split a finished wheel by arch: users then download what their GPU needs.
+"""Split a finished wheel by arch: users then download what their GPU needs. Nothing is compiled.
 
-The wheel keeps its name, its loader and its index, and loses the machine code of each arch to a companion, a
-wheel of its own: 'mypkg-cubins-sm90'. 'pip install mypkg[sm90]' brings that too, 'mypkg[all]' all of them.
-PTX stays. Where a companion is missing, the loader says which one. Nothing is compiled.
+As companions, the wheel keeps its name, its loader and its index, and loses the machine code of each arch to
+a companion, a wheel of its own: 'mypkg-cubins-sm90'. 'pip install mypkg[sm90]' brings that too, 'mypkg[all]'
+all of them. PTX stays. Where a companion is missing, the loader says which one. Register the companions' names
+with the package index before you publish.
 
-Register the companions' names with the package index before you publish.
+As variants, which are experimental, it becomes a wheel for each capability that it has machine code for,
+'mypkg-1.0-py3-none-any-sm90.whl', and one with PTX for all others. It stays as it is for installers that know
+no variants. 'uv pip install --preview-features wheel-variants' takes the one for the GPU of the machine, if it
+finds the JSON file beside them, and pip the whole.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from pathlib import Path
 
 from ...errors import BundleError, Location, Problem
 from ...wheels.installed import opened
 from ..verb import Answer, json_argument, size
+
+_EXPERIMENTAL = "wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may change"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--by", metavar="arch", choices=("arch",), required=True, help="what each part is for"
     )
     parser.add_argument(
-        "--as", metavar="companions", dest="form", choices=("companions",), help="what each part is"
+        "--as",
+        metavar="companions|variants",
+        dest="form",
+        choices=("companions", "variants"),
+        default="companions",
+        help="what each part is: a package that the first one finds (the default), or a wheel for some GPUs",
     )
     parser.add_argument("--into", metavar="DIR", type=Path, required=True, help="the folder for the wheels")
     json_argument(parser)
@@ -33,20 +45,69 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Cut the wheel, and write its parts."""
-    from ...doors import repack
-    from ...wheels.split import split
-
     target = args.into / os.path.basename(args.wheel)
     if target.exists() and target.samefile(args.wheel):
         what = "would be replaced by its own part"
         raise BundleError(Problem(what, Location(args.wheel), "--into takes another folder"))
-    with opened(args.wheel) as found:
-        cut = split(found)
-    with repack.opened(Path(args.wheel)) as wheel:
+    if args.form == "variants":
+        return _answer(args.into, *_as_variants(Path(args.wheel), args.into))
+    return _answer(args.into, _as_companions(Path(args.wheel), args.into))
+
+
+def _as_companions(path: Path, into: Path) -> list[str]:
+    from ...doors import repack
+    from ...wheels.split import split
+
+    with opened(str(path)) as found:
+        parts = split(found)
+    with repack.opened(path) as wheel:
         date = wheel.members[0].date_time
-        added = {name: [data] for name, data in cut.written.items()}
-        names = [repack.write(wheel, args.into, {**added}, cut.gone.__contains__, platform="")]
-    names += [repack.make(args.into, each.name, each.metadata, each.files, date) for each in cut.companions]
-    wheels = [{"wheel": name, "bytes": os.path.getsize(args.into / name)} for name in names]
-    lines = [f"{args.into / name}  {size(os.path.getsize(args.into / name))}" for name in names]
-    return Answer({"wheels": wheels}, lines)
+        added = {name: [data] for name, data in parts.written.items()}
+        names = [repack.write(wheel, into, {**added}, parts.gone.__contains__, platform="")]
+    made = [repack.make(into, each.name, each.metadata, each.files, date) for each in parts.companions]
+    return [*names, *made]
+
+
+def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
+    """Write the wheel as it is and its variants, and what describes these: the names of all."""
+    from ...doors import repack
+    from ...wheels.cut_variants import cut
+    from ...wheels.variants import described
+
+    with opened(str(path)) as found:
+        parts = cut(found)
+    index = _with_those_of_others(into / parts.described_in, parts.labels)
+    with repack.opened(path) as wheel:
+        names = [path.name]
+        with repack.placed(into, path.name) as place:
+            shutil.copyfile(path, place)
+        for part in parts.parts:
+            added = {name: [data] for name, data in part.written.items()}
+            named = wheel._replace(name=f"{path.stem}-{part.label}.whl")
+            names.append(repack.write(named, into, {**added}, part.gone.__contains__, platform=""))
+    with repack.placed(into, parts.described_in) as place:
+        place.write_bytes(described(index))
+    return names, parts.described_in
+
+
+def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
+    """Return the labels with those of other wheels of the same version, as of those for other systems."""
+    from ...wheels.variants import labels_in
+
+    try:
+        there = labels_in(index.read_bytes())
+    except FileNotFoundError:
+        there = []
+    except ValueError as exc:
+        raise BundleError(Problem(str(exc), Location(str(index)), "--into takes another folder")) from exc
+    return [*dict.fromkeys([*there, *labels])]
+
+
+def _answer(into: Path, names: list[str], index: str | None = None) -> Answer:
+    sizes = {name: os.path.getsize(into / name) for name in names}
+    wheels = [{"wheel": name, "bytes": bytes_} for name, bytes_ in sizes.items()]
+    lines = [f"{into / name}  {size(bytes_)}" for name, bytes_ in sizes.items()]
+    if index is None:
+        return Answer({"wheels": wheels}, lines)
+    facts = {"wheels": wheels, "index": index}
+    return Answer(facts, [*lines, f"{into / index}"], (), [Problem(_EXPERIMENTAL)])

@@ -115,10 +115,11 @@ def _agrees(bundle: Bundle) -> str:
     loader = f"the loader is that of {' '.join(manifest.generator)}"
     empty = "; there are no kernels in it: built with HATCH_CUBIN_SKIP" if manifest.skipped else ""
     unknown = "" if is_of_this_version(manifest) else ", the stub was not compared"
+    label = f"; it is the wheel variant {manifest.wheel_variant['label']}" if manifest.wheel_variant else ""
     absent = missing(bundle, manifest)
     part = f"; not looked at, for they are not here: {', '.join(absent)}" if absent else ""
     agree = f"all {len(bundle.packed)} files agree with its manifest"
-    return f"{bundle.where}: {agree}; {loader}{unknown}{empty}{part}"
+    return f"{bundle.where}: {agree}; {loader}{unknown}{empty}{label}{part}"
 
 
 # --- the rebuild ---------------------------------------------------------------------------------
@@ -255,7 +256,10 @@ def _summary(bundle: Bundle, comparison: Comparison, others: int) -> Iterator[st
     units = _count(len(comparison.verdicts), "unit")
     yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
     if unseen := counts["not looked at"]:
-        yield f"{bundle.where}: {_count(unseen, 'unit')} of companions that are not here: not compared"
+        where = (
+            "other wheel variants" if manifest_of(bundle).wheel_variant else "companions that are not here"
+        )
+        yield f"{bundle.where}: {_count(unseen, 'unit')} of {where}: not compared"
     files, same = _count(len(comparison.files), "other file"), sum(comparison.files.values())
     yield f"{bundle.where}: {files} made again: {_same(same)}"
     if others:
