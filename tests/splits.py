@@ -26,6 +26,8 @@ METADATA = (
     "Metadata-Version: 2.1\nName: The.Demo\nVersion: 1.0\nRequires-Python: >=3.10\nProvides-Extra: all\n"
 )
 _OF = "-1.0-py3-none-any.whl"
+VARIANTS = [f"The.Demo-1.0-py3-none-any{label}.whl" for label in ("", "-null", "-sm80", "-sm90")]
+INDEX = "the_demo-1.0-variants.json"
 PARTS = [f"The.Demo{_OF}", f"the_demo_cubins_sm80{_OF}", f"the_demo_cubins_sm90{_OF}"]
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..errors import BundleError, Location, Problem
 from .installed import Found
 from .split import Whole, index, stem, whole_of
+from .variant_proof import PLACE
 from .variants import NAME, described, files_of, stranded, variants
 
 
@@ -36,6 +37,8 @@ class Variants(NamedTuple):
 def cut(found: Found) -> Variants:
     """Return how a wheel is cut; BundleError says why it cannot be."""
     whole = whole_of(found)
+    if place := next(filter(PLACE.fullmatch, whole.archive.namelist()), None):
+        raise BundleError(Problem("is a wheel variant already", found.at(place)))
     units = variants(whole.manifest)
     if len(units) == 1:
         what = "has no machine code that a variant could have"

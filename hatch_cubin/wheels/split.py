@@ -63,6 +63,7 @@ class Home(NamedTuple):
 class Whole(NamedTuple):
     """A wheel that can be split: its only bundle, what that says, and what its parts are made for."""
 
+    archive: zipfile.ZipFile
     bundle: Bundle
     manifest: Manifest
     home: Home
@@ -84,12 +85,12 @@ def whole_of(found: Found) -> Whole:
     manifest, home = manifest_of(bundle), _home(found, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(Problem("is split already", bundle.at("manifest.json")))
-    return Whole(bundle, manifest, home, PurePath(found.path).name.split("-")[1])
+    return Whole(wheel, bundle, manifest, home, PurePath(found.path).name.split("-")[1])
 
 
 def split(found: Found) -> Split:
     """Return how a wheel is cut into companions; BundleError says why it cannot be."""
-    bundle, manifest, home, _release = whole_of(found)
+    _archive, bundle, manifest, home, _release = whole_of(found)
     files = _files_by_arch(manifest)
     if not files:
         raise BundleError(Problem("has no machine code that a companion could have", Location(bundle.where)))

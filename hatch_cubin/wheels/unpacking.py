@@ -20,6 +20,9 @@ _BESIDE = ("__init__.py", "__init__.pyi", "keys.json")
 def unpacked(bundle: Bundle) -> dict[str, bytes]:
     """Return the files of a bundle, with one for each result; BundleError names all that is damaged."""
     manifest = manifest_of(bundle)
+    if manifest.wheel_variant is not None:
+        what = f"is the wheel variant {manifest.wheel_variant['label']}, which has a part of the files"
+        raise BundleError(Problem(what, Location(bundle.where), "unpack the wheel that it was split from"))
     is_raw = manifest.blocks is None and manifest.companions is None
     problems: list[Problem] = []
     codes: dict[tuple[str, str], bytes] = {}

@@ -27,12 +27,12 @@ def variant_problems(found: Found) -> Iterator[Problem]:
 
 def _of_units(bundle: Bundle, label: str) -> Iterator[Problem]:
     manifest = manifest_of(bundle)
-    try:
-        units = variants(manifest).get(label)
-    except ValueError:  # of an arch that does not exist, which its proof tells
-        return
+    units = variants(manifest).get(label)
     if units is None:
-        yield Problem(f"names the wheel variant {label!r}, which it cannot have", bundle.at("manifest.json"))
+        yield Problem(
+            f"says that it is the wheel variant {label!r}: no split makes that of it",
+            bundle.at("manifest.json"),
+        )
         return
     own = files_of(manifest, units)
     absent = {entry.file for module in manifest.modules for entry in module.entries if entry.absent}

@@ -36,7 +36,8 @@ _COMMON = {
 def variants(manifest: Manifest) -> dict[str, frozenset[Unit]]:
     """Return the units of each variant by its label: one for each capability that machine code is for."""
     numbers = _numbers(manifest)
-    top = max([*numbers, *_text_numbers(manifest)], default=0) // 10 * 10 + 20  # beyond it all is the same
+    most = max((number for number, _is_ptx in _archs(manifest)), default=0)
+    top = most // 10 * 10 + 20  # what is chosen is the same from there on
     gpus: dict[str, list[int]] = {NULL: [], **{label(number): [] for number in numbers}}
     for cc in range(top):
         gpus[label(given(cc, numbers))].append(cc)
@@ -115,22 +116,31 @@ def _properties(name: str) -> Mapping[str, Any]:
 
 
 def _numbers(manifest: Manifest) -> list[int]:
-    return sorted({parse_arch(arch).number for arch in _archs(manifest, is_ptx=False)})
+    """Return the capabilities that there is machine code for, which have a variant each."""
+    return sorted({number for number, is_ptx in _archs(manifest) if not is_ptx})
 
 
-def _text_numbers(manifest: Manifest) -> list[int]:
-    return [parse_arch(arch).number for arch in _archs(manifest, is_ptx=True)]
-
-
-def _archs(manifest: Manifest, *, is_ptx: bool) -> set[str]:
-    return {entry.arch for module in manifest.modules for entry in module.entries if entry.is_ptx == is_ptx}
+def _archs(manifest: Manifest) -> set[tuple[int, bool]]:
+    """Return the numbers of all archs, and whether they are PTX's."""
+    entries = (entry for module in manifest.modules for entry in module.entries)
+    return {(number, entry.is_ptx) for entry in entries if (number := _number(entry.arch)) is not None}
 
 
 def _shapes(module: Module) -> set[Shipped]:
     """Return what the loader may choose from: all entries, or those that have a kernel."""
-    kernels = {kernel for entry in module.entries for kernel in entry.kernels}
-    asked = [module.entries, *([each for each in module.entries if name in each.kernels] for name in kernels)]
-    return {tuple((entry.arch, entry.min_driver) for entry in entries) for entries in asked}
+    entries = [entry for entry in module.entries if _number(entry.arch) is not None]
+    kernels = {kernel for entry in entries for kernel in entry.kernels}
+    asked = [entries, *([entry for entry in entries if kernel in entry.kernels] for kernel in kernels)]
+    return {tuple((entry.arch, entry.min_driver) for entry in own) for own in asked}
+
+
+def _number(arch: str) -> int | None:
+    """Return the number of an arch; None of one that does not exist, which only a manifest of others has."""
+    try:
+        parsed = parse_arch(arch)
+    except ValueError:
+        return None
+    return parsed.number if str(parsed) == arch else None
 
 
 def _chosen(cc: int, shipped: Shipped) -> set[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import http.server
-import json
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -18,9 +18,8 @@ import pytest
 from hatch_cubin.bundle.manifest import read_manifest
 from tests.cubins import PTX, cubin
 from tests.helpers import SAXPY, bundle, load_bundle, made, run, write_tree
-from tests.splits import PARTS, finished_wheel, split_wheel
+from tests.splits import split_wheel
 
-from .conftest import Venv
 from .projects import build, demo
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
@@ -101,7 +100,7 @@ def where(request: pytest.FixtureRequest, parts: Path, simple: Path) -> Iterator
             thread.join()
 
 
-def by_uv(site: Path, *options: str, gpus: str = "", **environ: str) -> Path:
+def by_uv(site: Path, *options: str, gpus: str = "", told: Mapping[str, str] = MappingProxyType({})) -> Path:
     """Let uv install the package on a machine with these GPUs, of which a stand-in for nvidia-smi tells."""
     tools = write_tree(
         site.with_name(f"{site.name}-tools"), {"nvidia-smi": NVIDIA_SMI.replace("CAPABILITIES", gpus)}
@@ -119,7 +118,7 @@ def by_uv(site: Path, *options: str, gpus: str = "", **environ: str) -> Path:
         sys.executable,
     )
     path = os.pathsep.join([str(tools), os.environ["PATH"]])
-    run(*uv, *options, "--target", site, "the-demo", cwd=tools, PATH=path, **environ)
+    run(*uv, *options, "--target", site, "the-demo", cwd=tools, check=True, PATH=path, **told)
     return site
 
 
@@ -166,7 +165,7 @@ def test_where_no_gpu_is_seen_uv_installs_what_has_ptx_unless_it_is_told_of_one(
         "NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "9.0",
         "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "13.0",
     }
-    sites = [by_uv(tmp_path / "a", *FEATURE, *where), by_uv(tmp_path / "b", *FEATURE, *where, **told)]
+    sites = [by_uv(tmp_path / "a", *FEATURE, *where), by_uv(tmp_path / "b", *FEATURE, *where, told=told)]
     assert [label(site) for site in sites] == ["null", "sm90"]
     said = (
         "'a' for sm_90 is not in the wheel variant 'null', which is installed: pip install --force-reinstall "

@@ -2,13 +2,13 @@
 
 As companions, the wheel keeps its name, its loader and its index, and loses the machine code of each arch to
 a companion, a wheel of its own: 'mypkg-cubins-sm90'. 'pip install mypkg[sm90]' brings that too, 'mypkg[all]'
-all of them. PTX stays. Where a companion is missing, the loader says which one. Register the companions' names
-with the package index before you publish.
+all of them. PTX stays. Where a companion is missing, the loader says which one. Register the companions'
+names with the package index before you publish.
 
 As variants, which are experimental, it becomes a wheel for each capability that it has machine code for,
-'mypkg-1.0-py3-none-any-sm90.whl', and one with PTX for all others. It stays as it is for installers that know
-no variants. 'uv pip install --preview-features wheel-variants' takes the one for the GPU of the machine, if it
-finds the JSON file beside them, and pip the whole.
+'mypkg-1.0-py3-none-any-sm90.whl', and one with PTX for all others. It stays as it is for installers that
+know no variants. 'uv pip install --preview-features wheel-variants' takes the one for the machine's GPU, if
+it finds the JSON file beside them; pip takes the whole.
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""What must hold of the variants of a wheel, whatever was shipped."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hatch_cubin._arch import parse_arch
+from hatch_cubin.bundle import runtime
+from hatch_cubin.bundle.manifest import Entry, Manifest, Module
+from hatch_cubin.wheels import variants
+
+from .test_selection_laws import capabilities, drivers
+
+NUMBERS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
+archs = st.one_of(
+    st.sampled_from(NUMBERS).map("sm_{}".format),
+    st.sampled_from(NUMBERS).map("compute_{}".format),
+    st.sampled_from((90, 100, 103, 120)).map("sm_{}a".format),
+    st.sampled_from((100, 103, 120)).map("sm_{}f".format),
+)
+modules = st.lists(
+    st.lists(st.tuples(archs, drivers), unique_by=lambda entry: entry[0], min_size=1, max_size=6),
+    min_size=1,
+    max_size=3,
+)
+
+
+def manifest_of(shipped: list[list[tuple[str, int]]]) -> Manifest:
+    """Return the manifest of modules that have these archs, from these drivers on."""
+    return Manifest(
+        1,
+        ("hatch-cubin", "0"),
+        {},
+        "lp64",
+        None,
+        False,  # noqa: FBT003
+        tuple(
+            Module(str(number), "m.cu", {}, {}, tuple(_entry(*each) for each in entries))
+            for number, entries in enumerate(shipped)
+        ),
+    )
+
+
+def _entry(arch: str, driver: int) -> Entry:
+    kind = "ptx" if parse_arch(arch).is_ptx else "cubin"
+    return Entry(arch, kind, arch, 1, "", driver, {"kernel": "kernel"}, {})
+
+
+@given(capabilities, drivers, modules)
+def test_what_the_whole_runs_on_a_gpu_its_variant_has(
+    cc: int, driver: int, shipped: list[list[tuple[str, int]]]
+) -> None:
+    manifest = manifest_of(shipped)
+    numbers = {parse_arch(arch).number for entries in shipped for arch, _driver in entries if arch[0] == "s"}
+    units = variants.variants(manifest)[variants.label(variants.given(cc, numbers))]
+    for number, entries in enumerate(shipped):
+        chosen = runtime.select(cc, driver, entries)
+        assert chosen is None or (str(number), chosen[0]) in units

@@ -1,0 +1,314 @@
+"""`split --as variants`: a wheel, and one for the GPUs of each capability, which all other verbs know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.bundle.raw import joined
+from hatch_cubin.cli.main import main
+from hatch_cubin.wheels.variants import described
+from tests.cubins import PTX, inside, make_wheel
+from tests.helpers import bundle, made, wheel_files
+from tests.splits import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
+
+from .test_verify import recorded
+
+WHOLE, NULL, SM80, SM90 = VARIANTS
+FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])
+INFO = "The.Demo-1.0.dist-info"
+UNITS = {  # of which c has the same bytes for both
+    NULL: {("b", "compute_80")},
+    SM80: {("a", "sm_80"), ("b", "compute_80"), ("c", "sm_80"), ("c", "sm_90")},
+    SM90: {("a", "sm_90"), ("b", "sm_90"), ("b", "compute_80"), ("c", "sm_80"), ("c", "sm_90")},
+}
+
+
+def as_variants(folder: Path, files: dict[str, bytes] = PLAIN) -> Path:
+    """Return a folder with the variants of a wheel."""
+    return split_wheel(folder, files, "--as", "variants")
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    """Return how a verb ended, and what it printed."""
+    capsys.readouterr()
+    code = 0
+    try:
+        code = main([*map(str, words)])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@FORMS
+def test_the_wheel_stays_as_it_is_and_its_variants_lack_what_others_run(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    parts = as_variants(tmp_path, files)
+    assert sorted(path.name for path in parts.iterdir()) == sorted([*VARIANTS, INDEX])
+    assert (parts / WHOLE).read_bytes() == (tmp_path / "whole" / WHOLE).read_bytes()
+    whole = wheel_files(parts / WHOLE)
+    changed = {"demo/_cubins/manifest.json", f"{INFO}/RECORD"}
+    for name in (NULL, SM80, SM90):
+        part = wheel_files(parts / name)
+        assert part.keys() - whole.keys() == {f"{INFO}/variant.json"}
+        assert {each for each in part.keys() & whole.keys() if part[each] != whole[each]} == changed
+        gone = whole.keys() - part.keys()
+        assert gone
+        assert all(each.startswith("demo/_cubins/") for each in gone)
+
+
+def test_the_index_says_what_is_absent_and_is_otherwise_that_of_the_whole(tmp_path: Path) -> None:
+    data = wheel_files(as_variants(tmp_path) / SM80)["demo/_cubins/manifest.json"]
+    fields = json.loads(data)
+    assert (fields["format"], fields["wheel_variant"]) == (3, {"install": "The.Demo==1.0", "label": "sm80"})
+    entries = {
+        (name, each["arch"]): each for name, line in fields["modules"].items() for each in line["entries"]
+    }
+    assert {unit for unit, each in entries.items() if "absent" not in each} == UNITS[SM80]
+    assert {each["absent"] for each in entries.values() if "absent" in each} == {True}
+    assert joined(data) == PLAIN["manifest.json"]
+
+
+def test_a_variant_describes_itself_and_the_file_beside_the_wheels_all_of_them(tmp_path: Path) -> None:
+    parts = as_variants(tmp_path)
+    assert wheel_files(parts / SM90)[f"{INFO}/variant.json"] == described(["sm90"])
+    assert (parts / INDEX).read_bytes() == described(["null", "sm80", "sm90"])
+
+
+def test_two_splits_give_the_same_bytes_into_an_old_folder_too(tmp_path: Path) -> None:
+    one, two = (as_variants(tmp_path / name) for name in "ab")
+    before = {path.name: path.read_bytes() for path in one.iterdir()}
+    assert {path.name: path.read_bytes() for path in two.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in as_variants(tmp_path / "a").iterdir()} == before
+
+
+def test_wheels_of_a_version_are_described_together(tmp_path: Path) -> None:
+    """As those for several Pythons and systems are, which may have other archs each."""
+    parts = as_variants(tmp_path)
+    other = finished_wheel(tmp_path / "other", bundle(made("a", "sm_75"), folder="demo/_cubins"))
+    other = other.rename(other.with_name("The.Demo-1.0-py3-none-win_amd64.whl"))
+    assert main(["split", str(other), "--by", "arch", "--as", "variants", "--into", str(parts)]) == 0
+    assert (parts / INDEX).read_bytes() == described(["null", "sm75", "sm80", "sm90"])
+    assert (parts / "The.Demo-1.0-py3-none-win_amd64-sm75.whl").exists()
+
+
+def test_json_names_the_wheels_and_what_describes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = finished_wheel(tmp_path)
+    words = ("split", whole, "--by", "arch", "--as", "variants", "--into", tmp_path / "parts")
+    code, out, err = ran(capsys, *words, "--json")
+    wheels = [{"wheel": name, "bytes": (tmp_path / "parts" / name).stat().st_size} for name in VARIANTS]
+    facts = {"format": 1, "verb": "split", "wheels": wheels, "index": INDEX, "errors": []}
+    assert (code, json.loads(out)) == (0, facts)
+    code, out, err = ran(capsys, *words)
+    assert out.splitlines()[-1] == str(tmp_path / "parts" / INDEX)
+    assert err == (
+        "hatch-cubin: warning: wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may"
+        " change\n"
+    )
+
+
+# What cannot be split
+
+
+def refusal(capsys: pytest.CaptureFixture[str], wheel: Path, into: Path, form: str = "variants") -> str:
+    code, out, err = ran(capsys, "split", wheel, "--by", "arch", "--as", form, "--into", into)
+    assert (code, out) == (1, "")
+    return err
+
+
+def test_parts_are_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    variant = as_variants(tmp_path / "a") / SM80
+    companions = split_wheel(tmp_path / "b")
+    for wheel, form in [(variant, "variants"), (variant, "companions"), (companions / PARTS[0], "variants")]:
+        assert "manifest.json: is split already" in refusal(capsys, wheel, tmp_path / "x", form)
+    assert "has 0 bundles" in refusal(capsys, companions / PARTS[1], tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_variant_that_others_made_is_not_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = finished_wheel(tmp_path)
+    make_wheel(whole, {**wheel_files(whole), f"{INFO}/variant.json": b"{}"})
+    assert f"{INFO}/variant.json: is a wheel variant already" in refusal(capsys, whole, tmp_path / "x")
+
+
+def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = finished_wheel(tmp_path / "text", bundle(made("p", "compute_80"), folder="demo/_cubins"))
+    assert "has no machine code that a variant could have" in refusal(capsys, text, tmp_path / "x")
+    bare = make_wheel(tmp_path / "bare-1-py3-none-any.whl", inside("demo/_cubins", PLAIN))
+    assert "a wheel has one METADATA, here are 0" in refusal(capsys, bare, tmp_path / "x")
+
+
+def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = [made("m", arch) for arch in ("sm_90", "sm_100a", "sm_120a")]
+    whole = finished_wheel(tmp_path, bundle(*built, folder="demo/_cubins"))
+    what = "would be installed on {}, where nothing of it runs"
+    assert refusal(capsys, whole, tmp_path / "x").splitlines() == [
+        f"hatch-cubin: error: {whole}/demo/_cubins: the wheel variant sm100 {what.format('10.3')}",
+        '  hint: add "sm_103" to archs, or PTX: "compute_100"',
+        f"hatch-cubin: error: {whole}/demo/_cubins: the wheel variant sm120 {what.format('12.1')}",
+        '  hint: add "sm_121" to archs, or PTX: "compute_120"',
+        "hatch-cubin: 2 errors",
+    ]
+
+
+def test_nothing_is_replaced_that_was_not_written_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = finished_wheel(tmp_path)
+    assert "would be replaced by its own part" in refusal(capsys, whole, tmp_path)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / INDEX).write_text("{}", "utf-8")
+    said = refusal(capsys, whole, tmp_path / "parts")
+    assert f"{tmp_path / 'parts' / INDEX}: is not what hatch-cubin writes\n  hint: --into takes" in said
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == [INDEX]
+
+
+# What the other verbs say of variants
+
+
+@FORMS
+def test_variants_are_verified_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, bytes]
+) -> None:
+    parts = as_variants(tmp_path, files)
+    code, out, err = ran(capsys, "verify", *(parts / name for name in VARIANTS))
+    assert (code, err) == (0, "")
+    assert [line.partition("hatch-cubin 0.1.0")[2] for line in out.splitlines()] == [
+        "",
+        *(f"; it is the wheel variant {label}" for label in ("null", "sm80", "sm90")),
+    ]
+
+
+def test_an_installed_variant_is_verified_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = install(tmp_path / "site", as_variants(tmp_path) / SM90)
+    assert ran(capsys, "verify", site / "demo")[0] == 0
+
+
+Files = dict[str, bytes]
+
+
+def _lacks_a_file(files: Files) -> None:
+    del files["demo/_cubins/a.sm_90.cubin"]
+
+
+def _has_one_of_another(files: Files) -> None:
+    files["demo/_cubins/a.sm_80.cubin"] = b"x"
+
+
+def _says_another_label(files: Files) -> None:
+    name = "demo/_cubins/manifest.json"
+    files[name] = files[name].replace(b'"label":"sm90"', b'"label":"sm80"')
+
+
+def _says_an_unknown_label(files: Files) -> None:
+    name = "demo/_cubins/manifest.json"
+    files[name] = files[name].replace(b'"label":"sm90"', b'"label":"sm75"')
+
+
+def _describes_another(files: Files) -> None:
+    files[f"{INFO}/variant.json"] = described(["sm80"])
+
+
+def _describes_nothing(files: Files) -> None:
+    del files[f"{INFO}/variant.json"]
+
+
+def _is_unreadable(files: Files) -> None:
+    files["demo/_cubins/manifest.json"] = b"{}"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_lacks_a_file, "a.sm_90.cubin: is missing"),
+        (_has_one_of_another, "a.sm_80.cubin: is no file of the wheel variant 'sm90'"),
+        (_says_another_label, "does not leave to the wheel variant 'sm80' what its GPUs run"),
+        (_says_an_unknown_label, "says that it is the wheel variant 'sm75': no split makes that of it"),
+        (_describes_another, f"{INFO}/variant.json: does not describe the wheel variant 'sm90'"),
+        (_describes_nothing, "demo/_cubins: is a wheel variant, and has no variant.json"),
+        (_is_unreadable, "manifest.json: lacks 'format'"),
+    ],
+)
+def test_a_variant_that_was_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Files], None], said: str
+) -> None:
+    wheel = as_variants(tmp_path) / SM90
+    files = wheel_files(wheel)
+    del files[f"{INFO}/RECORD"]
+    change(files)
+    make_wheel(wheel, recorded(files))
+    code, _out, err = ran(capsys, "verify", wheel)
+    assert code == 1
+    assert said in err
+
+
+def test_check_says_what_the_gpus_run_that_a_variant_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = as_variants(tmp_path)
+    words = ("--except", "b", "--json")
+    seen = {}
+    for name in VARIANTS:
+        code, out, _err = ran(capsys, "check", parts / name, *words)
+        (checked,) = json.loads(out)["results"][0]["bundles"]
+        seen[name] = code, {each["gpu"]: (each["cubin"], each["ptx"]) for each in checked["gpus"]}
+    gpus = {"8.0": (2, 1), "9.0": (3, 1)}
+    assert seen == {
+        WHOLE: (0, gpus),
+        NULL: (0, {}),
+        SM80: (0, {"8.0": gpus["8.0"]}),
+        SM90: (0, {"9.0": gpus["9.0"]}),
+    }
+    code, out, err = ran(capsys, "check", parts / SM80, "--gpu", "7.5,8.6,9.0")
+    assert "  kernels         8.6\n" in out
+    assert "cannot run on 8.6" in err
+
+
+def test_check_compares_a_label_with_the_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = as_variants(tmp_path)
+    renamed = (parts / SM80).rename(parts / SM80.replace("sm80", "sm75"))
+    assert "is the wheel variant sm80; its name says sm75" in ran(capsys, "check", renamed)[2]
+    renamed = renamed.rename(parts / WHOLE)
+    assert "is the wheel variant sm80; its name says none" in ran(capsys, "check", renamed)[2]
+    renamed = (parts / SM90).rename(parts / SM90.replace("sm90", "SM90"))
+    assert "is not named as a wheel" in ran(capsys, "check", renamed)[2]
+
+
+def test_inspect_shows_what_a_variant_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = as_variants(tmp_path)
+    code, out, _err = ran(capsys, "inspect", parts / SM90, "--json")
+    (facts,) = json.loads(out)["results"][0]["bundles"]
+    assert (code, facts["wheel_variant"]) == (0, "sm90")
+    assert {(unit["module"], unit["arch"]) for unit in facts["units"]} == UNITS[SM90]
+    assert "  the wheel variant sm90: other variants have more\n" in ran(capsys, "inspect", parts / SM90)[1]
+    assert ".entry copy" in ran(capsys, "inspect", parts / NULL, "--ptx", "copy")[1]
+    assert ran(capsys, "inspect", parts / NULL, "--ptx", "a")[0] == 1
+
+
+@FORMS
+def test_a_variant_alone_is_not_unpacked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, bytes]
+) -> None:
+    parts = as_variants(tmp_path, files)
+    code, _out, err = ran(capsys, "unpack", parts / SM90, "--into", tmp_path / "out")
+    assert (code, err.partition("/demo/_cubins: ")[2]) == (
+        1,
+        "is the wheel variant sm90, which has a part of the files\n  hint: unpack the wheel that it was split from\n",
+    )
+
+
+def test_a_budget_is_of_each_variant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = as_variants(tmp_path)
+    code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b", "--max-size", "20 KB")
+    assert code == 1
+    assert "more than max-size allows" in err
+    assert "sm_80" not in err.partition("leaving out")[0]
