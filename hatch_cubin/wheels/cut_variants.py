@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import BundleError, Location, Problem
+from .coverage import capability
 from .installed import Found
 from .split import Whole, index, stem, whole_of
 from .variant_proof import PLACE
@@ -65,6 +66,6 @@ def _marked(entry: Mapping[str, Any], absent: set[str]) -> dict[str, Any]:
 
 
 def _stranding(whole: Whole, label: str, cc: int) -> Problem:
-    what = f"the wheel variant {label} would be installed on {cc // 10}.{cc % 10}, where nothing of it runs"
+    what = f"the wheel variant {label} would be installed on {capability(cc)}, where nothing of it runs"
     hint = f'add "sm_{cc}" to archs, or PTX: "compute_{label.removeprefix("sm")}"'
     return Problem(what, Location(whole.bundle.where), hint)
