@@ -20,7 +20,8 @@ from hatch_cubin.wheels import check
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
 from tests.library import code, whole_wheel
 from tests.shelf import shelf
-from tests.splits import PARTS, finished_wheel
+from tests.splits import PARTS, VARIANTS, finished_wheel, split_wheel
+from tests.splits import PLAIN as OF_SPLIT
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
 SECTIONS = {
@@ -41,7 +42,7 @@ ARGUMENTS = {
     "lock": ["lock", "--check"],
     "bundle": ["bundle", "--into", "demo"],
     "unpack": ["unpack", "demo", "--into", "files"],
-    "split": ["split", f"whole/{PARTS[0]}", "--by", "arch", "--into", "parts"],
+    "split": ["split", f"whole/{PARTS[0]}", "--by", "arch", "--as", "variants", "--into", "parts"],
     "init": ["init"],
     "keygen": ["keygen", "the.key"],
     "cache dir": ["cache", "dir"],
@@ -246,6 +247,8 @@ def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
     write_tree(project, {"pyproject.toml": "".join([PROJECT["pyproject.toml"], "pack = true\n", variants])})
     main.main(["bundle", "--into", "demo"])
     look("demo")
+    if verb == "inspect":
+        look(str(split_wheel(project, OF_SPLIT, "--as", "variants") / VARIANTS[-1]))
     assert types == fields_of_verb
 
 

@@ -83,6 +83,7 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "toolchain": {"nvrtc": "13.0.88"},
         "data_model": "lp64",
         "skipped": False,
+        "wheel_variant": None,
         "min_driver": {"cubin": 13000, "ptx": 11000},
         "totals": {
             "modules": 2,
