@@ -48,7 +48,7 @@ class Bake:
         )
         # Paths are named for all jobs, so that no name depends on what is cached already.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
-        self._workers = min(project.config.jobs or cores.count(), len(self._misses))
+        self._workers = min(cores.of(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
         patience_s = min(project.config.timeout_s, _PATIENCE_S)
         keys = [[job.keys.key for job in group] for group in self._misses]
@@ -101,7 +101,7 @@ class Bake:
 
     def _compare(self, sample: Sample, setup: executor.Setup) -> None:
         """Compare a sample with results of this machine; of a worker that made others, nothing is kept."""
-        differing = [*sample.differing(self._tasks, setup)]
+        differing = [*sample.differing(self._tasks, setup, self._not_compared)]
         workers = {worker for _number, worker in differing}
         for job in (job for group in self._misses for job in group):
             if self._results.workers.get(job.unit) in workers:
@@ -114,6 +114,10 @@ class Bake:
         what = f"worker {worker} has compiled {unit.name} to something else than this machine"
         hint = "nothing of that worker was kept: find out what is wrong with it, or build without it"
         return Problem(what, Location(unit.module.source.path), hint)
+
+    def _not_compared(self, number: int, why: str) -> None:
+        name = self._misses[number][0].unit.name
+        self._project.warn(f"{name} could not be rechecked here: {why}")
 
     def _try_others(self, setup: executor.Setup) -> list[Unit]:
         """Return which archs beside those asked for sources compile for that need what some GPUs have."""

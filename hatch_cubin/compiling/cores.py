@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..table.config import Config
+
 _MEMORY_OF_ONE = 512 << 20  # 140 MB is the least that a compile takes, and few take more than this
 
 
@@ -19,6 +21,12 @@ def count(system: Path = Path("/")) -> int:
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     limits = (limit for group in _groups(system) for limit in _limits(group))
     return max(1, min([cores, *limits]))
+
+
+def of(config: Config) -> int:
+    """Return how many compiles a build runs here at once: jobs for others are not more cores here."""
+    jobs = config.jobs or count()
+    return jobs if config.executor is None else min(jobs, count())
 
 
 def _groups(system: Path) -> Iterator[Path]:

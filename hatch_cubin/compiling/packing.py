@@ -57,7 +57,7 @@ def _packed(
         )
         for number, block in enumerate(blocks)
     )
-    workers = min(project.config.jobs or cores.count(), len(blocks))
+    workers = min(cores.of(project.config), len(blocks))
     setup = executor.Setup((), {}, workers, project.config.timeout_s)
     answers = executor.run(lambda _held, _others: next(tasks, None), setup)
     with contextlib.closing(answers):

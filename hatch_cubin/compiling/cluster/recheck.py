@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..._digest import digest
@@ -28,13 +28,25 @@ class Sample:
             self._known.add(result.worker)
             self._chosen[result.id] = result.worker, _digest(result)
 
-    def differing(self, tasks: Sequence[Task], setup: Setup) -> Iterator[tuple[int, str]]:
-        """Yield the number of each result that is another one here, with the worker that made it."""
+    def differing(
+        self, tasks: Sequence[Task], setup: Setup, unknown: Callable[[int, str], object]
+    ) -> Iterator[tuple[int, str]]:
+        """Yield the number of each result that is another one here, with the worker that made it.
+
+        *unknown* is told the number of each that this machine has failed to compile, and why.
+        """
         left = iter([replace(tasks[number], prelude=None) for number in self._chosen])
         for result in executor.run(lambda _held, _others: next(left, None), setup):
             worker, expected = self._chosen[result.id]
-            if _digest(result) != expected:
+            if _failed_here(result):
+                unknown(result.id, result.log.splitlines()[0].removeprefix("fatal: "))
+            elif _digest(result) != expected:
                 yield result.id, worker
+
+
+def _failed_here(result: Result) -> bool:
+    """Say whether it was the compiler's process that failed, or its time or memory that were too short."""
+    return not result.ok and (result.log.startswith("fatal: ") or "out of memory" in result.log)
 
 
 def _digest(result: Result) -> str:

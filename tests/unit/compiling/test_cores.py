@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin.compiling import cores
-from tests.helpers import write_tree
+from tests.helpers import read_config, write_tree
 
 TWO, ONE_AND_A_HALF = "200000 100000\n", "150000 100000\n"
 OLD = "5:cpu,cpuacct:/docker/1\n4:memory:/docker/1\n1:name=systemd:/docker/1\n"
@@ -53,3 +54,14 @@ def test_without_control_groups_there_are_the_cores(tmp_path: Path, monkeypatch:
     assert cores.count(tmp_path) == 3
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert cores.count(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("jobs", "executor", "here"),
+    [(None, None, 8), (16, None, 16), (2, None, 2), (None, "a:b", 8), (16, "a:b", 8), (2, "a:b", 2)],
+)
+def test_jobs_for_others_are_not_more_cores_here(
+    monkeypatch: pytest.MonkeyPatch, jobs: int | None, executor: str | None, here: int
+) -> None:
+    monkeypatch.setattr(cores, "_groups", lambda _system: [])
+    assert cores.of(replace(read_config(), jobs=jobs, executor=executor)) == here

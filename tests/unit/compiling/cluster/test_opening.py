@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _pipeline
+from hatch_cubin.compiling import cores, executor
 from hatch_cubin.compiling.cluster import host, identity
 from hatch_cubin.compiling.cluster.lease import Listing
+from hatch_cubin.compiling.executor import Next, Result, Setup
 from hatch_cubin.compiling.paths import CompilePaths
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
 from tests.helpers import SAXPY, make_project, write_tree
@@ -150,6 +152,25 @@ def test_where_nobody_can_compile_that_is_an_error_or_done_here(tmp_path: Path) 
     object.__setattr__(project, "warn", said.append)
     assert workers(project) == {"one": None}
     assert said[-1] == f"{name} has no worker that can compile what is missing: that is compiled here"
+
+
+def test_what_is_done_here_for_a_cluster_takes_no_more_than_the_cores_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[int] = []
+    real = executor.run
+
+    def run(upcoming: Next, setup: Setup, *more: Any) -> Iterator[Result]:
+        jobs.append(setup.jobs)
+        return real(upcoming, setup, *more)
+
+    monkeypatch.setattr(executor, "run", run)
+    monkeypatch.setattr(cores, "count", lambda: 2)
+    sources = files(**{"two.cu": SAXPY, "three.cu": SAXPY})
+    table = 'pack = true\narchs = ["sm_80", "sm_90", "compute_90"]'
+    environ = {"HATCH_CUBIN_EXECUTOR": f"{__name__}:Broken,local", "HATCH_CUBIN_JOBS": "16"}
+    _pipeline.build(make_project(tmp_path, sources, table, **environ))
+    assert jobs == [2, 2]  # to compile, and to pack
 
 
 def test_a_worker_that_is_not_as_needed_is_told_with_what_to_install(

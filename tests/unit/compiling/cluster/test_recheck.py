@@ -36,6 +36,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return compiled
 
 
+def nobody(number: int, why: str) -> None:
+    pytest.fail(f"{number} was not compared: {why}")
+
+
 TASKS = [*map(task, range(100))]
 
 
@@ -43,7 +47,7 @@ def differing(part: float, results: Sequence[Result], tasks: Sequence[Task] = TA
     sample = Sample(part)
     for result in results:
         sample.note(result)
-    return [*sample.differing(tasks, Setup((), {}, 1, 60.0))]
+    return [*sample.differing(tasks, Setup((), {}, 1, 60.0), nobody)]
 
 
 def by(worker: str, *numbers: int) -> list[Result]:
@@ -75,6 +79,33 @@ def test_whatever_differs_is_told(here: list[int], other: dict[str, object]) -> 
     assert here == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        ("fatal: took longer than 1 s and was stopped", "took longer than 1 s and was stopped"),
+        ("fatal: the compiler crashed (SIGKILL)\nsaid", "the compiler crashed (SIGKILL)"),
+        ("k.cu: catastrophic error: out of memory", "k.cu: catastrophic error: out of memory"),
+    ],
+)
+def test_what_this_machine_cannot_compile_blames_nobody(
+    monkeypatch: pytest.MonkeyPatch, log: str, why: str
+) -> None:
+    monkeypatch.setattr(executor, "run", lambda *_all: iter([Result(1, ok=False, log=log)]))
+    sample, unknown = Sample(1.0), list[tuple[int, str]]()
+    sample.note(*by("a", 1))
+    setup = Setup((), {}, 1, 60.0)
+    assert [*sample.differing(TASKS, setup, lambda *known: unknown.append(known))] == []
+    assert unknown == [(1, why)]
+
+
+def test_what_does_not_compile_here_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Result(1, ok=False, log="k.cu(1): error: identifier is undefined")
+    monkeypatch.setattr(executor, "run", lambda *_all: iter([failed]))
+    sample = Sample(1.0)
+    sample.note(*by("a", 1))
+    assert [*sample.differing(TASKS, Setup((), {}, 1, 60.0), nobody)] == [(1, "a")]
+
+
 def make() -> Executor:
     return ThreadPoolExecutor(1)
 
@@ -102,7 +133,19 @@ def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch
         f"worker {worker} has compiled b for sm_90 to something else than this machine"
     ]
     assert hits(project) == []
-    assert _pipeline.build(project)
+    real_run = executor.run
+
+    def late(upcoming: executor.Next, setup: Setup, *more: object) -> Iterator[Result]:
+        for result in real_run(upcoming, setup, *more):  # type: ignore[arg-type]
+            yield Result(result.id, ok=False, log="fatal: took too long")
+
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(executor, "run", late)
+        assert _pipeline.build(replace(project, warn=said.append))
+    assert sorted(said) == [
+        f"{name} for sm_90 could not be rechecked here: took too long" for name in ("a", "b")
+    ]
     assert hits(project) == ["a", "b"]
     host.here().close()
 
