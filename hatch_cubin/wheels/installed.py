@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import re
 import stat
@@ -81,15 +82,19 @@ def _matches(word: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def opened(what: str) -> Iterator[Found]:
-    """Open a wheel, a folder, or an installed package by its import name. The package is not imported."""
+def opened(what: str, *, companions: bool = False) -> Iterator[Found]:
+    """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
+
+    The wheel of a companion alone has no bundle: only who asks for *companions* is given one.
+    """
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
         raise BundleError(Problem("is neither a file nor a folder", Location(what)))  # a pipe would wait
     if os.path.isdir(what):
         yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
     elif os.path.exists(what):
         with _archive(what) as archive:
-            yield _some(Found(what, tuple(_in_archive(archive)), archive, _companion_in(archive)))
+            found = Found(what, tuple(_in_archive(archive)), archive, _companion_in(archive))
+            yield found if companions and found.companion is not None else _some(found)
     else:
         folders = _package_folders(what)
         bundles = tuple(bundle for folder in folders for bundle in _in_folder(Path(folder)))
@@ -144,9 +149,23 @@ def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
 
 
 def _some(found: Found, hint: str | None = None) -> Found:
-    if not found.bundles and found.companion is None:
+    if not found.bundles and found.companion is not None:
+        what = f"is a companion of {_whole_of(found)}"
+        hint = "name that wheel: its companions are read with it"
+        raise BundleError(Problem(what, Location(found.path), hint))
+    if not found.bundles:
         raise BundleError(Problem(f"has no bundle: there is no {BUNDLE}/ in it", Location(found.path), hint))
     return found
+
+
+def _whole_of(found: Found) -> str:
+    """Return which project and version a companion says that it belongs to."""
+    assert found.wheel is not None
+    try:
+        said = json.loads(read_member(found.wheel, f"{found.companion}/{BOUND}"))
+        return f"{said['project']} {said['version']}"
+    except (TypeError, ValueError, LookupError, RecursionError):
+        return "another wheel"
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from ..bundle.packs import Piece, cut
 from ..cubin.elf import read_code
 from ..errors import BundleError, Location, Problem
 from .code import taken_by
-from .coverage import GpuCover, by_gpu, coverage, promised, units_of
+from .coverage import GpuCover, by_gpu, capability, coverage, promised, units_of
 from .installed import Bundle, Found, opened
 from .survey import arch_order, manifest_of
 
@@ -127,12 +127,15 @@ def _then(manifest: Manifest, arch: str) -> str:
     """Say what the GPUs would run without an arch."""
     units = units_of(manifest)
     numbers = promised(units)
+    newer = 10 * (max(numbers, default=0) // 10 + 1)  # than any that an arch names: what these run is PTX
+    numbers = [*numbers, newer]
     before = by_gpu(coverage(units, numbers))
     left = by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
     after = {each["gpu"]: each for each in left}
     less = [each["gpu"] for each in before if _all(after.get(each["gpu"])) < _all(each)]
     if less:
-        return f"then nothing runs all kernels on {', '.join(less)}"
+        names = ("newer GPUs" if gpu == capability(newer) else gpu for gpu in less)
+        return f"then nothing runs all kernels on {', '.join(names)}"
     more = [each["gpu"] for each in before if after[each["gpu"]]["ptx"] > each["ptx"]]
     return f"then drivers translate PTX for {', '.join(more)}" if more else "every GPU still runs all kernels"
 

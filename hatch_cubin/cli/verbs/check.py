@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> Answer:
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, Verdict]:
     """Check one wheel; what keeps it from being looked into is a problem of its own."""
     try:
-        with opened(what) as found:
+        with opened(what, companions=True) as found:
             return found.path, check(found, args.gpu, budget, second_reader(os.environ), args.spared)
     except HatchCubinError as exc:
         return what, Verdict(None, {}, (), exc.problems, ())

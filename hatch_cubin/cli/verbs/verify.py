@@ -16,6 +16,7 @@ against damage alone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -88,13 +89,14 @@ def _checked(what: str, again: _Again | None) -> Answer:
     lines: list[str] = []
     problems: list[Problem] = []
     try:
-        with opened(what) as found:
+        with opened(what, companions=True) as found:
             facts |= {"path": found.path, "bundles": [bundle.place for bundle in found.bundles]}
             problems += proof_problems(found)
             lines += [] if problems else [*_agreed(found)]
             if again is not None and found.companion is not None:
                 again.note_part(found, bound(found) if not problems else None)
             elif again is not None:
+                again.note_named(found)
                 bundle, comparison = _compare(again, found)
                 facts["rebuild"] = _facts(comparison)
                 lines += _summary(bundle, comparison, len(found.bundles) - 1)
@@ -131,6 +133,7 @@ class _Again:
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
         self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
+        self._named: set[str] = set()  # bundles, compared or not, by the digest of the manifest
         self._wholes: dict[str, Manifest] = {}  # of what was compared, by the digest of the manifest
         self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}  # companions by path, and what they say
 
@@ -154,6 +157,12 @@ class _Again:
         form = project.bundle_folder, project.config.pack
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
+    def note_named(self, found: Found) -> None:
+        """Remember what was named: where it cannot be compared, that alone is told, and not of its parts."""
+        for bundle in found.bundles:
+            with contextlib.suppress(BundleError):  # which its proof tells
+                self._named.add(file_digest(bundle.read("manifest.json")))
+
     def note_whole(self, bundle: Bundle) -> None:
         """Remember a bundle that was compared: its manifest has the digests of its companions' files."""
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
@@ -166,7 +175,7 @@ class _Again:
     def with_whole(self, checked: Answer) -> Answer:
         """Return an answer, with what is wrong with a companion by the bundle that it belongs to."""
         package, said = self._parts.get(checked.facts["path"], ("", None))
-        if said is None:
+        if said is None or said["index"] in self._named - self._wholes.keys():
             return checked
         path = Location(checked.facts["path"])
         whole = self._wholes.get(said["index"])

@@ -70,6 +70,15 @@ def test_an_arch_saves_what_its_files_take_and_its_gpus_run_what_is_left(tmp_pat
     }
 
 
+def test_without_the_last_ptx_newer_gpus_run_nothing(tmp_path: Path) -> None:
+    ptx = PTX + b"//" + random.Random(0).randbytes(LARGE).hex().encode()  # noqa: S311
+    last = {("a", "sm_120"): code("a", size=LARGE), ("a", "compute_120"): ptx.replace(b"copy", b"a")}
+    names = "leaving out compute_120 (then nothing runs all kernels on newer GPUs)"
+    assert names in savings(wheel_of(tmp_path, last))
+    older = {**last, ("a", "compute_80"): ptx.replace(b"copy", b"a") + b"0"}
+    assert "leaving out compute_120 (every GPU still runs all kernels)" in savings(wheel_of(tmp_path, older))
+
+
 def test_a_file_that_another_arch_has_too_would_stay(tmp_path: Path) -> None:
     same = code("a", size=LARGE)
     assert savings(wheel_of(tmp_path, {("a", "sm_80"): same, ("a", "sm_90"): same})) == {}

@@ -12,6 +12,7 @@ import pytest
 
 from hatch_cubin.bundle.raw import joined
 from hatch_cubin.cli.main import main
+from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.split import split
 from tests.cubins import DATE, inside, make_wheel
@@ -132,9 +133,7 @@ def refusal(capsys: pytest.CaptureFixture[str], wheel: Path, into: Path) -> str:
 def test_a_part_is_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = split_wheel(tmp_path)
     assert "is split already" in refusal(capsys, parts / MAIN, tmp_path / "x")
-    assert "has 0 bundles: a wheel with one bundle can be split" in refusal(
-        capsys, parts / SM90, tmp_path / "x"
-    )
+    assert "is a companion of The.Demo 1.0" in refusal(capsys, parts / SM90, tmp_path / "x")
 
 
 def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,6 +303,51 @@ def test_what_inspect_shows_of_parts(tmp_path: Path, capsys: pytest.CaptureFixtu
         ),
     }
     assert facts["results"][1]["bundles"] == []
+
+
+ALONE = {
+    "diff": ("diff", "PART", "PART"),
+    "inspect": ("inspect", "PART"),
+    "listing": ("inspect", "PART", "--ptx", "a"),
+    "unpack": ("unpack", "PART", "--into", "out"),
+    "split": ("split", "PART", "--by", "arch", "--into", "out"),
+}
+
+
+@pytest.mark.parametrize("verb", ALONE)
+def test_who_wants_a_bundle_is_told_whose_companion_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    part = split_wheel(tmp_path) / SM90
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main([str(part) if word == "PART" else word for word in ALONE[verb]])
+    first, hint, *_ = capsys.readouterr().err.splitlines()
+    assert first == f"hatch-cubin: error: {part}: is a companion of The.Demo 1.0"
+    assert hint == "  hint: name that wheel: its companions are read with it"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("said", [b"", b"[]", b"{}"])
+def test_a_companion_that_does_not_say_whose_it_is(tmp_path: Path, said: bytes) -> None:
+    part = make_wheel(tmp_path / SM90, {"the_demo_cubins_sm90/companion.json": said})
+    with pytest.raises(BundleError, match="is a companion of another wheel"), opened(str(part)):
+        pass
+
+
+def test_check_looks_at_a_companion_alone_as_verify_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = split_wheel(tmp_path) / SM90
+    capsys.readouterr()
+    assert main(["check", str(part)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == str(part)
+    files = {**wheel_files(part), "the_demo_cubins_sm90/a.sm_90.cubin": b"x"}
+    make_wheel(part, files)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["check", str(part)])
+    assert "is not the file that companion.json describes" in capsys.readouterr().err
 
 
 @FORMS

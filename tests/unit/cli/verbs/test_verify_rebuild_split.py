@@ -62,6 +62,18 @@ def test_a_companion_alone_is_not_proven(tmp_path: Path, capsys: pytest.CaptureF
     ]
 
 
+def test_where_the_project_cannot_be_built_that_alone_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = parts_of(tmp_path)
+    (tmp_path / "demo/saxpy.cu").unlink()
+    answer = rebuilt(capsys, tmp_path, *(parts / name for name in (SM90, MAIN, SM80)))
+    assert (answer.code, answer.errors) == (
+        1,
+        ["pyproject.toml:9: there are no .cu or .ptx sources in demo/"],
+    )
+
+
 def _forged(files: dict[str, bytes]) -> None:
     """Another cubin, and a description that fits it."""
     name = "saxpy.sm_90.cubin"
