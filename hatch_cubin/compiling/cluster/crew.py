@@ -1,7 +1,7 @@
 """Have the workers of a cluster compile: who gets which tasks, until when, and what comes of it.
 
-Everything has a deadline here. Whatever a worker does, a task is given to another one, and the first result
-that is proven counts.
+Every lease has a deadline: the time that all its tasks may take. Whatever a worker does, a task is given to
+another one, and the first result that is proven counts.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _SHORTEST_S, _LONGEST_S = 0.2, 2.0  # that a lease should take
 _MOST_TASKS = 64
 _MOST_BYTES = 4 << 20  # of a lease: above 10 MB Dask warns of a large graph
 _GRACE_S = 60.0  # for what a lease needs beside its compiles
+_QUIET_S = 60.0  # until it is told that nothing has come back
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
@@ -89,6 +90,7 @@ class Crew:
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
         self._gone: Gone | None = None
+        self._quiet_since: float | None = None  # from the first lease to the first answer
         self._pace = _Pace()
 
     def results(self) -> Generator[Result]:
@@ -171,6 +173,8 @@ class Crew:
 
     def _give(self, name: str, tasks: list[Task], *, again: bool = False) -> None:
         worker, now = self._workers[name], time.monotonic()
+        if not self._count:
+            self._quiet_since = now
         self._count += 1
         lease = Lease(
             self._count,
@@ -217,6 +221,7 @@ class Crew:
             case _:
                 pass
         yield from self._too_late()
+        self._wonder()
         self._despair()
 
     def _join(self, joined: Joined) -> None:
@@ -270,6 +275,7 @@ class Crew:
         return result
 
     def _answered(self, event: Answered) -> Iterator[Result]:
+        self._quiet_since = None
         given = self._given.pop(event.number, None)
         if given is None:  # it comes too late, or twice
             return
@@ -308,6 +314,14 @@ class Crew:
         late = {given.worker for given in self._given.values() if given.until < now}
         for worker in late:
             yield from self._lose(worker, "it did not answer in time")
+
+    def _wonder(self) -> None:
+        """Tell that nothing has come back for long: deadlines of leases are far off."""
+        if self._quiet_since is not None and time.monotonic() - self._quiet_since >= _QUIET_S:
+            self._quiet_since = None
+            name = self._fleet.name
+            what = f"{name} has given no result for a minute: compiles take long, or nobody does them"
+            self._terms.warn(f"{what}; see that its workers run, or build without it")
 
     def _despair(self) -> None:
         """Raise NoneLeftError where nobody is there, and nobody will come."""

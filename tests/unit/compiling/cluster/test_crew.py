@@ -370,6 +370,20 @@ def test_a_worker_that_has_been_given_longer_than_it_can_take_is_lost(clock: Clo
     assert 180 <= clock.now - start < 182  # two tries of 60 s, and some grace
 
 
+@pytest.mark.parametrize(("waits_s", "told"), [(59, 0), (60, 1), (150, 1)])
+def test_that_nothing_has_come_back_for_a_minute_is_told_once(clock: Clock, waits_s: int, told: int) -> None:
+    start = clock.now
+
+    def act(fleet: FakeFleet) -> None:
+        if clock.now >= start + waits_s:
+            obliging(fleet)
+
+    play = Play(clock, act, A)
+    assert play.outputs() == ALL
+    what = "fake:// has given no result for a minute: compiles take long, or nobody does them"
+    assert play.warnings == [f"{what}; see that its workers run, or build without it"] * told
+
+
 def test_without_any_worker_or_hope_nothing_is_waited_for(clock: Clock) -> None:
     start = clock.now
     with pytest.raises(NoneLeftError) as caught:
