@@ -29,7 +29,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 120.0  # seconds for a step: the rest is to be run in any case
-TOTAL = 540.0  # seconds for all: the machine is lent for ten minutes
+TOTAL = 540.0  # seconds for all steps
 COUNT = 1 << 16
 DRY_RUN = "HATCH_CUBIN_DRY_RUN"
 ROUNDS = "HATCH_CUBIN_ROUNDS"  # how often a first kernel is timed

@@ -20,7 +20,7 @@ from hatch_cubin.table import tables, toml
 from hatch_cubin.table.config import Place, parse_config
 from hatch_cubin.table.names import WRAPPER
 from tests.helpers import REPOSITORY, SAXPY, bundle, load_bundle, made, make_project, run, write_tree
-from tests.pages import PAGES, anchors, blocks, page
+from tests.pages import PAGES, anchors, blocks, page, rows
 
 README = PAGES["README.md"]
 LINKS = [
@@ -44,6 +44,17 @@ def test_a_link_leads_somewhere(name: str, path: str, anchor: str) -> None:
 def test_the_index_has_every_guide_and_every_page_of_the_reference() -> None:
     there = {name.removeprefix("docs/") for name in PAGES if re.match(r"docs/(guides|reference)/", name)}
     assert there - {path for name, path, _anchor in LINKS if name == "docs/README.md"} == set()
+
+
+def test_the_index_of_the_decisions_has_each_by_its_number_and_title() -> None:
+    records = {
+        name.removeprefix("docs/decisions/"): text for name, text in PAGES.items() if "decisions/0" in name
+    }
+    told = [
+        [f"[{name[:4]}]({name})", text.partition("\n")[0].removeprefix(f"# {name[:4]} · ")]
+        for name, text in sorted(records.items())
+    ]
+    assert told == rows(PAGES["docs/decisions/README.md"])
 
 
 def test_the_readme_is_read_in_ten_minutes() -> None:
