@@ -6,14 +6,17 @@ Nothing is compiled. Each variant keeps the whole index: what is chosen does not
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from ..errors import BundleError, Location, Problem
 from .coverage import capability
 from .installed import Found
 from .split import Whole, index, stem, whole_of
+from .tags import MISNAMED, NAME
 from .variant_proof import PLACE
-from .variants import NAME, described, files_of, stranded, variants
+from .variants import NAME as METADATA
+from .variants import described, files_of, stranded, variants
 
 
 class Variant(NamedTuple):
@@ -40,6 +43,9 @@ def cut(found: Found) -> Variants:
     whole = whole_of(found)
     if place := next(filter(PLACE.fullmatch, whole.archive.namelist()), None):
         raise BundleError(Problem("is a wheel variant already", found.at(place)))
+    named = NAME.fullmatch(PurePath(found.path).name)
+    if named is None:
+        raise BundleError(Problem(MISNAMED, Location(found.path), "its variants are named like it"))
     units = variants(whole.manifest)
     if len(units) == 1:
         what = "has no machine code that a variant could have"
@@ -51,13 +57,16 @@ def cut(found: Found) -> Variants:
     parts = [
         _variant(whole, label, everything - files_of(whole.manifest, own)) for label, own in units.items()
     ]
-    return Variants(parts, f"{stem(whole.home.project)}-{whole.release}-variants.json")
+    return Variants(parts, f"{stem(whole.home.project)}-{named[1].partition('-')[2]}-variants.json")
 
 
 def _variant(whole: Whole, label: str, absent: set[str]) -> Variant:
     known = {"install": f"{whole.home.project}=={whole.home.version}", "label": label}
     data = index(whole.bundle, {"wheel_variant": known}, lambda entry: _marked(entry, absent))
-    written = {f"{whole.bundle.place}/manifest.json": data, f"{whole.metadata}/{NAME}": described([label])}
+    written = {
+        f"{whole.bundle.place}/manifest.json": data,
+        f"{whole.metadata}/{METADATA}": described([label]),
+    }
     return Variant(label, written, frozenset(f"{whole.bundle.place}/{file}" for file in absent))
 
 

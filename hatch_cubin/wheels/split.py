@@ -10,7 +10,6 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from .. import __version__
@@ -67,7 +66,6 @@ class Whole(NamedTuple):
     bundle: Bundle
     manifest: Manifest
     home: Home
-    release: str  # its version, as the wheel's name has it
 
     @property
     def metadata(self) -> str:
@@ -85,12 +83,12 @@ def whole_of(found: Found) -> Whole:
     manifest, home = manifest_of(bundle), _home(found, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(Problem("is split already", bundle.at("manifest.json")))
-    return Whole(wheel, bundle, manifest, home, PurePath(found.path).name.split("-")[1])
+    return Whole(wheel, bundle, manifest, home)
 
 
 def split(found: Found) -> Split:
     """Return how a wheel is cut into companions; BundleError says why it cannot be."""
-    _archive, bundle, manifest, home, _release = whole_of(found)
+    _archive, bundle, manifest, home = whole_of(found)
     files = _files_by_arch(manifest)
     if not files:
         raise BundleError(Problem("has no machine code that a companion could have", Location(bundle.where)))

@@ -16,7 +16,8 @@ from .installed import Found, member_at, read_member
 from .survey import manifest_of
 from .variant_proof import PLACE
 
-_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
+NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
+MISNAMED = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
 _WHEEL = re.compile(r"[^/]+\.dist-info/WHEEL")
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
@@ -28,10 +29,9 @@ def tag_problems(found: Found) -> Iterator[Problem]:
     if found.wheel is None:
         return
     name = PurePath(found.path).name
-    match = _NAME.fullmatch(name)
+    match = NAME.fullmatch(name)
     if match is None:
-        what = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
-        yield Problem(what, Location(found.path))
+        yield Problem(MISNAMED, Location(found.path))
         return
     release, *parts, label = match.groups()
     tags = {"-".join(each) for each in itertools.product(*(part.split(".") for part in parts))}
@@ -53,7 +53,7 @@ def tag_problems(found: Found) -> Iterator[Problem]:
 def tag_warnings(found: Found) -> Iterator[Problem]:
     """Yield what indexes will not take."""
     name = PurePath(found.path).name
-    if found.wheel is not None and (match := _NAME.fullmatch(name)) and _LINUX.search(match[4]):
+    if found.wheel is not None and (match := NAME.fullmatch(name)) and _LINUX.search(match[4]):
         what = "PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"
         yield Problem(what, Location(found.path))
 

@@ -240,7 +240,7 @@ MODULES: dict[str, dict[str, str]] = {
         "diff_parts": "diff parts sides",
         "rebuild": "bill code companions installed notes survey verify",
         "split": "bill installed survey",
-        "cut_variants": "coverage installed split variant_proof variants",
+        "cut_variants": "coverage installed split tags variant_proof variants",
     },
     "doors": {
         "budget": "",

@@ -18,6 +18,7 @@ import os
 import shutil
 from pathlib import Path
 
+from ... import _home
 from ...errors import BundleError, Location, Problem
 from ...wheels.installed import opened
 from ..verb import Answer, json_argument, size
@@ -95,9 +96,12 @@ def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
     from ...wheels.variants import labels_in
 
     try:
-        there = labels_in(index.read_bytes())
+        with _home.kept(index) as file:
+            there = labels_in(file.read())
     except FileNotFoundError:
         there = []
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(str(index)))) from exc
     except ValueError as exc:
         raise BundleError(Problem(str(exc), Location(str(index)), "--into takes another folder")) from exc
     return [*dict.fromkeys([*there, *labels])]

@@ -128,7 +128,7 @@ def test_parts_are_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture
     companions = split_wheel(tmp_path / "b")
     for wheel, form in [(variant, "variants"), (variant, "companions"), (companions / PARTS[0], "variants")]:
         assert "manifest.json: is split already" in refusal(capsys, wheel, tmp_path / "x", form)
-    assert "has 0 bundles" in refusal(capsys, companions / PARTS[1], tmp_path / "x")
+    assert "is a companion of The.Demo 1.0" in refusal(capsys, companions / PARTS[1], tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
@@ -143,6 +143,8 @@ def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.Captur
     assert "has no machine code that a variant could have" in refusal(capsys, text, tmp_path / "x")
     bare = make_wheel(tmp_path / "bare-1-py3-none-any.whl", inside("demo/_cubins", PLAIN))
     assert "a wheel has one METADATA, here are 0" in refusal(capsys, bare, tmp_path / "x")
+    renamed = finished_wheel(tmp_path).rename(tmp_path / "renamed.whl")
+    assert "is not named as a wheel: NAME-VERSION-" in refusal(capsys, renamed, tmp_path / "x")
 
 
 def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(
@@ -168,6 +170,8 @@ def test_nothing_is_replaced_that_was_not_written_so(
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / INDEX).write_text("{}", "utf-8")
     said = refusal(capsys, whole, tmp_path / "parts")
+    (tmp_path / "folder" / INDEX).mkdir(parents=True)
+    assert f"{tmp_path / 'folder' / INDEX}: cannot be read: " in refusal(capsys, whole, tmp_path / "folder")
     assert f"{tmp_path / 'parts' / INDEX}: is not what hatch-cubin writes\n  hint: --into takes" in said
     assert [path.name for path in (tmp_path / "parts").iterdir()] == [INDEX]
 
