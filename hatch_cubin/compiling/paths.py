@@ -105,17 +105,17 @@ class CompilePaths:
     def layout(self, names: Iterable[str], folders: Iterable[str]) -> Layout:
         """Return where copies of files stand, by their logical names, so that each finds all others.
 
-        *folders* are those of the project in which includes begin. What no folder has is left out.
+        *folders* are those of the project in which includes begin. Absolute paths are left out, for they mean
+        the same everywhere. KeyError where a name is in no folder: another file might be found in its place.
         """
-        names = [*names]
+        names = [name for name in names if not name.startswith("/")]
         levels = max(map(_levels_out, names), default=0)
         places = {path: self._place(path, levels) for path in self._numbers}
         files: dict[str, tuple[str, Path]] = {}
         for name in names:
             folder, relative = self._home_of(name)
-            if folder is not None:
-                source = self._tree.at(relative) if folder == self._project else folder / relative
-                files[str(places[folder] / relative)] = (name, source)
+            source = self._tree.at(relative) if folder == self._project else folder / relative
+            files[str(places[folder] / relative)] = (name, source)
         begun = (places[self._project] / folder for folder in folders)
         return Layout(
             {number: str(places[path]) for path, number in self._numbers.items()},
@@ -123,11 +123,10 @@ class CompilePaths:
             files,
         )
 
-    def _home_of(self, logical: str) -> tuple[Path | None, str]:
+    def _home_of(self, logical: str) -> tuple[Path, str]:
         """Return the innermost folder that has the file of a logical name, and the file's path in it."""
-        named = ((name, path) for name, path in self._named.items() if logical.startswith(f"{name}/"))
-        name, folder = max(named, default=("", None), key=lambda item: len(item[0]))
-        return folder, logical[len(name) + 1 :]
+        name = max((name for name in self._named if logical.startswith(f"{name}/")), default=logical, key=len)
+        return self._named[name], logical[len(name) + 1 :]
 
     def _place(self, path: Path, levels: int) -> Path:
         """Return where a folder is copied to: into another one's copy if it lies in that one.

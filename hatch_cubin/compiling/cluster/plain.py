@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from concurrent.futures import Executor, Future
@@ -39,10 +40,11 @@ class PlainFleet:
                 self._hear(self._executor.submit(host.compile_with, self._parcel, lease), lease.number)
             except BaseException as exc:  # noqa: BLE001 - whatever an executor raises: nobody else hears it
                 self.events.put(Answered(lease.number, None, said(exc)))
-        try:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-        except TypeError:  # an executor that is older than that argument
-            self._executor.shutdown(wait=False)
+        with contextlib.suppress(Exception):  # it is over, and nobody can do anything about that
+            try:
+                self._executor.shutdown(wait=False, cancel_futures=True)
+            except TypeError:  # an executor that is older than that argument
+                self._executor.shutdown(wait=False)
 
     def _hear(self, future: Future[Reply], number: int) -> None:
         def done(future: Future[Reply]) -> None:

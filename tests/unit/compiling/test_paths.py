@@ -175,3 +175,11 @@ def test_where_descriptors_have_no_names_a_source_root_has_its_own(
     found = parse_log(log, "csrc/k.cu", scattered.readable)
     assert [str(each.where) for each in found] == ["csrc/near.h:3", "pkg/k.cu:4"]
     assert not scattered.are_scattered
+
+
+@pytest.mark.linux
+def test_a_file_is_laid_out_where_it_is_found_or_not_at_all(tmp_path: Path) -> None:
+    project = CompilePaths(Tree(tmp_path), [])
+    assert [*project.layout(["project/a.h", "/usr/include/b.h"], []).files] == ["77/a.h"]
+    with pytest.raises(KeyError, match="cub/c\\.h"):
+        project.layout(["cub/c.h"], [])

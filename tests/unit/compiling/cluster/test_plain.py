@@ -84,3 +84,15 @@ def test_an_executor_of_before_can_be_shut_down_too() -> None:
     PlainFleet("old:make", executor, PARCEL, 1).close()
     assert executor.end.wait(60)
     assert executor.options == {"wait": False}
+
+
+class Stubborn(Obedient):
+    def shutdown(self, wait: bool = True, **_options: Any) -> None:  # noqa: FBT001, FBT002 - as above
+        raise ConnectionError("its queue is gone")
+
+
+def test_what_an_executor_says_at_its_end_is_no_matter() -> None:
+    fleet = PlainFleet("mine:make", Stubborn("reply"), PARCEL, 1)
+    fleet.close()
+    fleet.close()
+    fleet._submit()  # as its own thread does, where nobody would hear of an error
