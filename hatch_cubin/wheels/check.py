@@ -21,7 +21,6 @@ from .coverage import (
     not_served,
     promised,
     units_in,
-    units_of,
 )
 from .installed import Bundle, Found
 from .parts import Part, Table, count, kernel_title
@@ -103,9 +102,8 @@ def check(
 
 def _checked(bundle: Bundle, capabilities: Sequence[int], second: SecondReader | None) -> Checked:
     facts = survey(bundle, second)
-    manifest = manifest_of(bundle)  # by which alone the loader chooses, whichever parts are here
-    is_whole = manifest.companions is None and manifest.wheel_variant is None
-    units = units_in(facts) if is_whole else units_of(manifest)
+    manifest = manifest_of(bundle)  # by which alone the loader chooses, whichever variants are here
+    units = units_in(facts) if manifest.wheel_variant is None else units_of(manifest)
     covers = coverage(units, meant_for(manifest, capabilities or promised(units)))
     return {
         "place": bundle.place,

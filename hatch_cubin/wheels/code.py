@@ -9,8 +9,7 @@ from typing import TypeAlias
 from ..bundle.manifest import Entry, Manifest, Module
 from ..bundle.packs import unpack
 from ..errors import BundleError, Problem
-from . import companions
-from .companions import NotHereError
+from .companions import Companions, NotHereError, companions_of
 from .installed import Bundle, refuse_bomb
 
 __all__ = ["NotHereError", "results", "taken", "taken_by"]
@@ -23,11 +22,16 @@ def results(bundle: Bundle, manifest: Manifest) -> Iterator[Read]:
 
     Those of a packed bundle come in the order in which they lie: each block is unpacked once.
     """
+    with companions_of(bundle, manifest) as companions:
+        yield from _results(bundle, manifest, companions)
+
+
+def _results(bundle: Bundle, manifest: Manifest, companions: Companions) -> Iterator[Read]:
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     if manifest.blocks is None:
         for module, entry in entries:
             try:
-                yield module, entry, _file(bundle, manifest, entry)
+                yield module, entry, _file(bundle, manifest, companions, entry)
             except BundleError as exc:
                 yield module, entry, exc
         return
@@ -36,23 +40,23 @@ def results(bundle: Bundle, manifest: Manifest) -> Iterator[Read]:
         pairs = [*group]
         first = pairs[0][1]
         try:
-            data: bytes | BundleError = _block(bundle, manifest, first)
+            data: bytes | BundleError = _block(bundle, manifest, companions, first)
         except BundleError as exc:
             data = exc
         yield from ((module, entry, _part(bundle, entry, data)) for module, entry in pairs)
 
 
-def _file(bundle: Bundle, manifest: Manifest, entry: Entry) -> bytes:
+def _file(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
     """Return the file that an entry is in, of the bundle or of a companion of it."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
         raise NotHereError(Problem(f"is not in the wheel variant {label!r}", bundle.at(entry.file)))
     if entry.companion is None:
         return bundle.read(entry.file)
-    return companions.read(bundle, manifest, entry.companion, entry.file)
+    return companions.read(entry.companion, entry.file)
 
 
-def _block(bundle: Bundle, manifest: Manifest, entry: Entry) -> bytes:
+def _block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: Entry) -> bytes:
     """Return an unpacked block; BundleError where it is not what the manifest says."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
@@ -62,7 +66,7 @@ def _block(bundle: Bundle, manifest: Manifest, entry: Entry) -> bytes:
     said = blocks[name]
     refuse_bomb(said.packed, said.size, bundle.at(name))
     try:
-        return unpack(_file(bundle, manifest, entry), said.sha256, said.size)
+        return unpack(_file(bundle, manifest, companions, entry), said.sha256, said.size)
     except ValueError as exc:
         raise BundleError(Problem(str(exc), bundle.at(name))) from exc
 

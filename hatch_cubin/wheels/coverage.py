@@ -73,7 +73,7 @@ def units_of(manifest: Manifest) -> list[Shipped]:
 
 
 def units_in(facts: BundleFacts) -> list[Shipped]:
-    """Return the units whose files were read."""
+    """Return the units with the kernels that their files have, or should have in a companion elsewhere."""
     return [
         Shipped(
             unit["module"],

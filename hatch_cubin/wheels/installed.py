@@ -92,7 +92,7 @@ def opened(what: str, *, companions: bool = False) -> Iterator[Found]:
     if os.path.isdir(what):
         yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
     elif os.path.exists(what):
-        with _archive(what) as archive:
+        with archive_at(what) as archive:
             found = Found(what, tuple(_in_archive(archive)), archive, _companion_in(archive))
             yield found if companions and found.companion is not None else _some(found)
     else:
@@ -124,6 +124,20 @@ def bundles_of(found: Found, package: str) -> list[Bundle]:
     """Return the bundles of a wheel that may be that of *package*: the one at its very name before others."""
     exact = [bundle for bundle in found.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in found.bundles if stands_for(bundle.place, package)]
+
+
+@contextlib.contextmanager
+def archive_at(path: str) -> Iterator[zipfile.ZipFile]:
+    """Open a wheel; BundleError where that is no archive."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (*DAMAGE, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or exc
+        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
+        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
+        raise BundleError(problem) from exc
+    with archive:
+        yield archive
 
 
 def member_at(archive: zipfile.ZipFile, name: str) -> Location:
@@ -166,19 +180,6 @@ def _whole_of(found: Found) -> str:
         return f"{said['project']} {said['version']}"
     except (TypeError, ValueError, LookupError, RecursionError):
         return "another wheel"
-
-
-@contextlib.contextmanager
-def _archive(path: str) -> Iterator[zipfile.ZipFile]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except (*DAMAGE, ValueError) as exc:
-        why = getattr(exc, "strerror", None) or exc
-        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
-        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
-        raise BundleError(problem) from exc
-    with archive:
-        yield archive
 
 
 def _companion_in(archive: zipfile.ZipFile) -> str | None:

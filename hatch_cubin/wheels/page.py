@@ -232,13 +232,13 @@ def _unit_table(units: Sequence[UnitFacts], seconds: Seconds) -> str:
 def _unit_rows(unit: UnitFacts, seconds: Seconds) -> Iterator[str]:
     took = seconds.get((unit["module"], unit["arch"]))
     start = f'<td class="name">{breakable(unit["module"])}</td><td class="arch">{escaped(unit["arch"])}</td>'
-    for number, kernel in enumerate(unit["kernels"]):
+    for number, kernel in enumerate([] if unit["problem"] else unit["kernels"]):
         again = " again" if number else ""
         numbers = _number(unit["bytes"], size(unit["bytes"]), again)
         if seconds:
             numbers += _number(took, None if took is None else f"{took:.2f} s", again)
         yield f'<tr>{start}<td class="name">{breakable(kernel["name"])}</td>{numbers}{_uses(kernel)}</tr>'
-    if not unit["kernels"]:
+    if unit["problem"] or not unit["kernels"]:
         what = unit["problem"] or "there is no kernel in it"
         numbers = _number(unit["bytes"], size(unit["bytes"])) + _number(None, None) * (
             len(_USES) + bool(seconds)

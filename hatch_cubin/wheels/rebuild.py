@@ -20,10 +20,9 @@ from ..bundle.manifest import Manifest, read_keys, read_manifest
 from ..bundle.raw import joined
 from ..errors import BundleError, Location, Problem
 from ..sources.project import Project
-from . import companions
 from .bill import provenance
 from .code import results
-from .companions import NotHereError
+from .companions import NotHereError, companions_of
 from .installed import Bundle
 from .notes import NOTES, notes_again
 from .survey import manifest_of
@@ -95,14 +94,16 @@ def _join(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
     if manifest.companions is None and manifest.wheel_variant is None:
         return set()
     elsewhere = {each.file for one in manifest.modules for each in one.entries if each.absent}
-    for file, package in {(each.file, each.companion) for one in manifest.modules for each in one.entries}:
-        if package is not None:
-            try:
-                shipped[file] = companions.read(bundle, manifest, package, file)
-            except NotHereError:
-                elsewhere.add(file)
-            except BundleError:  # as above
-                continue
+    files = {(each.file, each.companion) for one in manifest.modules for each in one.entries}
+    with companions_of(bundle, manifest) as companions:
+        for file, package in files:
+            if package is not None:
+                try:
+                    shipped[file] = companions.read(package, file)
+                except NotHereError:
+                    elsewhere.add(file)
+                except BundleError:  # as above
+                    continue
     shipped["manifest.json"] = joined(shipped["manifest.json"])
     return elsewhere
 

@@ -15,7 +15,7 @@ from ..cubin.families import made_of
 from ..cubin.names import plain_name
 from ..errors import BundleError, Location, Problem
 from ..sources.source import ptx_entries
-from .code import results, taken, taken_by
+from .code import NotHereError, results, taken, taken_by
 from .installed import Bundle
 
 Usage = Mapping[str, Mapping[str, int]]  # by symbol
@@ -208,7 +208,10 @@ def _looked(
 ) -> _Result:
     found: _Result = {"bytes": 0, "packed": packed, "usage": {}, "problem": None, "content": {}}
     if isinstance(data, BundleError):
-        return {**found, "problem": data.problems[0].what}
+        problem = data.problems[0].what
+        if isinstance(data, NotHereError):  # whose kernels the loader knows, and finds once it is installed
+            return {**found, "usage": {symbol: {} for symbol in entry.kernels.values()}, "problem": problem}
+        return {**found, "problem": problem}
     try:
         usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
         content = {"PTX": len(data)} if entry.is_ptx else made_of(data)

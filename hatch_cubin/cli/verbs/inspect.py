@@ -34,6 +34,7 @@ from ...wheels.survey import (
     unit_name,
     unreadable,
 )
+from ..rendering import plain
 from ..verb import Answer, json_argument, table, wheels_argument, write_page
 
 _BAR = 24
@@ -143,8 +144,8 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
 
 
 def _lines(facts: BundleFacts) -> Iterator[str]:
-    yield _plain(facts["where"])
-    yield from (_plain(f"  {line}") for line in made_with(facts))
+    yield plain(facts["where"])
+    yield from (plain(f"  {line}") for line in made_with(facts))
     if not facts["units"]:
         return
     yield ""
@@ -157,12 +158,12 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
     """Yield a row for each kernel; only the first one has what is the same for the whole unit."""
-    start: Sequence[str] = (_plain(unit["module"]), _plain(unit["arch"]), size(unit["bytes"]))
-    for kernel in unit["kernels"]:
-        yield (*start, *_uses(kernel), _plain(kernel["signature"]))
+    start: Sequence[str] = (plain(unit["module"]), plain(unit["arch"]), size(unit["bytes"]))
+    for kernel in [] if unit["problem"] else unit["kernels"]:
+        yield (*start, *_uses(kernel), plain(kernel["signature"]))
         start = ("", "", "")
-    if not unit["kernels"]:
-        yield (*start, "", "", "", "", _plain(unit["problem"] or "there is no kernel in it"))
+    if unit["problem"] or not unit["kernels"]:
+        yield (*start, "", "", "", "", plain(unit["problem"] or "there is no kernel in it"))
 
 
 def _uses(kernel: KernelFacts) -> Iterator[str]:
@@ -172,7 +173,7 @@ def _uses(kernel: KernelFacts) -> Iterator[str]:
 
 def _bars(sizes: Mapping[str, int]) -> list[str]:
     longest = max(*sizes.values(), 1)
-    rows = [(_plain(name), size(count), "#" * round(_BAR * count / longest)) for name, count in sizes.items()]
+    rows = [(plain(name), size(count), "#" * round(_BAR * count / longest)) for name, count in sizes.items()]
     return table(rows, right=(1,))
 
 
@@ -190,15 +191,10 @@ def _sums(facts: BundleFacts) -> Iterator[str]:
     parts = [f"{name} {100 * count / total:.0f} %" for name, count in facts["content"].items()]
     yield f"made of: {', '.join(parts[:_PARTS])}"
     largest = [f"{name} {size(count)}" for name, count in facts["largest"].items()]
-    yield _plain(f"the largest: {', '.join(largest)}")
+    yield plain(f"the largest: {', '.join(largest)}")
     for each in facts["shared"]:
-        yield _plain(f"identical, stored once as {each['file']}: {', '.join(each['units'])}")
+        yield plain(f"identical, stored once as {each['file']}: {', '.join(each['units'])}")
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what if number != 1 else what.removesuffix('s')}"
-
-
-def _plain(text: str) -> str:
-    """Escape what cannot be printed: a name that somebody else chose must not steer a terminal."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
