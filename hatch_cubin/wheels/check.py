@@ -21,6 +21,7 @@ from .coverage import (
     not_served,
     promised,
     units_in,
+    units_of,
 )
 from .installed import Bundle, Found
 from .parts import Part, Table, count, kernel_title

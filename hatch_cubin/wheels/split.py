@@ -16,10 +16,11 @@ from .. import __version__
 from .._digest import file_digest
 from ..bundle import sbom
 from ..bundle.layout import SPLIT
-from ..bundle.manifest import Manifest, canonical, module_line, write_manifest
+from ..bundle.manifest import Manifest, canonical, module_line, prove_manifest, write_manifest
 from ..errors import BundleError, Location, Problem
-from .bill import bill_of
+from .bill import bill_of, bill_problems
 from .installed import BOUND, Bundle, Found, read_member
+from .record import record_problems
 from .survey import arch_order, manifest_of
 
 _METADATA = re.compile(r"([^/]+\.dist-info)/METADATA")
@@ -83,6 +84,9 @@ def whole_of(found: Found) -> Whole:
     manifest, home = manifest_of(bundle), _home(found, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(Problem("is split already", bundle.at("manifest.json")))
+    bill = bill_of(found, bundle)
+    if problems := [*record_problems(wheel), *(bill_problems(found) if bill else ())]:
+        raise BundleError(*problems)
     return Whole(wheel, bundle, manifest, home)
 
 
@@ -113,7 +117,12 @@ def index(
     bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
     """Return the manifest of a part: that of the whole, with what is *said* of it, and other entries."""
-    fields = json.loads(bundle.read("manifest.json"))
+    data = bundle.read("manifest.json")
+    try:
+        prove_manifest(data)
+    except ValueError as exc:
+        raise BundleError(Problem(str(exc), bundle.at("manifest.json"))) from exc
+    fields = json.loads(data)
     header = {key: value for key, value in fields.items() if key not in ("check", "kernels", "modules")}
     lines = []
     for name, module in fields["modules"].items():
@@ -180,8 +189,13 @@ def _home(found: Found, wheel: zipfile.ZipFile) -> Home:
     places = [name for name in wheel.namelist() if _METADATA.fullmatch(name)]
     if len(places) != 1:
         raise BundleError(Problem(f"a wheel has one METADATA, here are {len(places)}", Location(found.path)))
-    text = read_member(wheel, places[0]).decode()
+    try:
+        text = read_member(wheel, places[0]).decode()
+    except UnicodeDecodeError as exc:
+        raise BundleError(Problem("is not UTF-8", found.at(places[0]))) from exc
     known = email.parser.HeaderParser().parsestr(text)
+    if lacking := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
+        raise BundleError(Problem(f"lacks {' and '.join(lacking)}", found.at(places[0])))
     system = "win_amd64" if found.path.endswith("win_amd64.whl") else "any"  # whose `long` is shorter
     return Home(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
 

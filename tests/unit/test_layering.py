@@ -239,7 +239,7 @@ MODULES: dict[str, dict[str, str]] = {
         "sides": "diff installed survey",
         "diff_parts": "diff parts sides",
         "rebuild": "bill code companions installed notes survey verify",
-        "split": "bill installed survey",
+        "split": "bill installed record survey",
         "cut_variants": "coverage installed split tags variant_proof variants",
     },
     "doors": {
@@ -270,7 +270,7 @@ MODULES: dict[str, dict[str, str]] = {
         "verbs/explain": "verb",
         "verbs/init": "verb",
         "verbs/keygen": "verb",
-        "verbs/inspect": "listing verb",
+        "verbs/inspect": "listing rendering verb",
         "verbs/lock": "verb",
         "verbs/plan": "verb",
         "verbs/split": "verb",

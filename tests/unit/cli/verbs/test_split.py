@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hatch_cubin.bundle import sbom
 from hatch_cubin.bundle.raw import joined
 from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
@@ -150,6 +151,52 @@ def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.Captur
     assert "a wheel has one METADATA, here are 0" in refusal(capsys, bare, tmp_path / "x")
 
 
+INFO = "The.Demo-1.0.dist-info"
+DAMAGED: dict[str, tuple[str, bytes, str]] = {
+    "no text": (f"{INFO}/METADATA", b"Name: \xff\n", f"/{INFO}/METADATA: is not UTF-8"),
+    "no name": (
+        f"{INFO}/METADATA",
+        b"Metadata-Version: 2.1\n\nName: x\n",
+        f"/{INFO}/METADATA: lacks Name and Version",
+    ),
+    "no bill": (
+        f"{INFO}/sboms/{sbom.NAME}",
+        b"[]",
+        f"/sboms/{sbom.NAME}: is not what hatch-cubin writes: it was edited or damaged",
+    ),
+    "no record": (f"{INFO}/RECORD", b"", "/demo/__init__.py: is not in RECORD"),
+    "no manifest": ("demo/_cubins/manifest.json", b"{}", "/manifest.json: lacks 'format'"),
+    "other code": ("demo/_cubins/a.sm_80.cubin", b"x", "/a.sm_80.cubin: its sha256 is "),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_damaged_wheel_is_not_split(tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str) -> None:
+    whole = finished_wheel(tmp_path)
+    name, data, told = DAMAGED[how]
+    inside = wheel_files(whole)
+    assert name in inside
+    make_wheel(whole, inside | {name: data})
+    assert told in refusal(capsys, whole, tmp_path / "parts")
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_wheel_that_was_renamed_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = finished_wheel(tmp_path)
+    renamed = whole.rename(tmp_path / "main.whl")
+    assert main(["split", str(renamed), "--by", "arch", "--into", str(tmp_path / "parts")]) == 0
+    assert {path.name for path in (tmp_path / "parts").iterdir()} == {"main.whl", SM80, SM90}
+    assert verify(capsys, tmp_path / "parts/main.whl")[0] == 0
+
+
+def test_a_wheel_whose_index_was_edited_is_not_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = finished_wheel(tmp_path, PLAIN | {"manifest.json": PLAIN["manifest.json"] + b"\n"})
+    told = "/manifest.json: line 12 is not what hatch-cubin writes: it was edited or damaged"
+    assert told in refusal(capsys, whole, tmp_path / "parts")
+
+
 def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = finished_wheel(tmp_path)
     before = whole.read_bytes()
@@ -167,6 +214,8 @@ def test_a_wheel_without_a_bill_is_split_without_one(tmp_path: Path) -> None:
     whole = finished_wheel(tmp_path)
     with zipfile.ZipFile(whole) as archive:
         left = {name: archive.read(name) for name in archive.namelist() if "sboms" not in name}
+    record = left[f"{INFO}/RECORD"].splitlines(keepends=True)
+    left[f"{INFO}/RECORD"] = b"".join(line for line in record if b"sboms" not in line)
     with opened(str(make_wheel(tmp_path / "w-win_amd64.whl", left))) as found:
         cut = split(found)
     assert not [name for each in cut.companions for name in each.files if "sboms" in name]

@@ -15,7 +15,7 @@ from tests.cubins import inside, make_wheel
 from tests.helpers import bundle, made, wheel_files
 from tests.splits import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
 
-from .test_verify import recorded
+from .test_verify import line_of, recorded
 
 WHOLE, NULL, SM80, SM90 = VARIANTS
 FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])
@@ -134,8 +134,10 @@ def test_parts_are_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_variant_that_others_made_is_not_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = finished_wheel(tmp_path)
-    make_wheel(whole, {**wheel_files(whole), f"{INFO}/variant.json": b"{}"})
-    assert f"{INFO}/variant.json: is a wheel variant already" in refusal(capsys, whole, tmp_path / "x")
+    inside, name = wheel_files(whole), f"{INFO}/variant.json"
+    record = inside[f"{INFO}/RECORD"] + line_of(name, b"{}", "sha256").encode()
+    make_wheel(whole, {**inside, name: b"{}", f"{INFO}/RECORD": record})
+    assert f"{name}: is a wheel variant already" in refusal(capsys, whole, tmp_path / "x")
 
 
 def test_what_has_nothing_to_split_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
