@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import os
@@ -11,13 +12,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from hatch_cubin.bundle.manifest import read_manifest
 from tests.cubins import PTX, cubin
-from tests.helpers import SAXPY, bundle, load_bundle, made, run, write_tree
+from tests.helpers import SAXPY, bundle, load_bundle, made, run, wheel_files, write_tree
 from tests.splits import split_wheel
 
 from .projects import build, demo
@@ -55,9 +56,12 @@ esac
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for nvidia-smi is a script")
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
+class _Logged(http.server.SimpleHTTPRequestHandler):
+    log: ClassVar[list[str]] = []
+
     def log_message(self, *_words: object) -> None:
-        """Say nothing of requests."""
+        """Say nothing of requests, but remember them."""
+        self.log.append(f"{self.command} {self.path.rpartition('/')[2]}")
 
 
 @pytest.fixture(autouse=True)
@@ -91,11 +95,20 @@ def where(request: pytest.FixtureRequest, parts: Path, simple: Path) -> Iterator
     elif request.param == "an index in files":
         yield ["--index-url", simple.as_uri()]
     else:
-        handler = functools.partial(_Quiet, directory=str(simple.parent))
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-            thread.start()
-            yield ["--index-url", f"http://127.0.0.1:{server.server_port}/simple/"]
+        with served(simple) as url:
+            yield ["--index-url", url]
+
+
+@contextlib.contextmanager
+def served(simple: Path) -> Iterator[str]:
+    """Serve an index, and yield its address."""
+    handler = functools.partial(_Logged, directory=str(simple))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
             server.shutdown()
             thread.join()
 
@@ -148,6 +161,20 @@ def test_uv_installs_the_variant_for_the_gpu_and_it_runs_there_what_the_whole_ru
     assert {gpu: found(site / "demo/_cubins", gpu) for gpu, site in sites.items()} == {
         gpu: found(whole, gpu) for gpu in INSTALLED
     }
+
+
+def test_of_an_index_with_the_metadata_of_wheels_uv_downloads_one_wheel(tmp_path: Path, simple: Path) -> None:
+    index = shutil.copytree(simple, tmp_path / "simple")
+    page = index / "the-demo" / "index.html"
+    page.write_text(page.read_text("utf-8").replace('.whl">', '.whl" data-core-metadata="true">'), "utf-8")
+    for wheel in (index / "the-demo").glob("*.whl"):
+        metadata = wheel_files(wheel)["The.Demo-1.0.dist-info/METADATA"]
+        wheel.with_name(f"{wheel.name}.metadata").write_bytes(metadata)
+    _Logged.log.clear()
+    with served(index) as url:
+        assert label(by_uv(tmp_path / "site", *FEATURE, "--index-url", url, gpus="9.0")) == "sm90"
+    wheels = {each for each in _Logged.log if each.endswith(".whl")}
+    assert wheels == {"GET The.Demo-1.0-py3-none-any-sm90.whl"}
 
 
 def test_pip_and_uv_without_the_feature_install_the_wheel_as_it_was(tmp_path: Path, where: list[str]) -> None:
