@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _home, _locking, _remote
 from ._plan import Unit
-from ._report import report
+from ._report import report, write_report
 from .bundle import layout, sbom, signatures
 from .cache import history
 from .cache.entries import Cache, Compiled, Content
@@ -178,35 +178,42 @@ def attempt(
     """Return the result of every unit that has one, and which have none; if all have one, it *packs* them."""
     start = time.monotonic()
     _home.sweep()
-    with open_cache(project, hold) as cache:
-        for doubt in (plan.toolkit.doubt, _home.trouble()):
-            if doubt is not None:
-                project.warn(doubt)
-        remote = plan.remote or _remote.open_remote(project, cache, plan.jobs, plan.toolkit)
-        fetch = None if remote is None else partial(_remote.fetch, remote)
-        results = look_up(plan.jobs, cache, plan.found, fetch)
-        complete(project, plan.jobs, cache, plan.toolkit, results)
-        if remote is not None:
-            _remote.conclude(project, remote, plan.jobs, results)
-        seconds = time.monotonic() - start
-        if packs and not plan.refused and len(results.done) == len(plan.jobs):
-            from .compiling.packing import pack  # nor of this
+    with contextlib.ExitStack() as whatever_comes:
+        with open_cache(project, hold) as cache:
+            for doubt in (plan.toolkit.doubt, _home.trouble()):
+                if doubt is not None:
+                    project.warn(doubt)
+            remote = plan.remote or _remote.open_remote(project, cache, plan.jobs, plan.toolkit)
+            fetch = None if remote is None else partial(_remote.fetch, remote)
+            results = look_up(plan.jobs, cache, plan.found, fetch)
+            whatever_comes.callback(write_report, project, results)
+            complete(project, plan.jobs, cache, plan.toolkit, results)
+            if remote is not None:
+                _remote.conclude(project, remote, plan.jobs, results)
+            seconds = time.monotonic() - start
+            if noted:  # also where packing fails: each of these results is right
+                whatever_comes.callback(_note, project, plan, results, cache)
+            if packs and not plan.refused and len(results.done) == len(plan.jobs):
+                from .compiling.packing import pack  # nor of this
 
-            results.packed = pack(project, _shipped(plan), results.done, cache)
-    report(project, results, seconds)
-    if noted:
-        plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
-        keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
-        hits = len(keys) - len(results.seconds)
-        keys += results.packed.keys if results.packed else ()
-        counts = {
-            "hits": hits,
-            "misses": len(plan.jobs) - hits,
-            "fetched": len(results.fetched),
-            "seconds": round(sum(results.seconds.values()), 3),
-        }
-        history.note(project.cache_folder, project.root, counts, keys)
+                results.packed = pack(project, _shipped(plan), results.done, cache)
+        report(project, results, seconds)
     return results
+
+
+def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
+    """Note what the next builds may recall, and what this one found in the cache."""
+    plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
+    keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
+    hits = len(keys) - len(results.seconds)
+    keys += results.packed.keys if results.packed else ()
+    counts = {
+        "hits": hits,
+        "misses": len(plan.jobs) - hits,
+        "fetched": len(results.fetched),
+        "seconds": round(sum(results.seconds.values()), 3),
+    }
+    history.note(project.cache_folder, project.root, counts, keys)
 
 
 def _shipped(plan: Plan) -> list[Job]:

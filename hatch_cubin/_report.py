@@ -20,20 +20,22 @@ _SHOWN = 8  # workers: the file has them all
 
 
 def report(project: Project, results: Results, seconds: float) -> None:
-    """Say how many units were cached and compiled, and write the file that HATCH_CUBIN_REPORT names.
-
-    The line is said only if all went well; the file is written in any case.
-    """
+    """Say how many units were cached and compiled, if all went well."""
+    if results.failed or results.missing:
+        return
     total, compiled = len(results.done), len(results.seconds)
-    if not (results.failed or results.missing):
-        for note in (*gaps(results.done), *alike(results.done)):
-            project.say(note)
-        units = f"{total} unit{'s' * (total != 1)}"
-        fetched = len(results.fetched)
-        said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
-        project.say(f"{units}: {said}{compiled} compiled in {seconds:.1f} s")
-        if results.workers:
-            project.say(f"compiled by others: {_by_worker(results)}")
+    for note in (*gaps(results.done), *alike(results.done)):
+        project.say(note)
+    units = f"{total} unit{'s' * (total != 1)}"
+    fetched = len(results.fetched)
+    said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
+    project.say(f"{units}: {said}{compiled} compiled in {seconds:.1f} s")
+    if results.workers:
+        project.say(f"compiled by others: {_by_worker(results)}")
+
+
+def write_report(project: Project, results: Results) -> None:
+    """Write the file that HATCH_CUBIN_REPORT names; what a build did not get to is not in it."""
     if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
         return
     try:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from . import _home
 from ._order import by_number
+from ._plan import Unit
 from .compiling.preludes import header_path
 from .compiling.shards import Compile, deal, weighed
 from .compiling.tasks import served_together
@@ -87,13 +88,21 @@ def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]
     if not any(job.linked for job in jobs):
         return groups
     place = {job.unit: number for number, group in enumerate(groups) for job in group}
+    first = [*range(len(groups))]  # of those that each is joined with
+
+    def home(unit: Unit) -> int:
+        number = place[unit]
+        while first[number] != number:
+            first[number] = number = first[first[number]]
+        return number
+
     for job in jobs:  # what has an object in common with another link is linked where that one is
-        mine = {place[job.unit], *(place[each.unit] for each in job.linked if each.unit is not None)}
-        if len(mine) > 1:
-            place = {unit: min(mine) if number in mine else number for unit, number in place.items()}
+        mine = {home(job.unit), *(home(each.unit) for each in job.linked if each.unit is not None)}
+        for number in mine:
+            first[number] = min(mine)
     joined: dict[int, list[Job]] = {}
     for job in jobs:
-        joined.setdefault(place[job.unit], []).append(job)
+        joined.setdefault(home(job.unit), []).append(job)
     return [*joined.values()]
 
 

@@ -16,6 +16,8 @@ from ..keys.jobs import Job
 from ..sources.project import Project
 from . import cores, executor
 
+_LIGHTER = "HATCH_CUBIN_JOBS=1 packs one block at a time, in the least memory; without 'pack' none is"
+
 
 def require_packer(project: Project) -> None:
     """Raise ToolchainError where this Python cannot pack."""
@@ -64,7 +66,10 @@ def _packed(
         for answer in answers:
             block = blocks[answer.id]
             if not answer.ok:
-                raise BundleError(Problem(f"the block {block.name} cannot be packed: {answer.log}"))
+                what = (
+                    f"the block {block.name} cannot be packed: {answer.log.removeprefix('fatal: ').rstrip()}"
+                )
+                raise BundleError(Problem(what, project.config.place.of("pack"), _LIGHTER))
             yield block, Compiled(answer.output, {})
 
 

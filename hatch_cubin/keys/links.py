@@ -138,6 +138,12 @@ def _inputs_of(
     return (*parts, *own)
 
 
+def _without_lto(project: Project, module: Module) -> Problem:
+    number = [rule.name for rule in project.config.module].index(module.base)
+    what = f"{module.base} is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
+    return Problem(what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
+
+
 class Found(NamedTuple):
     """A unit that is linked, with its keys, what an earlier build knew of it, and what it is linked of."""
 
@@ -172,6 +178,9 @@ def find_links(
             continue
         for unit in units:
             linked = _inputs_of(unit, keys, there)
+            if module.link.mode == "lto" and all(each.kind == "ptx" for each in linked):
+                problems.append(_without_lto(project, module))
+                break
             asked = digest([json.dumps(link_inputs(unit, toolkit, linked), sort_keys=True)])
             recalled = recall.units(asked).get(str(unit.arch))
             own, known = recalled or (link_keys(unit, toolkit, linked), None)

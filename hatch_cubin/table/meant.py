@@ -141,12 +141,14 @@ def _source_roots(value: object) -> dict[str, str] | None:
     return roots
 
 
-def above(path: str) -> str | None:
+def above(path: str, *, is_file: bool = False) -> str | None:
     """Return how a path that leads out of the project can be told, if a folder above has it."""
     match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
     if match is None:
         return None
     there, name, rest = match.groups()
+    if is_file and not rest and "." in name:
+        return f"'source-roots' names folders above: put {name} into one of these, or into the project"
     return (
         f'\'source-roots\' names folders above: with {name} = "{there}" there, this is "{name}{rest or ""}"'
     )

@@ -95,6 +95,12 @@ def _above(path: str) -> str | None:
     return meant.above(path)
 
 
+def _file_above(path: str) -> str | None:
+    from . import meant  # as above
+
+    return meant.above(path, is_file=True)
+
+
 def _short_line(text: str) -> str:
     """Return *text* as one line that a terminal can show, whatever a value or a quoted key holds."""
     return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
@@ -258,7 +264,7 @@ def _array(
 def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
     if value == []:
         raise ValueError("must name at least one source")
-    return Each(checks.path, _above)(value, reader, path)
+    return Each(checks.path, _file_above)(value, reader, path)
 
 
 def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
@@ -272,7 +278,7 @@ def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> s
 _CHECKS: dict[str, Callable[..., Any]] = {
     "archs": _archs,
     "toolkit": One(checks.toolkit),
-    "sources": Each(checks.path, _above),
+    "sources": Each(checks.path, _file_above),
     "exclude": Each(checks.path),
     "package": One(checks.package),
     "include-dirs": Each(checks.path, _above),
@@ -306,7 +312,7 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "name": One(checks.name),
     "sources": _members,
     "mode": One(checks.mode),
-    "link": Each(checks.link, _above),
+    "link": Each(checks.link, _file_above),
     "archs": _archs,
     "include-dirs": Each(checks.path, _above),
     "define": _define,

@@ -30,7 +30,7 @@ ROOMS: dict[str, str] = {
     "_report": "ground sources _plan compiling",
     "_remote": "sources cache stores toolkit keys compiling",
     "_locking": "ground table sources _plan cache stores toolkit keys _remote",
-    "_sharding": "ground sources compiling toolkit keys",
+    "_sharding": "ground sources _plan compiling toolkit keys",
     "_pipeline": "ground sources _plan cache stores toolkit keys bundle compiling _report _remote _locking",
     "explaining": "ground table sources _plan cache keys bundle",
     "wheels": "ground cubin sources bundle _pipeline",

@@ -17,7 +17,7 @@ from hatch_cubin.bundle.manifest import read_manifest
 from hatch_cubin.cache import history
 from hatch_cubin.cache.audit import audit
 from hatch_cubin.cli.main import main
-from hatch_cubin.compiling import executor, packing
+from hatch_cubin.compiling import executor
 from hatch_cubin.errors import BundleError, ToolchainError
 from hatch_cubin.sources.project import Project
 from hatch_cubin.wheels.code import results
@@ -160,14 +160,28 @@ def test_a_python_without_lzma_cannot_pack(tmp_path: Path, monkeypatch: pytest.M
     assert said == []
 
 
-def test_a_packer_that_fails_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_how: Any) -> Any:
-        yield executor.Result(0, ok=False, log="MemoryError: ")
+def test_a_packer_that_fails_fails_the_build_and_nothing_else_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "report.json"
+    project, said = project_of(tmp_path, HATCH_CUBIN_REPORT=str(report))
+    run = executor.run
 
-    project, _ = project_of(tmp_path)
-    plan = _pipeline.make_plan(project)
-    done = _pipeline.bake(project, plan).done
-    monkeypatch.setattr(executor, "run", run)
-    with _pipeline.open_cache(project) as cache, pytest.raises(BundleError) as caught:
-        packing.pack(project, plan.jobs, done, cache)
-    assert str(caught.value) == "the block sm_80.0.xz cannot be packed: MemoryError: "
+    def fails(tasks: Any, setup: executor.Setup, *more: Any) -> Any:
+        if setup.libraries:  # a compile
+            return run(tasks, setup, *more)
+        log = "fatal: took longer than 1 s and was stopped"
+        return (executor.Result(number, ok=False, log=log) for number in range(1))
+
+    monkeypatch.setattr(executor, "run", fails)
+    with pytest.raises(BundleError) as caught:
+        _pipeline.build(project)
+    assert str(caught.value) == (
+        "pyproject.toml:10: the block sm_80.0.xz cannot be packed: took longer than 1 s and was stopped\n"
+        "  hint: HATCH_CUBIN_JOBS=1 packs one block at a time, in the least memory; without 'pack' none is"
+    )
+    units = len(json.loads(report.read_text("utf-8"))["units"])
+    assert units
+    assert not [line for line in said if line.endswith(" s")]  # that all went well
+    jobs = _pipeline.make_plan(project).jobs
+    assert [job.known is not None for job in jobs] == [True] * units

@@ -10,7 +10,7 @@ import pytest
 
 from hatch_cubin._arch import expand
 from hatch_cubin._plan import Toolchain, plan_modules, plan_units
-from hatch_cubin._report import report
+from hatch_cubin._report import report, write_report
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.compiling.results import Results
 from hatch_cubin.sources.project import Project
@@ -73,7 +73,7 @@ def test_a_report_lists_every_unit_by_name(tmp_path: Path) -> None:
     front = Front(tmp_path, HATCH_CUBIN_REPORT=str(path))
     found = results()
     found.workers = {unit: "tcp://a:1" for unit in found.seconds if str(unit.arch) == "sm_80"}
-    report(front.project, found, 1.75)
+    write_report(front.project, found)
     assert json.loads(path.read_text("utf-8")) == {
         "format": 1,
         "hits": 1,
@@ -124,6 +124,7 @@ def test_what_came_from_the_store_behind_the_cache_is_counted_apart(tmp_path: Pa
     found.fetched = {unit for unit in found.done if str(unit.arch) == "compute_90"}
     found.remote = {"url": "https://cache.example", "fetched": 1}
     report(front.project, found, 1.75)
+    write_report(front.project, found)
     assert front.said == ["3 units: 0 cached, 1 fetched, 2 compiled in 1.8 s"]
     facts = json.loads(path.read_text("utf-8"))
     assert facts["remote"] == {"url": "https://cache.example", "fetched": 1}
@@ -144,6 +145,7 @@ def test_a_report_has_what_became_of_units_without_a_result_and_nothing_is_said(
     else:
         found.missing = [unit]
     report(front.project, found, 1.75)
+    write_report(front.project, found)
     facts = json.loads(path.read_text("utf-8"))
     counts = {name: facts[name] for name in ("hits", "compiled", "failed", "missing")}
     assert counts == {"hits": 0, "compiled": 2, "failed": 0, "missing": 0} | {state: 1}
@@ -166,7 +168,7 @@ def test_a_report_has_what_became_of_units_without_a_result_and_nothing_is_said(
 def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path, place: str, reason: str) -> None:
     path = str(tmp_path / place)
     front = Front(tmp_path, HATCH_CUBIN_REPORT=path)
-    report(front.project, results(), 0)
+    write_report(front.project, results())
     assert front.warned == [f"HATCH_CUBIN_REPORT: {path} cannot be written: {reason}"]
 
 
@@ -175,6 +177,6 @@ def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path, place: str
 def test_a_report_into_a_pipe_that_nobody_reads_is_a_warning(tmp_path: Path) -> None:
     a_pipe(tmp_path / "report.json")
     front = Front(tmp_path, HATCH_CUBIN_REPORT=str(tmp_path / "report.json"))
-    report(front.project, results(), 0)
+    write_report(front.project, results())
     what = "cannot be written: it is a pipe that nobody reads"
     assert front.warned == [f"HATCH_CUBIN_REPORT: {tmp_path}/report.json {what}"]

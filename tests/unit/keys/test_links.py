@@ -24,7 +24,7 @@ from hatch_cubin.sources.project import Project, read_sources
 from hatch_cubin.table.config import ModuleRule
 from hatch_cubin.toolkit import linker, requirements
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, TABLE, install_wheel, make_project, read_config, write_tree
+from tests.helpers import COPY_PTX, SAXPY, TABLE, install_wheel, make_project, read_config, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -269,6 +269,15 @@ def test_a_header_that_cannot_be_read_takes_its_link_along_and_no_other(tmp_path
     plan = _pipeline.make_plan(project, in_part=True)
     assert [job.unit.module.name for job in plan.jobs if job.linked] == ["n"]
     assert [each.what for each in plan.refused] == ["is not a regular file"]
+
+
+def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:
+    files = {"k.ptx": COPY_PTX, "h.ptx": ADD_PTX}
+    table = f'archs = ["sm_90"]{MODULE}name = "m"\nsources = ["k.ptx", "h.ptx"]\nmode = '
+    assert refusal(make_project(tmp_path, files, f'{table}"lto"\n')) == [
+        "pyproject.toml:14: m is linked of PTX alone, and mode = 'lto' needs some LTO-IR\n  hint: mode = \"rdc\""
+    ]
+    assert "m.sm_90.cubin" in _pipeline.build(make_project(tmp_path, files, f'{table}"rdc"\n'))
 
 
 def test_lto_ir_that_is_newer_than_the_linker_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:

@@ -758,7 +758,7 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         "mode must be 'lto' or 'rdc', not 'both'",
         (
             "link: '../x.a' must stay inside the project, relative to it\n"
-            '  hint: \'source-roots\' names folders above: with x.a = "../x.a" there, this is "x.a"'
+            "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project"
         ),
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         "link: '/c' must stay inside the project, relative to it",
