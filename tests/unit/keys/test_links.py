@@ -274,9 +274,9 @@ def test_a_header_that_cannot_be_read_takes_its_link_along_and_no_other(tmp_path
 def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:
     files = {"k.ptx": COPY_PTX, "h.ptx": ADD_PTX}
     table = f'archs = ["sm_90"]{MODULE}name = "m"\nsources = ["k.ptx", "h.ptx"]\nmode = '
-    assert refusal(make_project(tmp_path, files, f'{table}"lto"\n')) == [
-        "pyproject.toml:14: m is linked of PTX alone, and mode = 'lto' needs some LTO-IR\n  hint: mode = \"rdc\""
-    ]
+    what = "m is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
+    told = refusal(make_project(tmp_path, files, f'{table}"lto"\n'))
+    assert told == [f'pyproject.toml:14: {what}\n  hint: mode = "rdc"']
     assert "m.sm_90.cubin" in _pipeline.build(make_project(tmp_path, files, f'{table}"rdc"\n'))
 
 
