@@ -235,7 +235,9 @@ class _Walk:
         return operands
 
     def _values(self, include: Include) -> set[str]:
-        """Return what a computed include can stand for: it is the name of a macro, or a macro's call."""
+        """Return what a computed include can stand for: a macro's name, its call, or the argument of one."""
+        if include.form == "argument":
+            return {f"<{include.name}>"}
         if (call := CALL.fullmatch(include.name)) is None:
             return self._defines.get(include.name, {UNKNOWABLE})
         return {called(value, call[2]) for value in self._defines.get(call[1], {UNKNOWABLE})}

@@ -34,6 +34,14 @@ _HAS_PART = re.compile(
     r"(?<!defined)(?<!defined\()(?<!defined )\b__has_(?:include|embed)(?:_next)?\b(?!\s*\()"
     r"|\b__has(?:_(?:i|in|inc|incl|inclu|includ|e|em|emb|embe)?)?\b|\b_?has_(?:include|embed)(?:_next)?\b"
 )
+# A macro that is named so, as libraries do, may hand its parameter on: then whoever calls it asks.
+_ASKER = r"\b(?!__has_(?:include|embed)(?:_next)?\b)(?i:\w*has_?include\w*)\b"
+_ASKER_NAME = re.compile(_ASKER)
+_HANDS_ON = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*__has_include\s*\(\s*\1\s*\)\s*")
+_ASKED = re.compile(
+    rf"""(?<!defined)(?<!defined\()(?<!defined ){_ASKER}(?:\s*\(\s*("[^"\n]*"|<[^>\n]*>)\s*\))?"""
+)
+_ASKER_PART = re.compile(r"\b\w+_(?i:has_(?:i|in|inc|incl|inclu|includ)?)\b")
 PASTE = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
 _HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # in an #if, only __has_include is written so
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
@@ -52,7 +60,7 @@ class Include(NamedTuple):
     """One include as written: a quoted or angled name, a macro's name, or what cannot be known."""
 
     name: str
-    form: str  # "quote", "angle", "macro" or "unknown"
+    form: str  # "quote", "angle", "macro", "unknown"; "argument", angled too, where macros expand its words
     every: bool = False  # include_next: any later place of that name may be meant
 
 
@@ -89,6 +97,8 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             if PASTE.search(defined[3]):
                 defines.append((defined[1], PASTED))
             rest = defined[3]  # not the name: many define __has_include for compilers without it
+            if _ASKER_NAME.fullmatch(defined[1]) and _HANDS_ON.fullmatch(f"{defined[2]}{rest}"):
+                continue
         elif kind not in {"if", "elif"}:
             includes.append(parse_operand(rest, every=kind == "include_next"))
             continue
@@ -102,14 +112,21 @@ def _asked(text: str) -> Iterator[Include]:
     """Yield what a condition, or a macro that may stand in one, asks the search path for."""
     for found in _HAS_INCLUDE.finditer(text):
         yield parse_operand(found[2] or "", every=found[1] is not None)
+    for found in _ASKED.finditer(text):
+        operand = parse_operand(found[1] or "")
+        yield operand._replace(form="argument") if operand.form == "angle" else operand
     if _hides_a_question(text):
         yield ANYTHING
 
 
 def _hides_a_question(text: str) -> bool:
     """Say whether macros can make `__has_include` of a text, which then asks for nobody knows what."""
-    named, pasted = (len(_HAS_NAME.findall(each)) for each in (text, PASTE.sub("", text)))
-    return pasted > named or _HAS_PART.search(text) is not None
+    named, pasted = (_questions(each) for each in (text, PASTE.sub("", text)))
+    return pasted > named or any(part.search(text) for part in (_HAS_PART, _ASKER_PART))
+
+
+def _questions(text: str) -> int:
+    return len(_HAS_NAME.findall(text)) + len(_ASKER_NAME.findall(text))
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -137,7 +154,7 @@ def meanings(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 def ask_for_anything(macros: Iterable[tuple[str, str]]) -> bool:
     """Say whether a table's macros can make conditions ask for headers that no text names."""
-    return any(_HAS_NAME.search(value) or _hides_a_question(value) for _name, value in macros)
+    return any(_questions(value) or _hides_a_question(value) for _name, value in macros)
 
 
 def called(value: str, argument: str) -> str:

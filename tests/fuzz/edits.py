@@ -48,6 +48,9 @@ LINES = (
     "#include F(a)",
     "#define FAR ../{name}",
     "#define HAS(x) __has_include(x)",
+    "#define A_HAS_INCLUDE(x) __has_include(x)",
+    "#if A_HAS_INCLUDE(<{name}>)\n#endif",
+    "#define B A_HAS_INCLUDE(<s/../{name}>)",
     "int {word};",
     "int {word};",
 )

@@ -22,6 +22,7 @@ QUOTED = (Include("x.h", "quote"),)
 ANGLED = (Include("x.h", "angle"),)
 EVERY = (Include("x.h", "angle", every=True),)
 UNKNOWN = (Include("", "unknown"),)
+NEXT = (Include("", "unknown", every=True),)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,20 @@ UNKNOWN = (Include("", "unknown"),)
         pytest.param("#define HAS __has_include(<x.h>)", ANGLED, id="has_include in a macro"),
         pytest.param("#define HAS(x) __has_include(x)", UNKNOWN, id="has_include of a parameter"),
         pytest.param("#if HAS(<x.h>)", ANGLED, id="has_include by another name"),
+        pytest.param("#define A_HAS_INCLUDE(x) __has_include(x)", (), id="a macro that is named for asking"),
+        pytest.param("#define HASINCLUDE( x )  __has_include ( x ) ", (), id="the same, spaced"),
+        pytest.param("#define A_HAS_INCLUDE(x) __has_include(y)", UNKNOWN, id="it asks for something else"),
+        pytest.param("#define A_HAS_INCLUDE(x) !__has_include(x)", UNKNOWN, id="it does more than ask"),
+        pytest.param("#define A_HAS_INCLUDE(x) __has_include_next(x)", NEXT, id="it asks for the next"),
+        pytest.param("#define A_HAS_INCLUDE __has_include", UNKNOWN, id="it has no parameter"),
+        pytest.param("#if A_HAS_INCLUDE(HEADER)", UNKNOWN, id="it is called with a macro"),
+        pytest.param('#if A_has_include("x.h")', QUOTED, id="it is called with a name"),
+        pytest.param("#define B A_HAS_INCLUDE(<x.h>)", (Include("x.h", "argument"),), id="called in a macro"),
+        pytest.param("#define B(x) A_HAS_INCLUDE(x)", UNKNOWN, id="called by another macro"),
+        pytest.param("#define B A_HAS_INCLUDE", UNKNOWN, id="another name for it"),
+        pytest.param("#define B(x) A_HAS_##x", UNKNOWN, id="it is pasted together"),
+        pytest.param("#define B CAT(A_HAS_, INCLUDE)", UNKNOWN, id="a part of its name"),
+        pytest.param("#if defined(A_HAS_INCLUDE) || !defined A_HAS_INCLUDE", (), id="whether it is there"),
         pytest.param("#if __has_include_next(<x.h>)", EVERY, id="has_include_next"),
         pytest.param("#elif !__has_include_next /**/ ( <x.h> )", EVERY, id="has_include_next in elif"),
         pytest.param("#define HAS __has_include_next(<x.h>)", EVERY, id="has_include_next in a macro"),
@@ -489,6 +504,13 @@ VALUE = "#define VALUE 1\n"
             {"inc/x.h": ""},
             id="has, spelled out",
         ),
+        pytest.param(
+            "#define A_HAS_INCLUDE(x) __has_include(x)\n#define D sub\n#if A_HAS_INCLUDE(<D/x.h>)\n"
+            + VALUE
+            + "#endif",
+            {"inc/sub/x.h": ""},
+            id="has, of a name in which a macro stands",
+        ),
         pytest.param("#include <x.h>", {"inc/x.h": "#include_next <x.h>", "late/x.h": VALUE}, id="next"),
         pytest.param("#include <größe.h>", {"inc/größe.h": VALUE}, id="not ASCII"),
         pytest.param('#include "a/../../inc/x.h"', {"pkg/a/b.h": "", "inc/x.h": VALUE}, id="up and down"),
@@ -597,7 +619,9 @@ def test_a_question_for_the_next_header_is_answered_by_any_later_place(tmp_path:
     assert names(closure(root, "#include <a.h>", "i1", "i2")) == [*names(before), "project/i2/a.h"]
 
 
-@pytest.mark.parametrize("value", ["__has_include", "__has_include_next(<a.h>)", "__has_##include"])
+@pytest.mark.parametrize(
+    "value", ["__has_include", "__has_include_next(<a.h>)", "__has_##include", "A_HAS_INCLUDE(<a.h>)"]
+)
 def test_a_macro_of_the_table_can_hide_a_question(tmp_path: Path, value: str) -> None:
     root = write_tree(tmp_path, {"i1/a.h": "", "pkg/k.cu": ""})
     text = "#define ASK HAS(<a.h>)\n#if ASK\n#endif"
