@@ -7,6 +7,7 @@ conditional is followed. An include that the text does not tell (`#include MACRO
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from .scan import (
     ANYTHING,
     CALL,
     FAR,
+    PATH,
     UNKNOWABLE,
     WORD,
     Include,
@@ -32,6 +34,9 @@ from .scan import (
     parse_operand,
 )
 from .search import OWN, Root, Search, Spot
+
+_WORDS = re.compile(f"({WORD.pattern})")
+_MOST_PATHS = 100  # that an include can stand for
 
 
 @dataclass(slots=True)
@@ -225,7 +230,10 @@ class _Walk:
         while names:
             values = self._values(names.pop())
             for parsed in (parse_operand(value, every=include.every) for value in sorted(values)):
-                if parsed.form == "unknown" or (parsed.form == "angle" and self._expands(parsed.name)):
+                if parsed.form == "angle" and (spelled := self._spelled(parsed.name)) is not None:
+                    operands += [parsed._replace(name=name) for name in sorted(spelled)]
+                    continue
+                if parsed.form in {"unknown", "angle"}:
                     operands.append(None)
                 if parsed.form in {"quote", "angle"}:
                     operands.append(parsed)
@@ -242,9 +250,28 @@ class _Walk:
             return self._defines.get(include.name, {UNKNOWABLE})
         return {called(value, call[2]) for value in self._defines.get(call[1], {UNKNOWABLE})}
 
-    def _expands(self, name: str) -> bool:
-        """Say whether a word of a macro's `<name>` can be a macro itself, the compiler's own included."""
-        return any(word in self._defines or word.startswith("__") for word in WORD.findall(name))
+    def _spelled(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
+        """Return all that a path can be when the macros in it are expanded; None where that is unknowable."""
+        found = {""}
+        for piece in _WORDS.split(path):
+            options = {piece} if piece in within or not WORD.fullmatch(piece) else self._word(piece, within)
+            if options is None or len(found) * len(options) > _MOST_PATHS:
+                return None
+            found = {before + option for before in found for option in options}
+        return found
+
+    def _word(self, word: str, within: frozenset[str]) -> set[str] | None:
+        """Return the same of a word. One that is no macro stands for itself; the compiler has its own."""
+        if word not in self._defines:
+            return None if word.startswith("__") else {word}
+        options = {word}
+        for value in self._defines[word]:
+            path = PATH.fullmatch(value)
+            spelled = self._spelled(value, within | {word}) if path else None
+            if spelled is None:
+                return None
+            options |= spelled
+        return options
 
     def _told(self, error: SourceError, spot: Spot, scanned: Scan) -> SourceError:
         """Return an error with the place of the include that leads to it; none of one that options make."""

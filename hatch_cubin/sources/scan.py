@@ -46,7 +46,9 @@ PASTE = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
 _HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # in an #if, only __has_include is written so
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
 # A parameter, and a path that may have it as a word. There are no numbers in it: words may be part of those.
-_TEMPLATE = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*<((?:[^\W\d]\w*|[/.-](?!\.?\d))+)>\s*")
+_PATH = r"(?:[^\W\d]\w*\b|[/.-](?!\.?\d))+"  # a word in one way only: long ones would take for ever
+_TEMPLATE = re.compile(rf"\(\s*([^\W\d]\w*)\s*\)\s*<({_PATH})>\s*")
+PATH = re.compile(_PATH)
 CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
 WORD = re.compile(r"[^\W\d]\w*")
 _SPLICED = re.compile(r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE)  # from anywhere else, long lines take for ever
@@ -139,11 +141,15 @@ def _blank(match: re.Match[str]) -> str:
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
     """Return a macro and what it stands for, as far as an include can use it."""
-    if not parameters and parse_operand(value).form != "unknown":
+    if not parameters and (parse_operand(value).form != "unknown" or _is_path(value.strip())):
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
         return name, f"({value.strip()}"
     return name, FAR if ".." in value else UNKNOWABLE  # another macro may have the slash
+
+
+def _is_path(value: str) -> bool:
+    return PATH.fullmatch(value) is not None and ".." not in value
 
 
 def meanings(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -37,6 +37,7 @@ FOLDERS = (
     "demo/s",
 )  # the source's own, two of the search path, and one below the source's
 PLACES = tuple(f"{folder}/{name}" for folder in FOLDERS[:3] for name in NAMES)
+ASKER = "#define A_HAS_INCLUDE(x) __has_include(x)"  # a name that tells what it is for
 # How a header is asked for, and the macro that this takes.
 QUESTIONS = (
     ("__has_include({0})", ""),
@@ -56,7 +57,12 @@ QUESTIONS = (
     ("ALSO({0})", "%:define ALSO(x) __has_inc%:%:lude(x)"),
     ("CAT(__has_, include)({0})", "#define CAT(x, y) x##y"),
     ("CAT(__has_include, _next)({0})", "#define CAT(x, y) x##y"),
+    ("A_HAS_INCLUDE({0})", ASKER),
+    ("B({0})", f"{ASKER}\n#define B(x) A_HAS_INCLUDE(x)"),
+    ("C({0})", f"{ASKER}\n#define C A_HAS_INCLUDE"),
+    ("CAT(A_HAS_, INCLUDE)({0})", f"{ASKER}\n#define CAT(x, y) x##y"),
 )
+WORDS = ("#define W s", "#define W V\n#define V s", "#define V s/..\n#define W V/s")
 INCLUDES = (
     "#include {0}",
     "#include_next {0}",
@@ -85,6 +91,7 @@ def make_tree(root: Path, chance: random.Random, questions: Questions) -> str:
     for place in chance.sample(PLACES, chance.randint(2, 6)):
         write(root / place, _header(place, chance, questions))
     macros = sorted({macro for _condition, macro in questions if chance.random() < 0.7})
+    macros += chance.sample(WORDS, chance.randint(0, 1))
     body = [_statement(number, chance, questions) for number in range(chance.randint(1, 3))]
     seen = [f"#ifdef {_mark(place)}\n+ {1 << number}\n#endif" for number, place in enumerate(PLACES)]
     asked = [f"#ifdef ASKED_{n}\n+ {1 << (n + len(PLACES))}\n#endif" for n in range(12)]
@@ -105,7 +112,7 @@ def _mark(place: str) -> str:
 
 def _statement(number: int, chance: random.Random, questions: Questions) -> str:
     name = chance.choice(NAMES)
-    written = chance.choice((f'"{name}"', f"<{name}>", f'"./{name}"', f"<s/../{name}>"))
+    written = chance.choice((f'"{name}"', f"<{name}>", f'"./{name}"', f"<s/../{name}>", f"<W/../{name}>"))
     if chance.random() < 0.4:
         return chance.choice(INCLUDES).format(written)
     if chance.random() < 0.2:  # the name comes by a macro

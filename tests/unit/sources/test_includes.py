@@ -367,13 +367,42 @@ def test_a_header_behind_a_link_leads_on_from_where_it_is(tmp_path: Path) -> Non
         ),
         pytest.param("#define H(x) <x>\n#include H(G(c.h))", (), WIDENED, id="call of a call"),
         pytest.param("#define H(x) <x>\n#include H(1c.h)", (), WIDENED, id="called with a number"),
-        pytest.param("#define H(x) <x>\n#define c d\n#include H(c.h)", (), WIDENED, id="macro as argument"),
+        pytest.param(
+            "#define H(x) <x>\n#define c sub/d\n#include H(c.h)",
+            (),
+            ["project/inc/c.h", "project/inc/sub/d.h"],
+            id="macro as argument",
+        ),
         pytest.param("#define H(x) <x>\n#define H G\n#include H(c.h)", (), WIDENED, id="not always a path"),
         pytest.param("#define H(x) <x>\n#include H", (), WIDENED, id="function-like, not called"),
         pytest.param("#define H <c.h>\n#include H(c.h)", (), WIDENED, id="called, not function-like"),
         pytest.param("#define H(x) <x>\n#include H(../far/e.h)", (), UPWARDS, id="upwards by an argument"),
         pytest.param("#define H(x) <../x>\n#include H(far/e.h)", (), UPWARDS, id="upwards by a path"),
-        pytest.param("#define D sub\n#define H <D/d.h>\n#include H", (), WIDENED, id="macro inside <>"),
+        pytest.param(
+            "#define D sub\n#define H <D/d.h>\n#include H", (), ["project/inc/sub/d.h"], id="macro inside <>"
+        ),
+        pytest.param(
+            "#define E e\n#define D far/E\n#if A\n#define P sub/d\n#else\n#define P D\n#endif\n"
+            "#define H <P.h>\n#include H",
+            (("P", "c"),),
+            ["project/inc/c.h", "project/inc/sub/d.h"],
+            id="macros of macros inside <>",
+        ),
+        pytest.param(
+            "#define D E\n#define E D\n#define c c\n#define H <c.h>\n#define G <D>\n#include H\n#include G",
+            (),
+            ["project/inc/c.h"],
+            id="macros that stand for themselves",
+        ),
+        pytest.param("#define D (sub)\n#define H <D/d.h>\n#include H", (), WIDENED, id="no path inside <>"),
+        pytest.param("#define D ..\n#define H <D/e.h>\n#include H", (), UPWARDS, id="upwards inside <>"),
+        pytest.param("#define H <__D/d.h>\n#include H", (), WIDENED, id="the compiler's macro inside <>"),
+        pytest.param(
+            "#define H <D/D/D.h>\n#include H\n" + "".join(f"#define D d{n}\n" for n in range(9)),
+            (),
+            WIDENED,
+            id="too much inside <>",
+        ),
         pytest.param(
             "#define H <__ARCH__/d.h>\n#include H", (), WIDENED, id="the compiler's macro inside <>"
         ),
@@ -510,6 +539,12 @@ VALUE = "#define VALUE 1\n"
             + "#endif",
             {"inc/sub/x.h": ""},
             id="has, of a name in which a macro stands",
+        ),
+        pytest.param(
+            "#define NAME other\n#undef NAME\n#define NAME sub\n#define ROOT far/NAME\n"
+            "#define H <ROOT/in/x.h>\n#include H",
+            {"inc/far/sub/in/x.h": VALUE},
+            id="macros of macros inside <>",
         ),
         pytest.param("#include <x.h>", {"inc/x.h": "#include_next <x.h>", "late/x.h": VALUE}, id="next"),
         pytest.param("#include <größe.h>", {"inc/größe.h": VALUE}, id="not ASCII"),
@@ -675,3 +710,10 @@ def test_a_pre_included_header_is_no_link_out_of_the_project(tmp_path: Path) -> 
     root = write_tree(tmp_path / "p", {"pkg/k.cu": ""})
     (root / "pkg/p.h").symlink_to("/etc/passwd")
     assert closure(root, "", pre=["pkg/p.h"]).at_root == ()
+
+
+def test_a_long_word_in_a_macro_takes_no_longer_than_a_short_one() -> None:
+    """There are many ways to cut one into words, and no more than one is tried."""
+    word = "a" * 100
+    text = f"#define H(x) <{word} !>\n#define G {word}+"
+    assert scan(text).defines == (("H", "?"), ("G", "?"))
