@@ -196,7 +196,14 @@ def recalled(root: Path, source: str) -> str:
     start = Start(own, recall.scans.of_text(source), (), ())
     found = recall.closures.resolve(start, resolver, lambda: resolver.resolve("demo/k.cu", source, (), ()))
     recall.keep(FACTS, {})
-    return found.digest()
+    return found.digest() + (_version(root / "i2") if found.trees else "")
+
+
+def _version(folder: Path) -> str:
+    """Return what changes with a wheel, by which it is known where all of it may be read."""
+    return "\n".join(
+        f"{path} {path.read_text() if path.is_file() else ''}" for path in sorted(folder.rglob("*"))
+    )
 
 
 def wrong_keys(
@@ -207,7 +214,8 @@ def wrong_keys(
     for number in range(count):
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
-            source = make_tree(root, chance, questions)
+            few = chance.sample(questions, chance.randint(1, 4))  # all of them would widen every closure
+            source = make_tree(root, chance, few)
             before, key = compiled(root, source), closure(root, source)
             counts.update(trees=1, compiling=before[0])
             for change in changes(root):

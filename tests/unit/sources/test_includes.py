@@ -717,3 +717,27 @@ def test_a_long_word_in_a_macro_takes_no_longer_than_a_short_one() -> None:
     word = "a" * 100
     text = f"#define H(x) <{word} !>\n#define G {word}+"
     assert scan(text).defines == (("H", "?"), ("G", "?"))
+
+
+# As CCCL's of CUDA 12.9 to 13.2 do it.
+LIBRARY = {
+    "lib/ask.h": "#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)\n#if _CCCL_HAS_INCLUDE(<more.h>)\n#endif\n",
+    "lib/tag.h": "#define NAME cuda\n#define ROOT sys/NAME\n#define TAG <ROOT/tag.h>\n#include TAG\n",
+    "lib/more.h": "",
+    "lib/sys/cuda/tag.h": "",
+    "lib/sys/cpp/tag.h": "",
+    "pkg/k.cu": "",
+}
+
+
+def test_what_a_library_asks_and_includes_by_macros_is_known(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, LIBRARY)
+    resolver = Resolver(Tree(root), [Root(root / "lib", "wheel/lib", "wheel==1")])
+    found = resolver.resolve("pkg/k.cu", "#include <ask.h>\n#include <tag.h>\n", (), ())
+    assert names(found) == [
+        "wheel/lib/ask.h",
+        "wheel/lib/more.h",
+        "wheel/lib/sys/cuda/tag.h",
+        "wheel/lib/tag.h",
+    ]
+    assert (found.guessed, found.trees) == (False, set())
