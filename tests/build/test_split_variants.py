@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ from hatch_cubin.bundle.manifest import read_manifest
 from tests.cubins import PTX, cubin
 from tests.helpers import SAXPY, bundle, load_bundle, made, run, wheel_files, write_tree
 from tests.splits import split_wheel
+from tests.unit.wheels.test_variants import OFFERED, SEEN
 
 from .projects import build, demo
 
@@ -161,6 +163,27 @@ def test_uv_installs_the_variant_for_the_gpu_and_it_runs_there_what_the_whole_ru
     assert {gpu: found(site / "demo/_cubins", gpu) for gpu, site in sites.items()} == {
         gpu: found(whole, gpu) for gpu in INSTALLED
     }
+
+
+def test_uv_takes_for_each_capability_what_the_table_of_the_unit_tests_has(tmp_path: Path) -> None:
+    archs = [*(f"sm_{number}" for number in OFFERED), "compute_80"]
+    built = (
+        made("a", arch, {"copy": "copy"}, data=PTX if arch[0] == "c" else cubin("copy", 40)) for arch in archs
+    )
+    parts = split_wheel(tmp_path / "wheels", bundle(*built, folder="demo/_cubins"), "--as", "variants")
+    where = ("--no-index", "--find-links", str(parts))
+    assert {gpu: label(by_uv(tmp_path / gpu, *FEATURE, *where, gpus=gpu)) for gpu in SEEN} == SEEN
+
+
+def test_a_gpu_whose_label_the_json_file_lacks_gets_the_null_variant(tmp_path: Path, parts: Path) -> None:
+    left = shutil.copytree(parts, tmp_path / "parts")
+    (index,) = left.glob("*-variants.json")
+    told = json.loads(index.read_bytes())
+    del told["variants"]["sm90"]
+    index.write_text(json.dumps(told), "utf-8")
+    where = ("--no-index", "--find-links", str(left))
+    sites = [by_uv(tmp_path / gpu, *FEATURE, *where, gpus=gpu) for gpu in ("8.0", "9.0")]
+    assert [label(site) for site in sites] == ["sm80", "null"]
 
 
 def test_of_an_index_with_the_metadata_of_wheels_uv_downloads_one_wheel(tmp_path: Path, simple: Path) -> None:

@@ -19,15 +19,17 @@ archs = st.one_of(
     st.sampled_from((90, 100, 103, 120)).map("sm_{}a".format),
     st.sampled_from((100, 103, 120)).map("sm_{}f".format),
 )
+kernels = st.sets(st.sampled_from(("one", "two")), min_size=1).map(frozenset)
+Shipped = list[tuple[str, int, frozenset[str]]]
 modules = st.lists(
-    st.lists(st.tuples(archs, drivers), unique_by=lambda entry: entry[0], min_size=1, max_size=6),
+    st.lists(st.tuples(archs, drivers, kernels), unique_by=lambda entry: entry[0], min_size=1, max_size=6),
     min_size=1,
     max_size=3,
 )
 
 
-def manifest_of(shipped: list[list[tuple[str, int]]]) -> Manifest:
-    """Return the manifest of modules that have these archs, from these drivers on."""
+def manifest_of(shipped: list[Shipped]) -> Manifest:
+    """Return the manifest of modules that have these archs, from these drivers on, with these kernels."""
     return Manifest(
         1,
         ("hatch-cubin", "0"),
@@ -42,18 +44,18 @@ def manifest_of(shipped: list[list[tuple[str, int]]]) -> Manifest:
     )
 
 
-def _entry(arch: str, driver: int) -> Entry:
+def _entry(arch: str, driver: int, kernels: frozenset[str]) -> Entry:
     kind = "ptx" if parse_arch(arch).is_ptx else "cubin"
-    return Entry(arch, kind, arch, 1, "", driver, {"kernel": "kernel"}, {})
+    return Entry(arch, kind, arch, 1, "", driver, {name: name for name in kernels}, {})
 
 
 @given(capabilities, drivers, modules)
-def test_what_the_whole_runs_on_a_gpu_its_variant_has(
-    cc: int, driver: int, shipped: list[list[tuple[str, int]]]
-) -> None:
+def test_what_the_whole_runs_on_a_gpu_its_variant_has(cc: int, driver: int, shipped: list[Shipped]) -> None:
     manifest = manifest_of(shipped)
-    numbers = {parse_arch(arch).number for entries in shipped for arch, _driver in entries if arch[0] == "s"}
-    units = variants.variants(manifest)[variants.label(variants.given(cc, numbers))]
+    numbers = {parse_arch(arch).number for entries in shipped for arch, *_others in entries if arch[0] == "s"}
+    units = variants.variants(manifest).get(variants.label(variants.given(cc, numbers)), frozenset())
     for number, entries in enumerate(shipped):
-        chosen = runtime.select(cc, driver, entries)
-        assert chosen is None or (str(number), chosen[0]) in units
+        for kernel in ("one", "two"):
+            having = [(arch, needed) for arch, needed, its in entries if kernel in its]
+            chosen = runtime.select(cc, driver, having)
+            assert chosen is None or (str(number), chosen[0]) in units
