@@ -31,20 +31,27 @@ INDEX = "the_demo-1.0-variants.json"
 PARTS = [f"The.Demo{_OF}", f"the_demo_cubins_sm80{_OF}", f"the_demo_cubins_sm90{_OF}"]
 
 
-def finished_wheel(folder: Path, files: Mapping[str, bytes] = PLAIN, metadata: str = METADATA) -> Path:
+def finished_wheel(
+    folder: Path,
+    files: Mapping[str, bytes] = PLAIN,
+    metadata: str = METADATA,
+    tag: str = "py3-none-any",
+) -> Path:
     """Return a wheel as a build makes it."""
     info = "The.Demo-1.0.dist-info"
     inside = {
         "demo/__init__.py": b"",
         **{f"demo/_cubins/{name}": data for name, data in files.items()},
         f"{info}/METADATA": f"{metadata}\nAll about it.\n".encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode(),
         f"{info}/sboms/{sbom.NAME}": bill_for(files),
     }
     folder.mkdir(parents=True, exist_ok=True)
     with_record = {name.replace("demo-1.0.dist-info", info): data for name, data in recorded(inside).items()}
     record = with_record[f"{info}/RECORD"].replace(b"demo-1.0.dist-info/RECORD", f"{info}/RECORD".encode())
-    return make_wheel(folder / PARTS[0], {**with_record, f"{info}/RECORD": record})
+    return make_wheel(
+        folder / PARTS[0].replace("py3-none-any", tag), {**with_record, f"{info}/RECORD": record}
+    )
 
 
 def split_wheel(folder: Path, files: Mapping[str, bytes] = PLAIN, *options: str) -> Path:

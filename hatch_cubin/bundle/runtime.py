@@ -769,7 +769,7 @@ def _refuse_other_variant(entry: Entry) -> "NoReturn":
     known = _typed(entry._manifest.header.get("wheel_variant"), dict)  # noqa: SLF001
     label, install = (_typed(known.get(key), str) for key in ("label", "install"))
     what = f"{entry.module!r} for {entry.arch} is not in the wheel variant {label!r}, which is installed"
-    how = f"pip install --force-reinstall --no-deps '{install}' installs the wheel that has all"
+    how = f"uv pip install --no-preview --reinstall --no-deps '{install}' installs the wheel that has all"
     raise CubinNotFoundError(_say(f"{what}: {how}"))
 
 
@@ -1377,13 +1377,19 @@ def _cache_class(base: "Any") -> "Any":
             return default if found is None else found
 
         def _shipped(self, key: "bytes | str") -> "bytes | None":
+            entry = self._entry(key)
+            return None if entry is None else _verified(entry)
+
+        def _entry(self, key: "bytes | str") -> "Entry | None":
+            """Return what has a key, unless it is not in the wheel variant that is installed."""
             for unit in map(self._units.get, _spellings(key)):
                 if unit is not None:
-                    return _verified(self._fresh.get(unit[0]) or _entry(self._manifest, *unit))
+                    entry = self._fresh.get(unit[0]) or _entry(self._manifest, *unit)
+                    return None if entry._absent else entry  # noqa: SLF001
             return None
 
         def __contains__(self, key: "bytes | str") -> bool:
-            shipped = any(each in self._units for each in _spellings(key))
+            shipped = self._entry(key) is not None
             return shipped or (self._then is not None and self._then.get(key) is not None)
 
         __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2

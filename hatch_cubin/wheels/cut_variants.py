@@ -13,10 +13,10 @@ from ..errors import BundleError, Location, Problem
 from .coverage import capability
 from .installed import Found
 from .split import Whole, index, stem, whole_of
-from .tags import MISNAMED, NAME
+from .tags import MISNAMED, NAME, tag_problems
 from .variant_proof import PLACE
 from .variants import NAME as METADATA
-from .variants import described, files_of, stranded, variants
+from .variants import NULL, described, files_of, stranded, variants
 
 
 class Variant(NamedTuple):
@@ -46,8 +46,10 @@ def cut(found: Found) -> Variants:
     named = NAME.fullmatch(PurePath(found.path).name)
     if named is None:
         raise BundleError(Problem(MISNAMED, Location(found.path), "its variants are named like it"))
+    if problems := [*tag_problems(found)]:
+        raise BundleError(*problems)
     units = variants(whole.manifest)
-    if len(units) == 1:
+    if not units.keys() - {NULL}:
         what = "has no machine code that a variant could have"
         raise BundleError(Problem(what, Location(whole.bundle.where)))
     problems = [_stranding(whole, *each) for each in stranded(whole.manifest)]

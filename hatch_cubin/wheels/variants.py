@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ Shipped = tuple[tuple[str, int], ...]  # archs, and the driver that each needs
 
 NAME = "variant.json"  # in the metadata of a variant
 NULL = "null"  # the variant that any machine may have, for those that no other is for
+_LABEL = re.compile("null|sm[0-9]{2,4}")
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _NAMESPACE, _FEATURE = "nvidia", "sm_arch"
 _PROVIDER = {
@@ -48,7 +50,8 @@ def variants(manifest: Manifest) -> dict[str, frozenset[Unit]]:
             if (name, shipped) not in known:
                 known[name, shipped] = {arch for cc in gpus[name] for arch in _chosen(cc, shipped)}
             found[name] |= {(module.name, arch) for arch in known[name, shipped]}
-    return {name: frozenset(units) for name, units in found.items()}
+    # Without a null variant, machines that no other is for get the wheel as it was: better than nothing.
+    return {name: frozenset(units) for name, units in found.items() if units or name != NULL}
 
 
 def meant_for(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
@@ -94,7 +97,7 @@ def labels_in(data: bytes) -> list[str]:
     """Return the labels that were described so; ValueError where others wrote that."""
     try:
         labels = [*json.loads(data)["variants"]]
-        if described(labels) != data:
+        if described(labels) != data or not all(map(_LABEL.fullmatch, labels)):
             raise ValueError
     except NOT_OURS as exc:
         raise ValueError("is not what hatch-cubin writes") from exc

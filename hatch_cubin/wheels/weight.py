@@ -88,7 +88,8 @@ def _of_bundle(bundle: Bundle, total: int) -> Iterator[Remedy]:
     except BundleError:
         return
     yield from _without_an_arch(bundle, manifest)
-    yield from _split(bundle, manifest, total)
+    if manifest.wheel_variant is None:  # or it is split already
+        yield from _split(bundle, manifest, total)
     if manifest.blocks is None:  # what is packed has the code of headers once already
         yield from _packed(bundle, manifest)
         yield from _instantiated(bundle, manifest)

@@ -218,7 +218,7 @@ def test_where_no_gpu_is_seen_uv_installs_what_has_ptx_unless_it_is_told_of_one(
     sites = [by_uv(tmp_path / "a", *FEATURE, *where), by_uv(tmp_path / "b", *FEATURE, *where, told=told)]
     assert [label(site) for site in sites] == ["null", "sm90"]
     said = (
-        "'a' for sm_90 is not in the wheel variant 'null', which is installed: pip install --force-reinstall "
+        "'a' for sm_90 is not in the wheel variant 'null', which is installed: uv pip install --no-preview "
     )
     assert str(found(sites[0] / "demo/_cubins", "9.0")).startswith(said)
 
@@ -243,11 +243,9 @@ def test_of_two_gpus_the_newer_one_decides_and_the_loader_says_what_mends_that(
     assert (label(site), found(site / "demo/_cubins", "9.0")) == ("sm90", cubin("copy", 41))
     said = str(found(site / "demo/_cubins", "8.0"))
     assert "for sm_80 is not in the wheel variant 'sm90'" in said  # and never its PTX instead
-    command = (
-        said.partition("installed: pip ")[2].partition(" installs the wheel")[0].replace("'", "").split()
-    )
-    pip = (sys.executable, "-m", "pip", "--isolated", "-q", *command, *where)
-    run(*pip, "--target", site, "--upgrade", cwd=tmp_path)
+    command = said.partition("installed: uv ")[2].partition(" installs the wheel")[0].replace("'", "").split()
+    uv = (sys.executable, "-m", "uv", *command, "--no-config", "--python", sys.executable, *where)
+    run(*uv, "--target", site, cwd=tmp_path, UV_PREVIEW_FEATURES=FEATURE[1])
     assert found(site / "demo/_cubins", "8.0") == cubin("copy", 40)
 
 

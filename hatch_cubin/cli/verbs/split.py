@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Cut the wheel, and write its parts."""
     target = args.into / os.path.basename(args.wheel)
-    if target.exists() and target.samefile(args.wheel):
+    if target.exists() and os.path.exists(args.wheel) and target.samefile(args.wheel):
         what = "would be replaced by its own part"
         raise BundleError(Problem(what, Location(args.wheel), "--into takes another folder"))
     if args.form == "variants":
@@ -77,6 +77,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
     with opened(str(path)) as found:
         parts = cut(found)
+    _refuse_others(into, path, parts.labels)
     index = _with_those_of_others(into / parts.described_in, parts.labels)
     with repack.opened(path) as wheel:
         names = [path.name]
@@ -89,6 +90,22 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
     with repack.placed(into, parts.described_in) as place:
         place.write_bytes(described(index))
     return names, parts.described_in
+
+
+def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
+    """Raise an error that names the variants of other builds that are there: installers would take them."""
+    from ...wheels.tags import NAME
+
+    own, mine = NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
+    there = [(each, NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
+    what, hint = "is a variant of another build of this wheel", "remove it, or split --into another folder"
+    others = [
+        Problem(what, Location(str(each)), hint)
+        for each, found in there
+        if own and found and found[5] and found.groups()[:4] == own.groups()[:4] and each.name not in mine
+    ]
+    if others:
+        raise BundleError(*others)
 
 
 def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cubins import PTX, cubin
-from tests.helpers import load_bundle
+from tests.helpers import load_bundle, sha256
 from tests.splits import PACKED, PLAIN, VARIANTS, install, split_wheel
 
 FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])
@@ -38,8 +38,8 @@ def test_what_another_variant_has_is_told_and_never_its_ptx_taken(
     with pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.read("b", cc=(9, 0), module="b")
     assert str(caught.value).partition(": ")[2] == (
-        "'b' for sm_90 is not in the wheel variant 'null', which is installed: pip install --force-reinstall"
-        " --no-deps 'The.Demo==1.0' installs the wheel that has all (bundle of hatch-cubin 0.1.0)"
+        "'b' for sm_90 is not in the wheel variant 'null', which is installed: uv pip install --no-preview"
+        " --reinstall --no-deps 'The.Demo==1.0' installs the wheel that has all (bundle of hatch-cubin 0.1.0)"
     )
     assert cubins.read("copy", cc=(10, 0)) == PTX
 
@@ -65,3 +65,12 @@ def test_a_manifest_that_names_no_variant(
     monkeypatch.setattr(cubins, "_checked", lambda data, _name=b"": data[76:])  # as if all checks held
     with pytest.raises(cubins.CubinDamagedError, match="it has a NoneType where a"):
         cubins.read("a", cc=(8, 0))
+
+
+def test_to_a_cache_what_another_variant_has_is_a_miss(tmp_path: Path) -> None:
+    pytest.importorskip("cuda.core.utils")
+    cubins = loader_of(tmp_path, SM90)
+    cache = cubins.cache()
+    here, elsewhere = (bytes.fromhex(sha256(b"a for " + arch)) for arch in (b"sm_90", b"sm_80"))
+    assert (cache.get(here), cache.get(elsewhere)) == (cubin("a", 50), None)
+    assert (here in cache, elsewhere in cache) == (True, False)

@@ -55,7 +55,7 @@ def test_a_gpu_is_given_the_variant_that_uv_was_seen_to_take() -> None:
 @pytest.mark.parametrize(
     ("archs", "expected"),
     [
-        (["sm_80", "sm_90"], {"null": "", "sm80": "sm_80", "sm90": "sm_90"}),
+        (["sm_80", "sm_90"], {"sm80": "sm_80", "sm90": "sm_90"}),
         # 8.7 runs no code of 8.0, and has the variant of it: so that has the PTX too.
         (
             ["sm_80", "sm_90", "compute_80"],
@@ -66,17 +66,17 @@ def test_a_gpu_is_given_the_variant_that_uv_was_seen_to_take() -> None:
             {"null": "compute_90", "sm80": "sm_80", "sm90": "sm_90"},
         ),
         # 8.8 and 8.9 are given the variant for 8.7, and run the code of 8.0 and 8.6.
-        (["sm_80", "sm_87"], {"null": "", "sm80": "sm_80", "sm87": "sm_80 sm_87"}),
-        (["sm_80", "sm_86", "sm_87"], {"null": "", "sm80": "sm_80", "sm86": "sm_86", "sm87": "sm_86 sm_87"}),
+        (["sm_80", "sm_87"], {"sm80": "sm_80", "sm87": "sm_80 sm_87"}),
+        (["sm_80", "sm_86", "sm_87"], {"sm80": "sm_80", "sm86": "sm_86", "sm87": "sm_86 sm_87"}),
         # Code of 9.0a runs on 9.0 alone, and the variant is for all of that major.
         (["sm_90a", "compute_90"], {"null": "compute_90", "sm90": "compute_90 sm_90a"}),
-        (["sm_90", "sm_90a"], {"null": "", "sm90": "sm_90 sm_90a"}),
+        (["sm_90", "sm_90a"], {"sm90": "sm_90 sm_90a"}),
         (
             ["sm_100", "sm_103", "compute_100"],
             {"null": "compute_100", "sm100": "compute_100 sm_100", "sm103": "sm_103"},
         ),
         # What a family has serves all that is above it in the major, but for Tegra parts.
-        (["sm_100f", "sm_103a"], {"null": "", "sm100": "sm_100f", "sm103": "sm_100f sm_103a"}),
+        (["sm_100f", "sm_103a"], {"sm100": "sm_100f", "sm103": "sm_100f sm_103a"}),
         (["compute_75", "compute_90"], {"null": "compute_75 compute_90"}),
     ],
 )
@@ -154,7 +154,9 @@ def test_what_describes_variants_is_what_uv_reads() -> None:
     assert sorted(labels_in(described(["null", "sm90"]))) == ["null", "sm90"]
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"variants":{"null":{}}}', b"\xff", b'{"variants":5}'])
+@pytest.mark.parametrize(
+    "data", [described(["SM 80"]), b"", b"[]", b'{"variants":{"null":{}}}', b"\xff", b'{"variants":5}']
+)
 def test_what_others_describe_is_not_read(data: bytes) -> None:
     with pytest.raises(ValueError, match="is not what hatch-cubin writes"):
         labels_in(data)

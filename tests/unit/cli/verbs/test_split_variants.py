@@ -90,11 +90,60 @@ def test_two_splits_give_the_same_bytes_into_an_old_folder_too(tmp_path: Path) -
 def test_wheels_of_a_version_are_described_together(tmp_path: Path) -> None:
     """As those for several Pythons and systems are, which may have other archs each."""
     parts = as_variants(tmp_path)
-    other = finished_wheel(tmp_path / "other", bundle(made("a", "sm_75"), folder="demo/_cubins"))
-    other = other.rename(other.with_name("The.Demo-1.0-py3-none-win_amd64.whl"))
+    files, tag = bundle(made("a", "sm_75"), folder="demo/_cubins"), "py3-none-manylinux_2_28_aarch64"
+    other = finished_wheel(tmp_path / "other", files, tag=tag)
     assert main(["split", str(other), "--by", "arch", "--as", "variants", "--into", str(parts)]) == 0
     assert (parts / INDEX).read_bytes() == described(["null", "sm75", "sm80", "sm90"])
-    assert (parts / "The.Demo-1.0-py3-none-win_amd64-sm75.whl").exists()
+    assert (parts / f"The.Demo-1.0-{tag}-sm75.whl").exists()
+
+
+@pytest.mark.parametrize(
+    "there", ["The.Demo-1.0-py3-none-any-sm75.whl", "The.Demo-1.0-1-py3-none-any-sm90.whl"]
+)
+def test_variants_of_another_build_do_not_stay_beside_those_of_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], there: str
+) -> None:
+    parts = as_variants(tmp_path)
+    (parts / there).write_bytes(b"")
+    words = (
+        "split",
+        finished_wheel(tmp_path),
+        "--by",
+        "arch",
+        "--as",
+        "variants",
+        "--into",
+        parts,
+    )
+    code, _out, err = ran(capsys, *words)
+    assert (code, err.splitlines()[-2:]) == (
+        1,
+        [
+            f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel",
+            "  hint: remove it, or split --into another folder",
+        ],
+    )
+
+
+def test_a_wheel_that_is_gone_is_told_also_where_its_parts_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = as_variants(tmp_path)
+    gone = tmp_path / "gone" / PARTS[0]
+    code, _out, err = ran(capsys, "split", gone, "--by", "arch", "--as", "variants", "--into", parts)
+    assert (code, f"hatch-cubin: error: {gone}: " in err) == (1, True)
+
+
+def test_a_wheel_that_is_not_named_as_it_says_is_not_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = finished_wheel(tmp_path)
+    other = whole.rename(whole.with_name("The.Demo-2.0-py3-none-any.whl"))
+    code, _out, err = ran(
+        capsys, "split", other, "--by", "arch", "--as", "variants", "--into", tmp_path / "parts"
+    )
+    assert (code, "The.Demo-1.0" in err or "1.0" in err) == (1, True)
+    assert not (tmp_path / "parts").exists()
 
 
 def test_json_names_the_wheels_and_what_describes_them(
