@@ -77,6 +77,15 @@ def parse_arch(text: str) -> Arch:
     return parsed[0]
 
 
+def number_of(text: str) -> int | None:
+    """Return the number of an arch; None of one that does not exist, which a manifest of others may have."""
+    try:
+        arch = parse_arch(text)
+    except ValueError:
+        return None
+    return arch.number if str(arch) == text else None
+
+
 def split_specs(text: str) -> list[str]:
     """Split a list as it stands in an environment variable: commas, semicolons or spaces."""
     return [part for part in re.split(r"[\s,;]+", text) if part]

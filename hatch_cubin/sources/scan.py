@@ -99,7 +99,7 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             if PASTE.search(defined[3]):
                 defines.append((defined[1], PASTED))
             rest = defined[3]  # not the name: many define __has_include for compilers without it
-            if _ASKER_NAME.fullmatch(defined[1]) and _HANDS_ON.fullmatch(f"{defined[2]}{rest}"):
+            if defined[2] and _ASKER_NAME.fullmatch(defined[1]) and _HANDS_ON.fullmatch(f"({rest}"):
                 continue
         elif kind not in {"if", "elif"}:
             includes.append(parse_operand(rest, every=kind == "include_next"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
-from .._arch import parse_arch
+from .._arch import number_of, parse_arch
 from ..bundle import runtime
 from ..bundle.manifest import Manifest
 from .parts import Part, Table, driver, kernel_title
@@ -88,7 +88,7 @@ def units_in(facts: BundleFacts) -> list[Shipped]:
 def promised(units: Iterable[Shipped]) -> list[int]:
     """Return each capability that an arch names."""
     archs = {unit.arch for unit in units}
-    return sorted({number for arch in archs if (number := _number(arch)) is not None})
+    return sorted({number for arch in archs if (number := number_of(arch)) is not None})
 
 
 def coverage(units: Iterable[Shipped], capabilities: Iterable[int]) -> list[KernelCover]:
@@ -96,7 +96,7 @@ def coverage(units: Iterable[Shipped], capabilities: Iterable[int]) -> list[Kern
     wanted = [*capabilities]
     having: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for unit in units:
-        if _number(unit.arch) is not None:
+        if number_of(unit.arch) is not None:
             for kernel in unit.kernels:
                 having.setdefault((unit.module, kernel), []).append((unit.arch, unit.min_driver))
     known: dict[tuple[tuple[str, int], ...], list[Served]] = {}  # most kernels are built for the same
@@ -167,15 +167,6 @@ def _together(found: Iterable[tuple[KernelCover, list[str]]]) -> list[Left]:
         if gpus:
             alike.setdefault(tuple(gpus), []).append(cover)
     return [{"gpus": [*gpus], "kernels": covers} for gpus, covers in alike.items()]
-
-
-def _number(arch: str) -> int | None:
-    """Return the number of an arch; a manifest that others wrote may have any text."""
-    try:
-        parsed = parse_arch(arch)
-    except ValueError:
-        return None
-    return parsed.number if str(parsed) == arch else None
 
 
 def coverage_part(title: str, covers: Sequence[KernelCover]) -> Part:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from .._arch import parse_arch
+from .._arch import number_of
 from .._gpus import CAPABILITIES
 from ..bundle import runtime
 from ..bundle.manifest import NOT_OURS, Manifest, Module, canonical
@@ -126,24 +126,15 @@ def _numbers(manifest: Manifest) -> list[int]:
 def _archs(manifest: Manifest) -> set[tuple[int, bool]]:
     """Return the numbers of all archs, and whether they are PTX's."""
     entries = (entry for module in manifest.modules for entry in module.entries)
-    return {(number, entry.is_ptx) for entry in entries if (number := _number(entry.arch)) is not None}
+    return {(number, entry.is_ptx) for entry in entries if (number := number_of(entry.arch)) is not None}
 
 
 def _shapes(module: Module) -> set[Shipped]:
     """Return what the loader may choose from: all entries, or those that have a kernel."""
-    entries = [entry for entry in module.entries if _number(entry.arch) is not None]
+    entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
     asked = [entries, *([entry for entry in entries if kernel in entry.kernels] for kernel in kernels)]
     return {tuple((entry.arch, entry.min_driver) for entry in own) for own in asked}
-
-
-def _number(arch: str) -> int | None:
-    """Return the number of an arch; None of one that does not exist, which only a manifest of others has."""
-    try:
-        parsed = parse_arch(arch)
-    except ValueError:
-        return None
-    return parsed.number if str(parsed) == arch else None
 
 
 def _chosen(cc: int, shipped: Shipped) -> set[str]:

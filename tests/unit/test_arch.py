@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import _arch
-from hatch_cubin._arch import Arch, Target
+from hatch_cubin._arch import Arch, Target, number_of
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX
@@ -248,3 +248,10 @@ def test_nvjitlink_assembles_exactly_the_pairs_that_are_called_possible(target: 
     works = {str(arch): compiled("ptx", ptx, str(arch))["ok"] for arch in archs}
     expected = {str(arch): _arch.can_assemble(_arch.parse_arch(target), arch) for arch in archs}
     assert works == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("sm_90a", 90), ("compute_100f", 100), ("90", None), ("sm_80a", None), ("", None)]
+)
+def test_only_an_arch_as_manifests_write_it_has_a_number(text: str, number: int | None) -> None:
+    assert number_of(text) == number
