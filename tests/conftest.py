@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 import signal
 import sys
 import tempfile
@@ -14,7 +16,9 @@ import pytest
 from hypothesis import settings
 
 from hatch_cubin import _home
+from hatch_cubin.compiling import cores, processes
 
+from . import forks
 from .capabilities import CAPABILITIES
 from .figures import KEY, Figures
 
@@ -24,33 +28,13 @@ if TYPE_CHECKING:
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "standin", "gpu")
 _SHIPS = {_TESTS / "unit" / "bundle", _TESTS / "standin" / "test_layouts.py"}
-# What takes long and goes where others have gone: coverage counts nothing there, which takes as long again.
-_AGAIN = {
+# Coverage takes as long as what it counts. It counts what these tests do in their own process, which is
+# nearly all there is, and what those that are marked do in all of theirs.
+_COUNTED = _TESTS / "unit"
+_AGAIN = _TESTS / "unit/keys/test_edits.py"  # goes where others have gone, for long
+_STARTS = {
     _TESTS / place
-    for place in (
-        "build/test_benchmarks.py",
-        "build/test_ci.py",
-        "build/test_example_project.py",
-        "build/test_explain_toolkits.py",
-        "build/test_first_wheel.py",
-        "build/test_front_ends.py",
-        "build/test_hostile_paths.py",
-        "build/test_init.py",
-        "build/test_other_backends.py",
-        "build/test_reproducible.py",
-        "build/test_toolkits.py",
-        "build/test_verified.py",
-        "faults/test_concurrency.py",
-        "faults/test_corruption.py",
-        "faults/test_endless_compiles.py",
-        "faults/test_io_faults.py",
-        "faults/test_kills.py",
-        "faults/test_pipes.py",
-        "faults/test_places.py",
-        "faults/test_scale.py",
-        "standin",
-        "unit/keys/test_edits.py",
-    )
+    for place in ("faults", "unit/compiling/test_executor.py", "unit/compiling/test_processes.py")
 }
 
 
@@ -77,12 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
     for folder in _FOLDERS:
         config.addinivalue_line("markers", f"{folder}: lives in tests/{folder}")
     config.addinivalue_line("markers", "ships: is about what travels in wheels, to any Python")
-    config.addinivalue_line("markers", "again: goes where others have gone, and is not counted")
+    config.addinivalue_line("markers", "counted: goes where no other test's own process goes")
 
 
 @functools.cache
 def _has(name: str) -> bool:
     return CAPABILITIES[name]()
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist's
+def pytest_xdist_auto_num_workers() -> int:
+    """Have one process more than there are cores, for some tests wait."""
+    return cores.count() + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,12 +81,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(marker)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import a file of which `-m` takes no test: some shares of them take less time than that."""
+    expression = config.getoption("markexpr")
+    if collection_path.is_dir() or not re.fullmatch(r"[\w ()]+", expression):
+        return None
+    names = set(re.findall(r"\w+", expression)) - {"and", "or", "not"}
+    known = set(_markers(collection_path))
+    unknown = sorted(names - {*_FOLDERS, "ships"})
+    for count in range(len(unknown) + 1):
+        for some in itertools.combinations(unknown, count):
+            marks = known.union(some)
+            if eval(expression, {}, {name: name in marks for name in names}):  # noqa: S307 - words and brackets
+                return None
+    return True
+
+
 @functools.cache
 def _markers(path: Path) -> list[str]:
     """Return what the place of a file says of its tests."""
     folder = path.relative_to(_TESTS).parts[0]
     around = {path, *path.parents}
-    told = {folder: folder in _FOLDERS, "ships": _SHIPS & around, "again": _AGAIN & around}
+    told = {folder: folder in _FOLDERS, "ships": _SHIPS & around}
     return [marker for marker, holds in told.items() if holds]
 
 
@@ -138,16 +144,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _uncounted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let coverage, where it runs, wait until a test is over that goes where others have gone."""
+    """Let coverage, where it runs, count what is its to count."""
     coverage: Any = sys.modules.get("coverage")
     counter = coverage and coverage.Coverage.current()
-    if counter is None or not request.node.get_closest_marker("again"):
+    if counter is None or request.node.get_closest_marker("counted"):
         yield
         return
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG")  # what counts in the processes of the test
-    counter.stop()
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG")  # of what counts in processes that it starts
+    path = request.node.path
+    counts = _COUNTED in path.parents and path != _AGAIN
+    if not counts:
+        counter.stop()
     yield
-    counter.start()
+    if not counts:
+        counter.start()
+
+
+@pytest.fixture(autouse=True)
+def _forked_compilers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have compilers start at once, but where how they start is the claim: it takes longer than they do."""
+    around = {request.node.path, *request.node.path.parents}
+    if request.node.get_closest_marker("nvrtc") and not _STARTS & around and sys.platform == "linux":
+        monkeypatch.setattr(processes, "subprocess", forks.Subprocess())
 
 
 @pytest.fixture(autouse=True)

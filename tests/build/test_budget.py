@@ -54,6 +54,7 @@ def build(root: Path, take: str) -> tuple[int, list[str], list[str]]:
     return done.returncode, there, done.stderr.splitlines()
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("door", [of_hatch, of_setuptools, of_wrapper])
 def test_no_door_leaves_a_wheel_that_is_too_large(tmp_path: Path, door: Callable[[Path], str]) -> None:
     (tmp_path / "dist").mkdir()

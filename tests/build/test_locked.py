@@ -89,6 +89,7 @@ def _asked(root: Path) -> list[str]:
     return [each for each in answer(root, "get_requires_for_build_wheel") if each != "wheel"]
 
 
+@pytest.mark.counted
 def test_setuptools_asks_for_no_wheel_where_all_is_cached(tmp_path: Path) -> None:
     root = project(tmp_path / "project", 'toolkit = "13"\narchs = ["sm_90"]\n')
     assert main(["lock", "--project", str(root)]) == 0

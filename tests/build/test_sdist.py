@@ -64,6 +64,7 @@ def test_an_sdist_holds_every_source_and_header_whatever_it_selects(tmp_path: Pa
     assert sdist(root) == {"PKG-INFO", "pyproject.toml", *files}
 
 
+@pytest.mark.counted
 @pytest.mark.nvrtc
 def test_an_sdist_builds_to_the_wheel_of_its_project(tmp_path: Path) -> None:
     files = {
@@ -134,6 +135,7 @@ def test_an_editable_build_warns_where_an_sdist_would_ship_the_bundle(
     assert any(name.startswith("demo/_cubins/") for name in sdist(root)) is warns
 
 
+@pytest.mark.counted
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("version", ["standard", "editable"])
 def test_a_build_warns_where_an_sdist_would_ship_the_cache(

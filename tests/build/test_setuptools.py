@@ -143,6 +143,7 @@ def test_nothing_of_an_earlier_build_ships(tmp_path: Path) -> None:
 EVERYTHING = '[tool.setuptools.package-data]\n"*" = ["**/*"]\n'
 
 
+@pytest.mark.counted
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("ships", [False, True])
 @pytest.mark.parametrize("more", ["", EVERYTHING, "[tool.setuptools]\ninclude-package-data = false\n"])
@@ -156,6 +157,7 @@ def test_sources_ship_where_that_is_asked_for(tmp_path: Path, more: str, *, ship
     }
 
 
+@pytest.mark.counted
 @pytest.mark.nvrtc
 def test_a_wheel_holds_nothing_that_is_only_for_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HATCH_CUBIN_CACHE_DIR")
@@ -175,6 +177,7 @@ def test_commands_of_the_projects_own_are_no_obstacle(tmp_path: Path) -> None:
     assert in_bundle("saxpy.sm_90.cubin") < wheel(root).keys()
 
 
+@pytest.mark.counted
 def test_a_wheel_without_kernels_where_none_are_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +258,7 @@ print(vars(distribution), sorted(set(sys.modules) - before))
 """
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("case", WITHOUT)
 def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) -> None:
     root = write_tree(tmp_path, WITHOUT[case])
@@ -264,6 +268,7 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     assert (modules == "['hatch_cubin', 'hatch_cubin.doors', 'hatch_cubin.doors.setuptools']\n") is light
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("hook", ["get_requires_for_build_wheel", "build_wheel", "build_sdist"])
 @pytest.mark.parametrize(
     ("table", "hint"),
@@ -393,6 +398,7 @@ def fails(root: Path, hook: str, *arguments: object) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith(("hatch-cubin: ", "  "))]
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize(
     ("hook", "arguments"),
     [
@@ -421,6 +427,7 @@ def test_a_table_that_is_none_is_a_mistake(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.counted
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("hook", ["build_wheel", "build_editable"])
 def test_compile_errors_are_told_with_file_and_line(tmp_path: Path, hook: str) -> None:
@@ -515,6 +522,7 @@ def test_what_a_setup_py_prints_is_its_own_affair(tmp_path: Path) -> None:
     assert setuptools.packages_of(project(tmp_path, "", {**FLAT, "setup.py": setup})) == {"demo": "demo"}
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize(
     ("setup", "why"),
     [
@@ -544,6 +552,7 @@ def test_all_that_setuptools_says_of_its_error_is_shown(tmp_path: Path) -> None:
     assert last.startswith("To find more information")
 
 
+@pytest.mark.counted
 def test_without_setuptools_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match="built with setuptools, which is not installed here\n  hint: pip "):

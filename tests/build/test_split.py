@@ -100,6 +100,7 @@ def test_an_environment_gets_what_its_extras_ask_for(
     ]
 
 
+@pytest.mark.counted
 def test_parts_are_what_their_project_builds(tmp_path: Path, parts: Path) -> None:
     root = tmp_path / "project"
     wheel = parts / "demo-1.1-py3-none-any.whl"

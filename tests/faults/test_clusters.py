@@ -28,7 +28,7 @@ from tests.clusters import Cluster, ends
 from tests.figures import Figures
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
 
-pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
+pytestmark = [pytest.mark.nvrtc, pytest.mark.linux, pytest.mark.counted]
 
 TABLE = """\
 archs = ["sm_90"]

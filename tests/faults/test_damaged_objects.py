@@ -15,7 +15,7 @@ from tests.faults.harness.damage import flip, truncate, zero
 from tests.figures import Figures
 from tests.helpers import TABLE, make_project, write_tree
 
-pytestmark = pytest.mark.nvrtc
+pytestmark = [pytest.mark.nvrtc, pytest.mark.counted]
 
 TABLES = f"[[{'.'.join(TABLE)}.module]]\n"
 USER = '__device__ int f(int); extern "C" __global__ void k(int *p) { *p = f(*p); }\n'

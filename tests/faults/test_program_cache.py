@@ -28,7 +28,7 @@ from tests.helpers import run
 
 from . import crowd, programs
 
-pytestmark = pytest.mark.linux
+pytestmark = [pytest.mark.linux, pytest.mark.counted]
 
 CAP = 200_000  # a fifth of what is stored
 SMALL = 40  # entries, of the files that are damaged

@@ -25,6 +25,8 @@ from tests.helpers import SAXPY, make_project
 from tests.results import folder_with, item
 from tests.shelf import Fault, Handler, Shelf, answer, endless, reset
 
+pytestmark = pytest.mark.counted
+
 ITEMS = [item(f"unit {number}", 1000) for number in range(20)]
 KEYS = [each.key for each in ITEMS]
 MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])

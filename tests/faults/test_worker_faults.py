@@ -21,6 +21,8 @@ from hatch_cubin.toolkit import worker
 from tests.helpers import in_order, write_tree
 from tests.helpers import run as in_process
 
+pytestmark = pytest.mark.counted
+
 STUB = f"""\
 import ctypes, os, sys, threading, time
 sys.path.insert(0, {str(Path(worker.__file__).parent)!r})

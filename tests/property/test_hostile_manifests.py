@@ -14,6 +14,8 @@ pytest.importorskip("resource")
 
 from tests.fuzz import manifests
 
+pytestmark = pytest.mark.counted
+
 COUNT = 2000
 
 

@@ -20,7 +20,7 @@ from hatch_cubin.toolkit import toolkit
 from tests.figures import Figures
 from tests.helpers import COPY_PTX, TABLE, read_config
 
-pytestmark = pytest.mark.nvrtc
+pytestmark = [pytest.mark.nvrtc, pytest.mark.counted]
 
 PLACE = Place("pyproject.toml", "", TABLE)
 SUPPORTED = (80, 90, 100, 120)

@@ -26,6 +26,8 @@ from tests.figures import Figures
 from tests.fuzz import manifests
 from tests.helpers import COPY_PTX, bundle, made, write_tree
 
+pytestmark = pytest.mark.counted
+
 FILES = bundle(
     made("k", "sm_90", data=cubin("k")),
     made("copy", "compute_80", {"copy": "copy"}, data=COPY_PTX.encode(), variant={"N": "1"}),

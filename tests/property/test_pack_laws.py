@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hatch_cubin.stores import actions, packs
 from hatch_cubin.stores.actions import Action, File
 from hatch_cubin.stores.packs import Index, Item, Pack
+
+pytestmark = pytest.mark.counted
 
 ITEMS = st.builds(
     Item, st.binary(min_size=1, max_size=4), st.binary(max_size=20), st.binary(min_size=1, max_size=90)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatch_cubin.cubin.ptx import ptx_parameters
 from hatch_cubin.cubin.types import parameter_types
 from hatch_cubin.sources.declared import declared_types
+
+pytestmark = pytest.mark.counted
 
 few = settings(max_examples=300, deadline=None)
 _PARTS = st.sampled_from(

@@ -19,6 +19,8 @@ from tests import schemas
 
 from . import strategies as some
 
+pytestmark = pytest.mark.counted
+
 fastjsonschema: Any = pytest.importorskip("fastjsonschema", reason="validate-pyproject is not installed")
 ACCEPTS = fastjsonschema.compile(json.loads(schemas.OWN.read_text("utf-8")))
 

@@ -5,12 +5,12 @@ CuPy's runtime asks the driver for a table that nobody documents, so it is not a
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.helpers import bundle, made, sha256
+from tests.helpers import bundle, made, run, sha256
 from tests.recipes import RECIPES
 
 from . import codes, events, install
@@ -45,6 +45,22 @@ PROGRAMS = {
 }
 
 
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return what puts numba-cuda on the path: installed beside the others it takes part in each start."""
+    folder = tmp_path_factory.mktemp("numba")
+    wheels = ("numba-cuda", "numba", "llvmlite", "numpy")  # and of this environment what else they need
+    run(sys.executable, "-m", "uv", "pip", "install", "--no-deps", "--target", folder, *wheels, cwd=folder)
+    return f"import site; site.addsitedir({str(folder)!r})\n"
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest, framework: str) -> str:
+    """Return the program of a framework."""
+    before = request.getfixturevalue("installed") if framework == "numba.cuda" else ""
+    return before + PROGRAMS[framework]
+
+
 @pytest.mark.parametrize(
     ("machine", "arch"),
     [
@@ -56,23 +72,19 @@ PROGRAMS = {
 )
 @pytest.mark.parametrize("framework", PROGRAMS)
 def test_the_right_bytes_are_launched(
-    python: Run, tmp_path: Path, framework: str, machine: dict[str, str], arch: str
+    python: Run, tmp_path: Path, program: str, machine: dict[str, str], arch: str
 ) -> None:
-    if framework == "numba.cuda" and importlib.util.find_spec("numba_cuda") is None:
-        pytest.skip("this environment has no numba-cuda")
     built = {each: made("saxpy", each) for each in ("sm_80", "sm_90", "compute_80")}
     install(tmp_path / "mypkg", bundle(*built.values()))
-    python(PROGRAMS[framework], **machine)
+    python(program, **machine)
     assert codes(events(tmp_path)) == [sha256(built[arch].compiled.data)]
     assert [(each.device, each.detail) for each in events(tmp_path, "LAUNCH")] == [(0, "saxpy")]
 
 
-@pytest.mark.parametrize("recipe", ["ctypes", "numba.cuda"])
-def test_strict_holds_whoever_loads(python: Run, tmp_path: Path, recipe: str) -> None:
-    if recipe == "numba.cuda" and importlib.util.find_spec("numba_cuda") is None:
-        pytest.skip("this environment has no numba-cuda")
+@pytest.mark.parametrize("framework", ["ctypes", "numba.cuda"])
+def test_strict_holds_whoever_loads(python: Run, tmp_path: Path, program: str) -> None:
     install(tmp_path / "mypkg", bundle(made("saxpy", "compute_80")))
-    lines = PROGRAMS[recipe].splitlines()
+    lines = program.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("saxpy("))
     lines[at] = f"try: {lines[at]}\nexcept cubins.CubinNotFoundError as exc: print(exc)"
     said = python("\n".join(lines), HATCH_CUBIN_STRICT="1")

@@ -20,6 +20,8 @@ from hatch_cubin._locks import Lock, try_lock
 from hatch_cubin.errors import BundleError
 from tests.helpers import run
 
+pytestmark = pytest.mark.counted
+
 A_DAY_S = 86_400
 
 

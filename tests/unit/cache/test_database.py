@@ -18,7 +18,7 @@ from hatch_cubin.cache import database, places, rows
 from hatch_cubin.cache.database import Database
 from tests import strange
 
-pytestmark = pytest.mark.usefixtures("no_endless_wait")
+pytestmark = [pytest.mark.usefixtures("no_endless_wait"), pytest.mark.counted]
 
 
 class Opener:
@@ -598,6 +598,20 @@ def test_threads_share_it(opened: Opener) -> None:
     for thread in threads:
         thread.join()
     assert (wrong, opened.said) == ([], [])
+
+
+def test_what_fails_in_the_middle_leaves_nothing_of_it(opened: Opener) -> None:
+    opened().write(b"a", b"1")
+    with contextlib.closing(sqlite3.connect(opened.path, isolation_level=None)) as connection:
+
+        def empty_it() -> None:
+            with rows.writing(connection):
+                connection.execute("DELETE FROM entries")
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            empty_it()
+        assert left(opened) == ["a"]
 
 
 FORK = """

@@ -20,6 +20,8 @@ pytest.importorskip("cuda.core")
 from cuda.core import ObjectCode, Program, ProgramOptions
 from cuda.core.utils import FileStreamProgramCache, ProgramCacheResource
 
+pytestmark = pytest.mark.counted
+
 Make = Callable[..., Any]
 
 

@@ -19,6 +19,8 @@ from hatch_cubin.cli.verb import Answer, open_project, size, table
 from hatch_cubin.errors import ConfigError, Location, Problem
 from tests.helpers import SAXPY, bundle, pyproject, run, write_tree
 
+pytestmark = pytest.mark.counted
+
 COMMAND = (sys.executable, "-m", "hatch_cubin")
 
 

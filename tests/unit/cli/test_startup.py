@@ -9,6 +9,8 @@ import pytest
 
 from tests.helpers import pyproject, run, write_tree
 
+pytestmark = pytest.mark.counted
+
 SLOW = {"cuda", "dataclasses", "hatchling", "importlib.metadata", "json", "pathlib", "platformdirs", "shutil"}
 LIST = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
 

@@ -21,6 +21,8 @@ from hatch_cubin.compiling import processes, storer, storing
 from hatch_cubin.compiling.storing import MANY, Storing
 from hatch_cubin.toolkit.worker import framed, receive
 
+pytestmark = pytest.mark.counted
+
 pytest.importorskip("cuda.core")
 
 FEW = 3

@@ -15,7 +15,7 @@ from hatch_cubin.doors import hatch
 from hatch_cubin.sources.project import cache_entries, cache_folders
 from hatch_cubin.table.config import Place
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, make_project, pyproject, write_tree
+from tests.helpers import SAXPY, make_project, pyproject, wheel_files, write_tree
 
 FILES = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
 
@@ -350,6 +350,23 @@ def test_the_tag_says_what_the_kernels_run_on(
     build_data = dict(before)
     hatch._declare_tag(build_data, platform, last=last)
     assert build_data == after
+
+
+# The end
+
+
+def test_nothing_that_was_staged_stays_whether_a_wheel_had_any_or_an_sdist_none(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    root = _project(tmp_path / "project")
+    wheel, sdist = (
+        Path(next(builder(str(root)).build(directory=str(tmp_path / "dist"))))
+        for builder in (WheelBuilder, SdistBuilder)
+    )
+    assert "demo/_cubins/manifest.json" in wheel_files(wheel)
+    assert sdist.is_file()
+    assert [*temporary.iterdir()] == []
 
 
 # Targets that are none of the hook's business

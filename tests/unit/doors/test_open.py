@@ -15,6 +15,8 @@ from hatch_cubin.errors import ConfigError, ToolchainError
 from hatch_cubin.sources.project import Project
 from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
 
+pytestmark = pytest.mark.counted
+
 WRAPPED = (
     '[build-system]\nbuild-backend = "hatch_cubin.backend"\n'
     '[tool.hatch-cubin]\nbackend = "flit_core.buildapi"\n'
