@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from hatch_cubin import _home
-from hatch_cubin.compiling import cores, processes
+from hatch_cubin.compiling import processes
 
 from . import forks
 from .capabilities import CAPABILITIES
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "standin", "gpu")
-_SHIPS = {_TESTS / "unit" / "bundle", _TESTS / "standin" / "test_layouts.py"}
+_SHIPS = {_TESTS / "unit/bundle", _TESTS / "standin/test_layouts.py"}
+_TEXT = {_TESTS / place for place in ("unit/docs", "unit/test_consistency.py", "unit/test_layering.py")}
 # Coverage takes as long as what it counts. It counts what these tests do in their own process, which is
 # nearly all there is, and what those that are marked do in all of theirs.
 _COUNTED = _TESTS / "unit"
@@ -61,18 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for folder in _FOLDERS:
         config.addinivalue_line("markers", f"{folder}: lives in tests/{folder}")
     config.addinivalue_line("markers", "ships: is about what travels in wheels, to any Python")
+    config.addinivalue_line("markers", "text: compares what the project says with what it is")
     config.addinivalue_line("markers", "counted: goes where no other test's own process goes")
 
 
 @functools.cache
 def _has(name: str) -> bool:
     return CAPABILITIES[name]()
-
-
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist's
-def pytest_xdist_auto_num_workers() -> int:
-    """Have one process more than there are cores, for some tests wait."""
-    return cores.count() + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -88,7 +84,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     names = set(re.findall(r"\w+", expression)) - {"and", "or", "not"}
     known = set(_markers(collection_path))
-    unknown = sorted(names - {*_FOLDERS, "ships"})
+    unknown = sorted(names - {*_FOLDERS, "ships", "text"})
     for count in range(len(unknown) + 1):
         for some in itertools.combinations(unknown, count):
             marks = known.union(some)
@@ -102,7 +98,7 @@ def _markers(path: Path) -> list[str]:
     """Return what the place of a file says of its tests."""
     folder = path.relative_to(_TESTS).parts[0]
     around = {path, *path.parents}
-    told = {folder: folder in _FOLDERS, "ships": _SHIPS & around}
+    told = {folder: folder in _FOLDERS, "ships": _SHIPS & around, "text": _TEXT & around}
     return [marker for marker, holds in told.items() if holds]
 
 

@@ -29,6 +29,7 @@ from .paths import path_problems
 from .proof import proof_problems
 from .survey import BundleFacts, SecondReader, manifest_of, survey
 from .tags import tag_problems, tag_warnings
+from .variant_index import index_problems, index_warnings
 from .variants import meant_for
 from .weight import budget_problem, largest
 
@@ -77,8 +78,13 @@ def check(
 
     What is *spared* are globs of kernels and modules that some GPUs may lack.
     """
-    problems = [*proof_problems(found), *tag_problems(found), *path_problems(found)]
-    warnings = [*tag_warnings(found)]
+    problems = [
+        *proof_problems(found),
+        *tag_problems(found),
+        *index_problems(found),
+        *path_problems(found),
+    ]
+    warnings = [*tag_warnings(found), *index_warnings(found)]
     bundles: list[Checked] = []
     for bundle in found.bundles:
         try:

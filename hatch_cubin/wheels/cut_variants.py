@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from ..errors import BundleError, Location, Problem
 from .coverage import capability
 from .installed import Found
-from .split import Whole, index, stem, whole_of
+from .split import Whole, index, whole_of
 from .tags import MISNAMED, NAME, tag_problems
+from .variant_index import name_of
 from .variant_proof import PLACE
 from .variants import NAME as METADATA
 from .variants import NULL, described, files_of, stranded, variants
@@ -59,7 +60,7 @@ def cut(found: Found) -> Variants:
     parts = [
         _variant(whole, label, everything - files_of(whole.manifest, own)) for label, own in units.items()
     ]
-    return Variants(parts, f"{stem(whole.home.project)}-{named[1].partition('-')[2]}-variants.json")
+    return Variants(parts, name_of(named[1]))
 
 
 def _variant(whole: Whole, label: str, absent: set[str]) -> Variant:

@@ -61,7 +61,18 @@ def interpreter(folder: Path) -> Venv:
     return venv
 
 
+@pytest.fixture
+def _installed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have scikit-build-core here alone: where it is installed, hatchling and setuptools always load it."""
+    if name == "scikit-build":
+        folder = tmp_path / "scikit-build"
+        folder.mkdir()
+        run(sys.executable, "-m", "uv", "pip", "install", "--target", folder, "scikit-build-core", cwd=folder)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
 @pytest.mark.gcc
+@pytest.mark.usefixtures("_installed")
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_backend_makes_wheels_sdists_and_editable_installs_with_the_same_kernels(
     tmp_path: Path, name: str

@@ -15,7 +15,7 @@ import pytest
 from hatch_cubin import _home, _pipeline
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.sources.project import Project
-from hatch_cubin.stores import calls
+from hatch_cubin.stores import calls, shared
 from hatch_cubin.stores.calls import Calls
 from hatch_cubin.stores.http import HttpStore
 from hatch_cubin.stores.shared import FEW, Shared
@@ -36,6 +36,7 @@ MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(calls, "_SLICE_S", 0.02)
+    monkeypatch.setattr(shared, "_APART_S", 0.01)
 
 
 def cut_off(handler: Handler) -> bool:

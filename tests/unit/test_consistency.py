@@ -23,7 +23,7 @@ from .test_layering import MODULES, PACKAGE, ROOMS
 README = (REPOSITORY / "README.md").read_text("utf-8")
 ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text("utf-8")
 CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
-MARKS = ("build", "counted", "faults", "nvrtc", "property", "ships", "standin")
+MARKS = ("build", "counted", "faults", "nvrtc", "property", "ships", "standin", "text")
 MORE = ("", " nvrtc", " counted", " nvrtc counted")
 
 
@@ -175,7 +175,11 @@ NEWEST = {"newest"}
         ("build nvrtc", {"oldest"}),
         ("build counted", NEWEST),
         ("build nvrtc counted", NEWEST),
-        *((f"{folder}{more}", NEWEST) for folder in ("faults", "property", "standin") for more in MORE),
+        *(
+            (f"{folder}{more}", NEWEST)
+            for folder in ("faults", "property", "standin", "text")
+            for more in MORE
+        ),
     ],
 )
 def test_each_test_runs_on_one_interpreter_on_two_or_on_all(marks: str, expected: set[str]) -> None:

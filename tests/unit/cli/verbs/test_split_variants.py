@@ -340,6 +340,53 @@ def test_check_compares_a_label_with_the_name(tmp_path: Path, capsys: pytest.Cap
     assert "is not named as a wheel" in ran(capsys, "check", renamed)[2]
 
 
+INDEXES = {
+    "all": (json.dumps({"variants": {"null": {}, "sm80": {}, "sm90": {}}}), 0, ""),
+    "not this": (
+        json.dumps({"variants": {"null": {}, "sm80": {}}}),
+        1,
+        (
+            f"{SM90}: is not in {INDEX}: installers take another for the GPUs of sm90\n"
+            "  hint: split all wheels of a version into one folder\n"
+        ),
+    ),
+    "a list": (json.dumps({"variants": 1}), 1, f"{INDEX}: does not say which variants there are\n"),
+    "no JSON": ("{", 1, f"{INDEX}: does not say which variants there are\n"),
+}
+
+
+@pytest.mark.parametrize("case", INDEXES)
+def test_check_looks_for_a_variant_in_the_file_that_describes_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    parts = as_variants(tmp_path)
+    text, expected, said = INDEXES[case]
+    (parts / INDEX).write_text(text)
+    code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b")
+    assert (code, err.replace(f"hatch-cubin: error: {parts}/", "").partition("hatch-cubin: ")[0]) == (
+        expected,
+        said,
+    )
+    assert ran(capsys, "check", parts / WHOLE, "--except", "b")[0] == 0
+
+
+def test_check_warns_of_a_variant_that_nothing_describes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = as_variants(tmp_path)
+    (parts / INDEX).unlink()
+    code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b")
+    assert code == 0
+    assert err == (
+        f"hatch-cubin: warning: {parts / SM90}: there is no {INDEX} beside it, "
+        "without which no installer takes a variant\n"
+    )
+    (parts / INDEX).mkdir()
+    code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b")
+    assert code == 1
+    assert f"{parts / INDEX}: cannot be read: is not a file\n" in err
+
+
 def test_inspect_shows_what_a_variant_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = as_variants(tmp_path)
     code, out, _err = ran(capsys, "inspect", parts / SM90, "--json")
