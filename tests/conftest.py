@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import re
 import signal
 import sys
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 from hatch_cubin import _home
-from hatch_cubin.compiling import processes
+from hatch_cubin.compiling import cores, processes
 
 from . import forks
 from .capabilities import CAPABILITIES
@@ -33,9 +34,19 @@ _TEXT = {_TESTS / place for place in ("unit/docs", "unit/test_consistency.py", "
 # nearly all there is, and what those that are marked do in all of theirs.
 _COUNTED = _TESTS / "unit"
 _AGAIN = _TESTS / "unit/keys/test_edits.py"  # goes where others have gone, for long
+# Where compilers start as users' do: what is forked shares its parent's addresses, hashes and limits.
 _STARTS = {
     _TESTS / place
-    for place in ("faults", "unit/compiling/test_executor.py", "unit/compiling/test_processes.py")
+    for place in (
+        "build",
+        "faults",
+        "unit/cli/verbs/test_verify_rebuild.py",
+        "unit/cli/verbs/test_verify_rebuild_split.py",
+        "unit/compiling/cluster/test_host.py",
+        "unit/compiling/test_executor.py",
+        "unit/compiling/test_preludes.py",
+        "unit/compiling/test_processes.py",
+    )
 }
 
 
@@ -71,6 +82,12 @@ def _has(name: str) -> bool:
     return CAPABILITIES[name]()
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist's
+def pytest_xdist_auto_num_workers() -> int:
+    """Have one process more than there are cores, for builds wait."""
+    return cores.count() + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for marker in _markers(item.path):
@@ -88,14 +105,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     for count in range(len(unknown) + 1):
         for some in itertools.combinations(unknown, count):
             marks = known.union(some)
-            if eval(expression, {}, {name: name in marks for name in names}):  # noqa: S307 - words and brackets
+            try:
+                runs = eval(expression, {}, {name: name in marks for name in names})  # noqa: S307 - words
+            except SyntaxError:  # which pytest tells
+                return None
+            if runs:
                 return None
     return True
 
 
 @functools.cache
 def _markers(path: Path) -> list[str]:
-    """Return what the place of a file says of its tests."""
+    """Return what the place of a file says of its tests, and nothing else does."""
     folder = path.relative_to(_TESTS).parts[0]
     around = {path, *path.parents}
     told = {folder: folder in _FOLDERS, "ships": _SHIPS & around, "text": _TEXT & around}
@@ -146,7 +167,7 @@ def _uncounted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if counter is None or request.node.get_closest_marker("counted"):
         yield
         return
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG")  # of what counts in processes that it starts
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # of what counts in processes that it starts
     path = request.node.path
     counts = _COUNTED in path.parents and path != _AGAIN
     if not counts:
@@ -158,9 +179,10 @@ def _uncounted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture(autouse=True)
 def _forked_compilers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have compilers start at once, but where how they start is the claim: it takes longer than they do."""
+    """Have compilers of many tests start at once: a new Python takes longer than what they compile."""
     around = {request.node.path, *request.node.path.parents}
-    if request.node.get_closest_marker("nvrtc") and not _STARTS & around and sys.platform == "linux":
+    many = sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ
+    if many and request.node.get_closest_marker("nvrtc") and not _STARTS & around:
         monkeypatch.setattr(processes, "subprocess", forks.Subprocess())
 
 

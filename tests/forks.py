@@ -37,19 +37,20 @@ class _Forked:
         self._process = _context().Process(target=_compile, args=(streams, environ), daemon=True)
         self._process.start()
         self.pid = self._process.pid
+        self.returncode: int | None = None
 
-    @property
-    def returncode(self) -> Any:
-        return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> Any:
-        self._process.join(timeout)
+    def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            raise subprocess.TimeoutExpired(COMPILER, timeout or 0.0)
+            self._process.join(timeout)
+            self.returncode = self._process.exitcode
+            if self.returncode is None:
+                raise subprocess.TimeoutExpired(COMPILER, timeout or 0.0)
+            self._process.close()
         return self.returncode
 
     def kill(self) -> None:
-        self._process.kill()
+        if self.returncode is None:
+            self._process.kill()
 
 
 class Subprocess:
@@ -65,7 +66,7 @@ class Subprocess:
     def Popen(command: Sequence[str], **how: Any) -> Any:  # noqa: N802
         if (*command,) != COMPILER or how["stdin"] == subprocess.PIPE:
             return subprocess.Popen(command, **how)
-        assert how["start_new_session"]
+        assert how.keys() == {"stdin", "stdout", "stderr", "env", "start_new_session"}
         return _Forked([_Stream(how[name]) for name in ("stdin", "stdout", "stderr")], how["env"])
 
 

@@ -23,12 +23,14 @@ def name_of(release: str) -> str:
 def index_problems(found: Found) -> Iterator[Problem]:
     """Yield why installers would not take a variant for its GPUs; nothing of a wheel that is none."""
     place = _beside(found)
-    if place is None or not place[0].exists():
+    if place is None:
         return
     index, label = place
     try:
         with _home.kept(index) as file:
-            labels = {*json.loads(file.read())["variants"]}
+            labels = json.loads(file.read())["variants"].keys()
+    except FileNotFoundError:  # of which it is warned
+        return
     except OSError as exc:
         yield Problem(f"cannot be read: {exc.strerror}", Location(str(index)))
     except NOT_OURS:

@@ -15,7 +15,8 @@ from tests.helpers import REPOSITORY, run
 def own_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with hatch-cubin's own wheel, built once."""
     folder = tmp_path_factory.mktemp("wheels")
-    run(sys.executable, "-m", "uv", "build", "--wheel", "--out-dir", folder, REPOSITORY, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation")
+    run(*pip, "-w", folder, REPOSITORY, cwd=folder)
     return folder
 
 

@@ -49,9 +49,8 @@ PROGRAMS = {
 def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return what puts numba-cuda on the path: installed beside the others it takes part in each start."""
     folder = tmp_path_factory.mktemp("numba")
-    wheels = ("numba-cuda", "numba", "llvmlite", "numpy")  # and of this environment what else they need
-    run(sys.executable, "-m", "uv", "pip", "install", "--no-deps", "--target", folder, *wheels, cwd=folder)
-    return f"import site; site.addsitedir({str(folder)!r})\n"
+    run(sys.executable, "-m", "uv", "pip", "install", "--target", folder, "numba-cuda", cwd=folder)
+    return f"import site, sys; sys.path.insert(0, {str(folder)!r}); site.addsitedir({str(folder)!r})\n"
 
 
 @pytest.fixture

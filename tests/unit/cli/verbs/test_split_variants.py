@@ -350,7 +350,7 @@ INDEXES = {
             "  hint: split all wheels of a version into one folder\n"
         ),
     ),
-    "a list": (json.dumps({"variants": 1}), 1, f"{INDEX}: does not say which variants there are\n"),
+    "a list": (json.dumps({"variants": ["sm90"]}), 1, f"{INDEX}: does not say which variants there are\n"),
     "no JSON": ("{", 1, f"{INDEX}: does not say which variants there are\n"),
 }
 
