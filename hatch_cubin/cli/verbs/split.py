@@ -18,11 +18,12 @@ import os
 import shutil
 from pathlib import Path
 
-from ... import _home
+from ... import _home, _locks
 from ...errors import BundleError, Location, Problem
 from ...wheels.installed import opened
 from ..verb import Answer, json_argument, size
 
+_PATIENCE_S = 10.0  # with another split into the same folder
 _EXPERIMENTAL = "wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may change"
 
 
@@ -78,7 +79,8 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
     with opened(str(path)) as found:
         parts = cut(found)
     _refuse_others(into, path, parts.labels)
-    index = _with_those_of_others(into / parts.described_in, parts.labels)
+    index = into / parts.described_in
+    _with_those_of_others(index, parts.labels)  # what is no such file is refused before anything is written
     with repack.opened(path) as wheel:
         names = [path.name]
         with repack.placed(into, path.name) as place:
@@ -87,8 +89,10 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
             added = {name: [data] for name, data in part.written.items()}
             named = wheel._replace(name=f"{path.stem}-{part.label}.whl")
             names.append(repack.write(named, into, {**added}, part.gone.__contains__, platform=""))
-    with repack.placed(into, parts.described_in) as place:
-        place.write_bytes(described(index))
+    with _locks.wait_for_lock(into, _PATIENCE_S):  # others may add their labels just now
+        labels = _with_those_of_others(index, parts.labels)
+        with repack.placed(into, index.name) as place:
+            place.write_bytes(described(labels))
     return names, parts.described_in
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _locks
 from hatch_cubin.bundle.raw import joined
 from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.variants import described
 from tests.cubins import inside, make_wheel
-from tests.helpers import bundle, made, wheel_files
+from tests.helpers import bundle, made, run, wheel_files
 from tests.splits import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
 
 from .test_verify import line_of, recorded
@@ -20,6 +23,7 @@ from .test_verify import line_of, recorded
 WHOLE, NULL, SM80, SM90 = VARIANTS
 FORMS = pytest.mark.parametrize("files", [PLAIN, PACKED], ids=["plain", "packed"])
 INFO = "The.Demo-1.0.dist-info"
+COMMAND = (sys.executable, "-m", "hatch_cubin")
 UNITS = {  # of which c has the same bytes for both
     NULL: {("b", "compute_80")},
     SM80: {("a", "sm_80"), ("b", "compute_80"), ("c", "sm_80"), ("c", "sm_90")},
@@ -95,6 +99,34 @@ def test_wheels_of_a_version_are_described_together(tmp_path: Path) -> None:
     assert main(["split", str(other), "--by", "arch", "--as", "variants", "--into", str(parts)]) == 0
     assert (parts / INDEX).read_bytes() == described(["null", "sm75", "sm80", "sm90"])
     assert (parts / f"The.Demo-1.0-{tag}-sm75.whl").exists()
+
+
+@pytest.mark.linux
+def test_splits_into_one_folder_at_once_lose_no_label(tmp_path: Path) -> None:
+    archs = ["sm_75", "sm_80", "sm_86", "sm_90"]
+    wheels = [
+        finished_wheel(
+            tmp_path / arch, bundle(made("a", arch), folder="demo/_cubins"), tag=f"py3-none-linux_{number}"
+        )
+        for number, arch in enumerate(archs)
+    ]
+    parts = tmp_path / "parts"
+    words = ("split", "--by", "arch", "--as", "variants", "--into", parts)
+    with ThreadPoolExecutor(len(wheels)) as threads:
+        for done in [threads.submit(run, *COMMAND, *words, wheel, cwd=tmp_path) for wheel in wheels]:
+            done.result()
+    assert (parts / INDEX).read_bytes() == described([arch.replace("_", "") for arch in archs])
+
+
+def test_what_another_split_wrote_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = _locks.wait_for_lock
+
+    def wait(folder: Path, seconds: float) -> _locks.Lock:
+        (folder / INDEX).write_bytes(described(["sm75"]))
+        return real(folder, seconds)
+
+    monkeypatch.setattr(_locks, "wait_for_lock", wait)
+    assert (as_variants(tmp_path) / INDEX).read_bytes() == described(["null", "sm75", "sm80", "sm90"])
 
 
 @pytest.mark.parametrize(
