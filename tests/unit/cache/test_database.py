@@ -611,7 +611,8 @@ def test_what_fails_in_the_middle_leaves_nothing_of_it(opened: Opener) -> None:
 
         with pytest.raises(RuntimeError):
             empty_it()
-        assert left(opened) == ["a"]
+        assert connection.execute("SELECT key FROM entries").fetchall() == [(b"a",)]
+        assert not connection.in_transaction
 
 
 FORK = """

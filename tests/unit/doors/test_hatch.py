@@ -15,7 +15,7 @@ from hatch_cubin.doors import hatch
 from hatch_cubin.sources.project import cache_entries, cache_folders
 from hatch_cubin.table.config import Place
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, make_project, pyproject, wheel_files, write_tree
+from tests.helpers import SAXPY, make_project, pyproject, write_tree
 
 FILES = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
 
@@ -355,17 +355,17 @@ def test_the_tag_says_what_the_kernels_run_on(
 # The end
 
 
-def test_nothing_that_was_staged_stays_whether_a_wheel_had_any_or_an_sdist_none(
+def test_what_was_staged_for_a_wheel_is_gone_when_it_is_finished(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
-    root = _project(tmp_path / "project")
-    wheel, sdist = (
-        Path(next(builder(str(root)).build(directory=str(tmp_path / "dist"))))
-        for builder in (WheelBuilder, SdistBuilder)
-    )
-    assert "demo/_cubins/manifest.json" in wheel_files(wheel)
-    assert sdist.is_file()
+    hook = _hook(_project(tmp_path / "project"))
+    build_data = {"force_include": dict[str, str](), "build_hooks": ("cubin",), **PURE}
+    hook.initialize("standard", build_data)
+    staged = [Path(path) for path in build_data["force_include"] if temporary in Path(path).parents]
+    assert "manifest.json" in {path.name for path in staged}
+    assert all(path.is_file() for path in staged)
+    hook.finalize("standard", build_data, "")
     assert [*temporary.iterdir()] == []
 
 
