@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import marshal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -115,6 +116,18 @@ def test_the_end_of_a_process_is_heard_once(watch: Watch, script: str, *, ready:
         assert watch.next(0.0) is None
         process.send({"too": "late"})
         assert watch.next(0.0) is None
+
+
+def test_for_room_of_what_was_forgotten_nobody_waits(watch: Watch) -> None:
+    """As where a process ends while there is something left to send."""
+    seen = list[int]()
+    one, other = socket.socketpair()
+    with one, other:
+        watch.hear(one, seen.append)
+        watch.forget(one)
+        watch.wait_for_room(one, waits=True)
+        assert watch.next(0.0) is None
+    assert seen == []
 
 
 def test_a_process_may_end_with_something_unread(watch: Watch) -> None:
