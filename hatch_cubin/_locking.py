@@ -13,11 +13,11 @@ from . import _remote, _temporary
 from ._environment import is_on
 from ._plan import Unit
 from .cache.entries import Cache, Compiled
-from .errors import Location, LockError, Problem, SignatureError
+from .errors import HatchCubinError, Location, LockError, Problem, SignatureError
 from .keys import lock, locked
 from .keys.jobs import Job
 from .keys.lock import Lock
-from .sources.project import Project, Sources, read_sources
+from .sources.project import Project, Sources, assembles, read_sources
 from .table.config import Config
 from .toolkit import requirements
 
@@ -83,9 +83,12 @@ def tell(project: Project, changes: Sequence[str]) -> None:
 
 
 def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
-    """Return what the build front end has to install for a wheel. Without a lock no *project* is opened."""
-    now = requirements.build_requirements(config, os.environ)
-    if not now or not concerns(root):
+    """Return what the build front end has to install for a wheel."""
+    if not requirements.build_requirements(config, os.environ):
+        return []
+    ptx = _has_ptx(project)
+    now = requirements.build_requirements(config, os.environ, assembles=ptx)
+    if not concerns(root):
         return now
     there = replace(project(), warn=_keep_quiet)
     with _temporary.make() as hold:
@@ -97,7 +100,14 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
             *requirements.store_requirements(there.config),
             *requirements.of_signatures(config, os.environ),
         ]
-    return requirements.build_requirements(config, os.environ, word.lock.wheels)
+    return requirements.build_requirements(config, os.environ, word.lock.wheels, assembles=ptx)
+
+
+def _has_ptx(project: Callable[[], Project]) -> bool:
+    """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
+    with contextlib.suppress(HatchCubinError):
+        return assembles(project())
+    return False
 
 
 def concerns(root: str | Path) -> bool:

@@ -155,7 +155,8 @@ def make_plan(project: Project, sources: Sources | None = None, *, in_part: bool
     A header that cannot be read is an error, unless the plan is made *in part*, without its units.
     """
     sources = read_sources(project) if sources is None else sources
-    install = requirements.install_command(project.config, project.environ)
+    ptx = any(source.is_ptx for source in sources)
+    install = requirements.install_command(project.config, project.environ, assembles=ptx)
     recall = recall_of(project)
     toolkit = Toolkit(project.config.toolkit, install, recall.facts)
     refused: list[Problem] | None = [] if in_part else None
@@ -334,9 +335,5 @@ def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
 
 
 def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
-    toolchain = {
-        "cuda_core": toolkit.core,
-        "nvjitlink": toolkit.nvjitlink_if_loaded,
-        "nvrtc": toolkit.nvrtc,
-    }
+    toolchain = {"cuda_core": toolkit.core, **toolkit.compilers}
     return {"data_model": DATA_MODEL, "folder": project.bundle_folder, "toolchain": toolchain}

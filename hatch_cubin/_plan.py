@@ -19,7 +19,7 @@ from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from .sources.source import Source, glob_regex
 from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
-from .table.options import OptionValue
+from .table.options import OF_PTX, OptionValue
 
 _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 
@@ -183,6 +183,7 @@ def plan_modules(
         for source in sources
         if source.is_ptx and regex.fullmatch(source.path) and (rule.instantiate or rule.variants)
     ]
+    problems += _without_effect(config, rules, (*sources, *others))
     if problems:
         raise ConfigError(*problems)
     modules = []
@@ -195,6 +196,31 @@ def plan_modules(
     return sorted(modules, key=lambda module: module.name)
 
 
+def _without_effect(
+    config: Config, rules: Sequence[tuple[SourceRule, re.Pattern[str]]], sources: Sequence[Source]
+) -> Iterator[Problem]:
+    """Yield a problem for each option that ptxas does not have, where it is set for PTX sources alone."""
+    tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue], Sequence[Source]]]
+    tables = [((), config.options, sources)]
+    tables += [
+        (("source", index), rule.options, [each for each in sources if regex.fullmatch(each.path)])
+        for index, (rule, regex) in enumerate(rules)
+    ]
+    for table, options, matched in tables:
+        if not matched or not all(source.is_ptx for source in matched):
+            continue
+        for name in (name for name in options if name not in OF_PTX):
+            spelled, where = option_at(config.place, table, name)
+            what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"
+            yield Problem(what, where, "leave it out, or give it to the compiler that writes the PTX")
+
+
+def option_at(place: Place, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
+    """Return how a table spells an option, and where that is."""
+    spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
+    return spelled, place.of(*table, "options", spelled)
+
+
 def written_at(
     place: Place, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
 ) -> Iterator[tuple[str, Location]]:
@@ -204,8 +230,7 @@ def written_at(
         for arch in () if isinstance(archs, str) else archs:
             yield str(arch), place.of(*table, "archs", index)
     for name in options:
-        spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
-        yield name, place.of(*table, "options", spelled)
+        yield name, option_at(place, table, name)[1]
 
 
 def _modules_of(

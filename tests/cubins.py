@@ -95,10 +95,9 @@ def inside(folder: str, files: Mapping[str, bytes] = FILES) -> dict[str, bytes]:
 def bill_for(files: Mapping[str, bytes], package: str = "demo") -> bytes:
     """Return the bill of materials that fits a bundle's manifest."""
     manifest = read_manifest(files["manifest.json"])
-    made_with = manifest.toolchain.get("nvrtc"), manifest.toolchain.get("nvjitlink")
     sources = {module.source for module in manifest.modules}
     parts = [sbom.file_part(source, sha256(source.encode())) for source in sources]
-    tools = sbom.tools(manifest.generator[1], *made_with)
+    tools = sbom.tools(manifest.generator[1], manifest.toolchain)
     return sbom.write_bill(sbom.bundle_part(package, {}), [*tools, *parts])
 
 

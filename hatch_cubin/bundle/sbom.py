@@ -27,7 +27,7 @@ Component = dict[str, Any]
 
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
     """Return the bill of what a bundle of *jobs* is made of, with *headers* of others."""
-    made_with = tools(__version__, toolkit.nvrtc, toolkit.nvjitlink_if_loaded)
+    made_with = tools(__version__, toolkit.compilers)
     parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(digests_of(jobs).items())))
     return write_bill(bundle_part(project.package, _provenance(project, jobs)), parts)
 
@@ -54,12 +54,13 @@ def bundle_part(package: str, provenance: Mapping[str, str]) -> Component:
     return part | ({"properties": facts} if facts else {})
 
 
-def tools(version: str, nvrtc: str | None, nvjitlink: str | None) -> Iterator[Component]:
-    """Yield hatch-cubin and the compilers."""
+def tools(version: str, toolchain: Mapping[str, str | None]) -> Iterator[Component]:
+    """Yield hatch-cubin and the compilers of a toolchain."""
     yield part("application", "hatch-cubin", version, wheel="hatch-cubin")
-    yield part("application", "NVRTC", nvrtc)
-    if nvjitlink is not None:
-        yield part("application", "nvJitLink", nvjitlink)
+    yield part("application", "NVRTC", toolchain.get("nvrtc"))
+    for compiler, name in (("nvjitlink", "nvJitLink"), ("ptxas", "ptxas")):
+        if (build := toolchain.get(compiler)) is not None:
+            yield part("application", name, build)
 
 
 def file_part(path: str, digest: str) -> Component:

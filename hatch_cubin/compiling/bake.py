@@ -138,9 +138,14 @@ class Bake:
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
         first = [group[0] for group in self._misses]  # the others of a group have the same headers
         folders = folders_for(first, self._paths, self._toolkit, stack)
-        scratch = make_scratch(stack) if any(task.prelude for task in self._tasks) else ""
+        assembles = any(task.kind == "ptx" for task in self._tasks)
+        scratch = make_scratch(stack) if assembles or any(task.prelude for task in self._tasks) else ""
+        assembler = self._toolkit.assembler if assembles else ""
         limit_s = self._project.config.timeout_s
-        return executor.Setup(self._toolkit.libraries, folders, self._workers, limit_s, scratch=scratch)
+        libraries = self._toolkit.libraries
+        return executor.Setup(
+            libraries, folders, self._workers, limit_s, scratch=scratch, assembler=assembler
+        )
 
     def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
         """Return the next task for a worker that has precompiled *held*; None while there is none."""

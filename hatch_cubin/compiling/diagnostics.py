@@ -18,7 +18,7 @@ _NVRTC = re.compile(
 NO_KERNEL = "compiled to nothing: there is no kernel in it"
 _NAME_MAP = "__nv_name_map"  # the file that NVRTC writes name expressions into
 _PTXAS = re.compile(
-    r"^ptxas (?:application ptx input|\S+), line (?P<line>\d+); "
+    r"^ptxas .+?, line (?P<line>\d+); "
     r"(?P<kind>error|fatal|warning)\s*: (?P<text>.*)$"
 )
 _BARE = re.compile(

@@ -69,7 +69,8 @@ class Setup:
     jobs: int
     timeout_s: float
     script: str = SCRIPT
-    scratch: str = ""  # a folder for precompiled headers
+    scratch: str = ""  # a folder for precompiled headers, and for what ptxas reads and writes
+    assembler: str = ""  # the path of ptxas, if there are PTX sources
     memory: int = 0  # bytes that a worker may take; 0 where only the machine limits them
 
 
@@ -246,6 +247,7 @@ class _Worker(Process):
                 "libraries": setup.libraries,
                 "folders": dict(setup.folders),
                 "scratch": setup.scratch,
+                "assembler": setup.assembler,
                 "memory": setup.memory,
             }
         )

@@ -11,6 +11,7 @@ import errno
 import marshal
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -106,7 +107,10 @@ class Process:
         self._write()
 
     def kill(self) -> None:
-        """End the process, from any thread; the watch notices."""
+        """End the process and those that it has started, from any thread; the watch notices."""
+        if self._process.returncode is None and sys.platform != "win32":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
 
     def close(self, patience_s: float = 0.0) -> None:
@@ -114,7 +118,7 @@ class Process:
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             self._process.wait()
         if patience_s:
             self._hear_the_last()

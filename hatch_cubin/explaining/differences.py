@@ -247,7 +247,7 @@ def say_one(difference: Difference, now: Inputs) -> str:
         was, new = _build(was or ""), _build(new or "")
         sentence = "headers from {now} differ" if was == new else sentence
     label = (name or "").removeprefix(OWN)
-    tool = "nvJitLink" if now["path"].endswith(".ptx") or "linked" in now else "NVRTC"
+    tool = "nvJitLink" if "linked" in now else "ptxas" if now["path"].endswith(".ptx") else "NVRTC"
     return sentence.format(name=label, was=was, now=new, path=now["path"], tool=tool)
 
 

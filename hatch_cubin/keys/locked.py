@@ -54,7 +54,12 @@ def describe(
         toolkit=project.config.toolkit,
         header_packages=[*project.config.packages],
         builds=_builds(toolkit),
-        wheels=requirements.versions(project.config, toolkit.major, filter(headers.get, headers)),
+        wheels=requirements.versions(
+            project.config,
+            toolkit.major,
+            filter(headers.get, headers),
+            assembles=toolkit.ptxas_if_used is not None,
+        ),
         headers=headers,
         files=files,
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
@@ -193,8 +198,10 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit) -> Iterator[Job]:
     """Yield jobs whose closures are all of the project's files: which of them reads which is not told."""
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for unit in units:
-        if unit.module.source.is_ptx or unit.module.link:
+        if unit.module.link:
             _ = toolkit.nvjitlink  # this build has asked for it
+        elif unit.module.source.is_ptx:
+            _ = toolkit.ptxas  # likewise
         key, program_key, sha256 = lock.modules[unit.module.name]["units"][str(unit.arch)]
         yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, "", expected(sha256))
 

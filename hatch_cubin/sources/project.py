@@ -15,7 +15,7 @@ from .._console import Progress
 from .._environment import SIGNING_KEY, is_on
 from ..errors import ConfigError, Problem, SourceError
 from ..table.config import DEFAULT_SOURCES, Config
-from .source import BUNDLE, Files, Source, read_source, walk
+from .source import BUNDLE, Files, Source, is_ptx, read_source, walk
 from .tree import Tree, find
 
 
@@ -105,6 +105,14 @@ def cache_folders(project: Project) -> list[str]:
 def cache_entries(project: Project) -> list[str]:
     """Return the folders in the project that are the cache's own: others may lie beside them."""
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
+
+
+def assembles(project: Project) -> bool:
+    """Say whether the project has PTX sources that are modules of their own, without reading any of them."""
+    config, files = project.config, Files(project.tree, project.packages)
+    linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
+    paths, _unmatched = files.find(config.sources, config.exclude)
+    return any(is_ptx(path) for path in paths if path not in linked)
 
 
 @dataclass(frozen=True, slots=True)

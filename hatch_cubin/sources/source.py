@@ -35,7 +35,7 @@ class Source:
 
     @cached_property
     def is_ptx(self) -> bool:
-        return self.path.lower().endswith(".ptx")
+        return is_ptx(self.path)
 
     @property
     def stem(self) -> str:
@@ -58,6 +58,11 @@ class PtxHeader(NamedTuple):
     target: str
     target_line: int
     target_text: str
+
+
+def is_ptx(path: str) -> bool:
+    """Say whether a source is PTX, by its name."""
+    return path.lower().endswith(".ptx")
 
 
 def decode(data: bytes) -> str:

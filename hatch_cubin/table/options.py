@@ -26,6 +26,12 @@ ALLOWED: Mapping[str, str] = {
     for name in names.split()
 }
 
+# The options that ptxas has too, which assembles PTX sources.
+_PTX = """
+    debug disable_warnings fma lineinfo max_register_count ofast_compile ptxas_options split_compile
+"""
+OF_PTX = frozenset(_PTX.split())
+
 _NOT_LOADABLE = "its result cannot be loaded as a kernel"
 _NVVM_ONLY = "it is for NVVM programs, and sources here are CUDA C++ or PTX"
 _SIDE_EFFECT = "a cached unit is not compiled, so its file would not be written"

@@ -73,7 +73,8 @@ def identity(wanted: str | None) -> str | None:
     try:
         packages = dict(map(_installed, _PACKAGES))
         major = int(packages["cuda_bindings"][1].partition(".")[0])
-        libraries = [next(candidates(name, major, wanted)) for name in ("nvrtc", "nvJitLink")]
+        linker = next(candidates("nvJitLink", major, wanted), None)  # only links need it
+        libraries = [next(candidates("nvrtc", major, wanted)), *([linker] if linker else [])]
         files = [file for info, _version in packages.values() for file in _importable(info)]
         files += _own_files()
         files += [file for library in libraries for file in with_builtins(library)]

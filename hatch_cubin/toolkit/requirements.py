@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 
 from .._environment import SIGNING_KEY, is_on
 from ..table.config import Config
+from . import assembler
 from .libraries import system_major
 
 _NEWEST_LINE = "13"
 # On CUDA 12 the folder crt/, which mma.h includes, comes in the compiler's wheel alone.
-_METAPACKAGE_EXTRAS = {"12": "nvrtc,nvjitlink,cudart,cccl,nvcc", "13": "nvrtc,nvjitlink,cudart,cccl,crt"}
+_HEADERS = {"12": ["cudart", "cccl", "nvcc"], "13": ["cudart", "cccl", "crt"]}
 # What makes a release of the toolkit, as far as a build needs it.
 _PARTS = {
     12: (
@@ -21,16 +22,15 @@ _PARTS = {
         "nvidia-cuda-nvcc-cu12",
         "nvidia-cuda-nvrtc-cu12",
         "nvidia-cuda-runtime-cu12",
-        "nvidia-nvjitlink-cu12",
     ),
     13: (
         "nvidia-cuda-cccl",
         "nvidia-cuda-crt",
         "nvidia-cuda-nvrtc",
         "nvidia-cuda-runtime",
-        "nvidia-nvjitlink",
     ),
 }
+_LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
 # No result depends on its version, and the newest one differs with Python's.
 _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
@@ -39,12 +39,19 @@ _NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
 def build_requirements(
-    config: Config, environ: Mapping[str, str], locked: Mapping[str, str] | None = None
+    config: Config,
+    environ: Mapping[str, str],
+    locked: Mapping[str, str] | None = None,
+    *,
+    assembles: bool = False,
 ) -> list[str]:
-    """Return what the build front end has to install for a wheel; the *locked* versions where there are."""
+    """Return what the build front end has to install for a wheel; the *locked* versions where there are.
+
+    ptxas is among it if the build *assembles* PTX sources, nvJitLink if it links modules.
+    """
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
-    wanted = [*_toolkit_requirements(config.toolkit), *config.packages]
+    wanted = [*_toolkit_requirements(config, assembles=assembles), *config.packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
     others = [*store_requirements(config), *of_signatures(config, environ), *of_clusters(config)]
     return [*exact, *others]
@@ -72,25 +79,29 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
     return [*exact, *(each for each in wanted if _name(each) in _NOT_LOCKED)]
 
 
-def install_command(config: Config, environ: Mapping[str, str]) -> str:
+def install_command(config: Config, environ: Mapping[str, str], *, assembles: bool = False) -> str:
     """Return the command that installs the same by hand, where no build front end does."""
-    return f"pip install {shlex.join(build_requirements(config, environ))}"
+    return f"pip install {shlex.join(build_requirements(config, environ, assembles=assembles))}"
 
 
 def locked_command(config: Config, locked: Mapping[str, str]) -> str:
     """Return the command that installs the *locked* versions by hand."""
-    return f"pip install {shlex.join(_exact(_toolkit_requirements(config.toolkit), locked))}"
+    return f"pip install {shlex.join(_exact(_toolkit_requirements(config, assembles=False), locked))}"
 
 
-def versions(config: Config, major: int, others: Iterable[str]) -> dict[str, str]:
+def versions(config: Config, major: int, others: Iterable[str], *, assembles: bool) -> dict[str, str]:
     """Return the wheels that make a difference to results, and *others*, with the versions that are here."""
-    parts = () if config.toolkit == "system" else ("cuda-toolkit", *_PARTS[13 if major >= 13 else 12])
+    parts: set[str] = set()
+    if config.toolkit != "system":
+        parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
+        parts |= {_LINKER[13 if major >= 13 else 12]} if config.module else set()
+        parts |= {assembler.wheel_name(major)} if assembles else set()
     names = {"cuda-core", *parts, *map(_name, config.packages), *others}
     return {name: importlib.metadata.version(name) for name in sorted(names) if is_installed(name)}
 
 
-def _toolkit_requirements(toolkit: str | None) -> list[str]:
-    core = "cuda-core>=1.2,<2"
+def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
+    toolkit, core = config.toolkit, "cuda-core>=1.2,<2"
     if toolkit == "system":
         there = system_major()
         return [core, "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"]
@@ -107,13 +118,13 @@ def _toolkit_requirements(toolkit: str | None) -> list[str]:
     pin = toolkit if toolkit.count(".") >= 2 else f"{toolkit}.*"
     # The metapackage knows which patch level of each component makes a release; some of its
     # releases leave nvJitLink open.
-    linker = "nvidia-nvjitlink-cu12" if major == "12" else "nvidia-nvjitlink"
-    extras = _METAPACKAGE_EXTRAS[major]
+    linker = [f"{_LINKER[int(major)]}=={minor}.*"] if config.module else []
+    extras = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *["nvcc"] * assembles]
     return [
         core,
         f"cuda-bindings=={major}.*",
-        f"cuda-toolkit[{extras}]=={pin}",
-        f"{linker}=={minor}.*",
+        f"cuda-toolkit[{','.join(dict.fromkeys(extras))}]=={pin}",
+        *linker,
     ]
 
 

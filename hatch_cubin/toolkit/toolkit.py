@@ -17,6 +17,8 @@ from .._plan import Module, Toolchain, Unit
 from ..errors import ConfigError, Problem, ToolchainError
 from ..sources.includes import Closure
 from ..sources.source import Source
+from ..table.options import OF_PTX
+from . import assembler
 from .libraries import absent_from_home, candidates, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
@@ -24,6 +26,7 @@ DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
 OTHER_MACHINE = "" if sys.platform == "win32" or os.uname().machine == "x86_64" else os.uname().machine
 
 KEY_SCHEMA = "hatch-cubin 1"
+_PTX_SCHEMA = "hatch-cubin ptx 1"
 LINKER_FIELDS = (
     "max_register_count",
     "lineinfo",
@@ -107,7 +110,7 @@ class Toolkit:
 
         supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
         # nvrtcVersion() lacks the patch level; the header of any PTX that NVRTC writes has it.
-        build = _exact_build("NVRTC", self._nvrtc_path, "c++", b"", f"-arch=compute_{supported[0]}")
+        build = _exact_build("NVRTC", self._nvrtc_path, "c++", f"-arch=compute_{supported[0]}")
         return Facts(cuda.core.__version__, self.major, build, supported)
 
     def load(self) -> None:
@@ -125,12 +128,40 @@ class Toolkit:
         return int(major), int(minor)
 
     @cached_property
+    def ptxas(self) -> str:
+        """The exact build of ptxas, which assembles PTX sources: only that of NVRTC is used."""
+        return self.nvrtc
+
+    @property
+    def ptxas_if_used(self) -> str | None:
+        """The build of ptxas if this build has a PTX source."""
+        return self.__dict__.get("ptxas")
+
+    @property
+    def compilers(self) -> dict[str, str | None]:
+        """The builds of the compilers as the manifest has them; one that this build does not use is None."""
+        ptxas = {} if self.ptxas_if_used is None else {"ptxas": self.ptxas}
+        return {"nvjitlink": self.nvjitlink_if_loaded, "nvrtc": self.nvrtc, **ptxas}
+
+    @cached_property
+    def assembler(self) -> str:
+        """The path of ptxas; ToolchainError if that of this toolkit is not installed."""
+        return assembler.find(self._wanted, self.major, self.ptxas, self._assembler_hint)
+
+    @property
+    def _assembler_hint(self) -> str:
+        if self._wanted == "system":
+            return "install the toolkit's compiler (nvcc) into CUDA_HOME"
+        line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
+        return line if self._wanted is None else f"build with isolation, which installs it, or {line}"
+
+    @cached_property
     def nvjitlink(self) -> str:
-        """The exact build of nvJitLink, which assembles PTX."""
+        """The exact build of nvJitLink, which links modules of several sources."""
         build = self._nvjitlink
         if build is None:
             arch = f"-arch=sm_{max(75, self.supported[0])}"
-            build = _exact_build("nvJitLink", self._load("nvJitLink"), "ptx", _PROBE_PTX, arch)
+            build = _exact_build("nvJitLink", self._load("nvJitLink"), "link", arch)
         return self._wanted_build("nvJitLink", build)
 
     @property
@@ -139,8 +170,9 @@ class Toolkit:
 
     def compiler_of(self, module: Module) -> str:
         """Return what makes a module's code, as messages name it."""
-        assembled = module.source.is_ptx or module.link
-        return f"nvJitLink {self.nvjitlink}" if assembled else f"NVRTC {self.nvrtc}"
+        if module.link:
+            return f"nvJitLink {self.nvjitlink}"
+        return f"ptxas {self.ptxas}" if module.source.is_ptx else f"NVRTC {self.nvrtc}"
 
     def toolchain(self) -> Toolchain:
         """Return what planning needs to know."""
@@ -236,12 +268,13 @@ class Toolkit:
         raise ToolchainError(Problem(what, hint=self._hint))
 
 
-def _exact_build(name: str, path: str, kind: str, code: bytes, arch: str) -> str:
+def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
     """Compile a trifle and return the exact version of the compiler, which stands in the result."""
     from . import worker
 
-    task = {"id": 0, "kind": kind, "code": code, "name": b"probe", "instantiate": [], "ptx": True}
-    result = worker.compile_task(task | {"options": [arch.encode()]})
+    task = {"id": 0, "kind": kind, "code": b"", "name": b"probe", "instantiate": [], "ptx": kind == "c++"}
+    inputs = [("ptx", b"probe", _PROBE_PTX)]  # of a link
+    result = worker.compile_task({**task, "options": [arch.encode()], "inputs": inputs})
     match = _BUILD.search(result["ptx"] or result["output"])
     if match is None and result["ok"]:  # nvJitLink 12 leaves it out of results, but its own file has it
         match = _BUILD.search(Path(path).read_bytes())
@@ -255,13 +288,13 @@ def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, 
     """Return what the keys of a module's units are made of, under names that people know."""
     source, headers = module.source, closure.summary()
     return {
-        "schema": KEY_SCHEMA,
+        "schema": _PTX_SCHEMA if source.is_ptx else KEY_SCHEMA,
         "source": digest([source.text]),
         "path": source.path,
         "compiler": _build_of(source, toolkit),
         "data_model": DATA_MODEL,
-        "define": [f"{name}={value}" for name, value in module.macros],
-        "options": module.plain_options,
+        "define": [] if source.is_ptx else [f"{name}={value}" for name, value in module.macros],
+        "options": _obeyed_options(module),
         "instantiate": list(module.instantiate),
         "implicit": _implicit(module, toolkit),
         "headers": headers,
@@ -290,14 +323,16 @@ def unit_inputs(unit: Unit, toolkit: Toolkit, closure: Closure) -> dict[str, Any
 def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
     """Return the keys of a unit that can read the headers of *closure*."""
     module, source = unit.module, unit.module.source
-    kind, target = ("ptx", "cubin") if source.is_ptx else ("c++", "ptx" if unit.arch.is_ptx else "cubin")
+    if source.is_ptx:
+        return _keys_of_ptx(unit, toolkit)
+    target = "ptx" if unit.arch.is_ptx else "cubin"
     if mode_of(module) == "lto":
         target = "ltoir"
     build, implicit = _build_of(source, toolkit), _implicit(module, toolkit)
     assembled = [f"assembled {unit.arch.real}"] if _is_assembled_too(unit) else []
     parts = [KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit, *assembled]
     extra = digest(parts)
-    compiled = {"code": source.text, "code_type": kind, "target_type": target}
+    compiled = {"code": source.text, "code_type": "c++", "target_type": target}
     toolkit.load()
     try:
         key = _make_key(
@@ -308,7 +343,7 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
         )
     except (TypeError, ValueError) as exc:
         raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
-    if closure.includes or module.instantiate or module.part_of or (source.is_ptx and unit.arch.is_ptx):
+    if closure.includes or module.instantiate or module.part_of:
         return Keys(key, None)
     try:
         return Keys(key, _make_key(**compiled, options=_program_options(unit)))
@@ -316,8 +351,27 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
         return Keys(key, None)
 
 
+def _keys_of_ptx(unit: Unit, toolkit: Toolkit) -> Keys:
+    """Return the keys of a unit that ptxas makes: cuda.core would have nvJitLink make other code of it."""
+    source = unit.module.source
+    whole = [_PTX_SCHEMA, source.path, source.text, _build_of(source, toolkit), DATA_MODEL, str(unit.arch)]
+    return Keys(bytes.fromhex(digest([*whole, *_flags(unit, toolkit)])), None)
+
+
+def _flags(unit: Unit, toolkit: Toolkit) -> list[str]:
+    return assembler.flags(unit.module.options, assembled_for(unit, toolkit))
+
+
+def _obeyed_options(module: Module) -> dict[str, Any]:
+    """Return the options that the compiler of a module obeys: PTX sources ignore those of C++."""
+    options = module.plain_options
+    if not module.source.is_ptx:
+        return options
+    return {name: value for name, value in options.items() if name in OF_PTX}
+
+
 def _build_of(source: Source, toolkit: Toolkit) -> str:
-    build = toolkit.nvjitlink if source.is_ptx else toolkit.nvrtc
+    build = toolkit.ptxas if source.is_ptx else toolkit.nvrtc
     return f"{build} {OTHER_MACHINE}".rstrip()
 
 
@@ -363,16 +417,12 @@ def preamble(module: Module, toolkit: Toolkit) -> str:
 
 def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the options of a unit's real compile, the search path included."""
+    if unit.module.source.is_ptx:
+        return tuple(flag.encode() for flag in _flags(unit, toolkit))
     toolkit.load()
-    arch = assembled_for(unit, toolkit)
-    if not unit.module.source.is_ptx:
-        options = _program_options(unit._replace(arch=arch)).as_bytes("nvrtc", "cubin")
-        paths = (f"--include-path={folder}".encode() for folder in search)
-        return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
-    from cuda.core import LinkerOptions
-
-    fields = {name: value for name, value in unit.module.options.items() if name in LINKER_FIELDS}
-    return tuple(LinkerOptions(arch=str(arch), **fields).as_bytes("nvjitlink"))
+    options = _program_options(unit._replace(arch=assembled_for(unit, toolkit))).as_bytes("nvrtc", "cubin")
+    paths = (f"--include-path={folder}".encode() for folder in search)
+    return (*options, *(option.encode() for option in _seed(unit.module, toolkit)), *paths)
 
 
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:

@@ -1,4 +1,4 @@
-"""The script of a compiler process, which runs NVRTC and nvJitLink on tasks that it is sent over a pipe.
+"""The script of a compiler process, which runs NVRTC, ptxas and nvJitLink on tasks sent over a pipe.
 
 `compiling/executor.py` runs it, and imports it only for its path and the format of messages. It needs
 `cuda.bindings` alone, so it starts fast. Whatever a compiler does to a process (crash, hang, take all
@@ -13,6 +13,7 @@ import marshal
 import os
 import queue
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -249,8 +250,64 @@ def _renamed(task: dict[str, Any], which: int) -> dict[str, Any]:
     return {**task, "name": renamed(task["name"]), "options": [*map(renamed, task["options"])]}
 
 
+class _Assembler:
+    """The ptxas that this process runs, one at a time."""
+
+    def __init__(self) -> None:
+        self.program = ""
+        self.scratch = ""
+        self._running: subprocess.Popen[bytes] | None = None
+        self._starts = threading.Lock()
+
+    def run(self, task: dict[str, Any]) -> Outcome:
+        """Assemble the PTX of a task."""
+        # Debug information has the names of these files, and errors have the first: they are always the same.
+        os.makedirs(self._folder, exist_ok=True)
+        with open(os.path.join(self._folder, "source.ptx"), "wb") as text:
+            text.write(task["code"])
+        options = [option.decode() for option in task["options"]]
+        with self._starts:
+            self._running = subprocess.Popen(  # noqa: S603 - the toolkit's own program
+                [self.program, *options, "source.ptx", "-o", "source.cubin"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+            )
+            running = self._running
+        log, _nothing = running.communicate()
+        code = running.returncode
+        if (
+            code < 0 and self._running is not None
+        ):  # The front end handles crashes of this process, so it crashes too.
+            os.kill(os.getpid(), -code)
+        if code:
+            return Outcome(ok=False, log=log or b"fatal: ptxas ended with exit code %d" % code)
+        with open(os.path.join(self._folder, "source.cubin"), "rb") as cubin:
+            return Outcome(ok=True, output=cubin.read(), log=log)
+
+    @property
+    def _folder(self) -> str:
+        return os.path.join(self.scratch, f"ptxas-{os.getpid()}")
+
+    def leave(self) -> None:
+        """End a ptxas that still runs, and remove its files: the front end may be gone."""
+        with self._starts:
+            if self._running is not None:
+                self._running.kill()
+                self._running = None
+        for name in ("source.ptx", "source.cubin"):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._folder, name))
+        with contextlib.suppress(OSError):
+            os.rmdir(self._folder)
+
+
+_assembler = _Assembler()
+
+
 def _assemble(task: dict[str, Any]) -> Outcome:
-    return _linked(task["options"], [("ptx", task["name"], task["code"])])
+    return _assembler.run(task)
 
 
 def _link(task: dict[str, Any]) -> Outcome:
@@ -417,7 +474,8 @@ def main() -> None:
     if setup["folders"]:
         _open_folders(setup["folders"])
     sys.path[:] = setup["sys_path"]
-    _header.folder = setup["scratch"]
+    _header.folder = _assembler.scratch = setup["scratch"]
+    _assembler.program = setup.get("assembler", "")
     if setup.get("memory"):
         _limit_memory(setup["memory"])
     os.chdir("/")  # debug information holds the working directory
@@ -429,6 +487,7 @@ def main() -> None:
     with contextlib.suppress(ConnectionError):  # of a front end that is gone, and has left results unread
         while (task := receive(requests)) is not None:
             tasks.put(task)
+    _assembler.leave()
     _header.leave()
     os._exit(0)  # the front end is gone or done: a running compile must not hold the process
 

@@ -127,5 +127,4 @@ def _part_again(part: Mapping[str, Any]) -> sbom.Component:
 
 
 def _tools(manifest: Manifest) -> Iterator[sbom.Component]:
-    built_with = manifest.toolchain
-    return sbom.tools(manifest.generator[1], built_with.get("nvrtc"), built_with.get("nvjitlink"))
+    return sbom.tools(manifest.generator[1], manifest.toolchain)

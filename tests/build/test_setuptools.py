@@ -228,8 +228,8 @@ def test_a_front_end_is_told_which_compiler_to_install(tmp_path: Path, hook: str
     root = project(tmp_path, 'toolkit = "12.9"\nheader-packages = ["nvidia-cutlass"]')
     assert answer(root, hook) == [
         *("cuda-core>=1.2,<2", "cuda-bindings==12.*"),
-        "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,nvcc]==12.9.*",
-        *("nvidia-nvjitlink-cu12==12.9.*", "nvidia-cutlass"),
+        "cuda-toolkit[nvrtc,cudart,cccl,nvcc]==12.9.*",
+        "nvidia-cutlass",
     ]
 
 

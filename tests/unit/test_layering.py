@@ -122,8 +122,9 @@ MODULES: dict[str, dict[str, str]] = {
         "devices": "",
         "libraries": "",
         "worker": "",
-        "requirements": "libraries",
-        "toolkit": "libraries worker",
+        "assembler": "libraries",
+        "requirements": "assembler libraries",
+        "toolkit": "assembler libraries worker",
         "linker": "toolkit",
     },
     "keys": {

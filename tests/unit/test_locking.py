@@ -14,11 +14,11 @@ import pytest
 from hatch_cubin import _ed25519, _locking, _pipeline
 from hatch_cubin.cache import signing
 from hatch_cubin.cache.signing import Signer
-from hatch_cubin.errors import LockError
+from hatch_cubin.errors import ConfigError, LockError, Problem
 from hatch_cubin.keys import lock
 from hatch_cubin.sources.project import Project, read_sources
 from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
-from tests.helpers import SAXPY, make_project, read_config
+from tests.helpers import COPY_PTX, SAXPY, make_project, read_config
 from tests.shelf import Shelf, shelf
 
 pytestmark = pytest.mark.nvrtc
@@ -43,9 +43,33 @@ def none() -> Project:
     raise AssertionError("nobody asked for it")
 
 
-def test_without_a_lock_the_project_is_not_looked_at(tmp_path: Path) -> None:
+LINKED = '[[tool.hatch.build.hooks.cubin.module]]\nname = "m"\nsources = ["demo/*.ptx"]\nmode = "rdc"'
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "assembles"),
+    [
+        ({"k.cu": SAXPY}, OPTIONS, False),
+        ({"k.cu": SAXPY, "copy.PTX": COPY_PTX}, f'{OPTIONS}sources = ["**/*"]', True),
+        ({"copy.ptx": COPY_PTX}, OPTIONS, True),
+        ({"copy.ptx": COPY_PTX}, f'{OPTIONS}exclude = ["**/*.ptx"]', False),
+        ({"k.cu": SAXPY, "copy.ptx": COPY_PTX}, OPTIONS + LINKED, False),
+    ],
+    ids=["no PTX", "PTX in capitals", "PTX", "excluded", "linked"],
+)
+def test_ptxas_is_asked_for_if_a_ptx_source_is_a_module(
+    tmp_path: Path, files: dict[str, str | bytes], options: str, *, assembles: bool
+) -> None:
+    project = make_project(tmp_path, files, options)
+    assert wanted(project) == build_requirements(project.config, {}, assembles=assembles)
+
+
+def test_what_is_wrong_with_a_project_is_left_to_the_build(tmp_path: Path) -> None:
+    def broken() -> Project:
+        raise ConfigError(Problem("no package"))
+
     config = read_config('toolkit = "13"')
-    assert _locking.wanted(config, tmp_path, none) == build_requirements(config, {})
+    assert _locking.wanted(config, tmp_path, broken) == build_requirements(config, {})
 
 
 def test_where_nothing_is_asked_for_a_lock_does_not_change_that(
@@ -145,7 +169,8 @@ def test_where_something_has_to_be_compiled_the_locks_builds_are_asked_for(
 ) -> None:
     found = lock.read(project.root)
     assert found is not None
-    assert {"cuda-core", "cuda-toolkit", "nvidia-cuda-nvrtc", "nvidia-nvjitlink"} <= found.wheels.keys()
+    assert {"cuda-core", "cuda-toolkit", "nvidia-cuda-nvrtc"} <= found.wheels.keys()
+    assert found.wheels.keys().isdisjoint({"nvidia-nvjitlink", "nvidia-cuda-nvcc"})  # no link, no PTX
     assert wanted(change(project)) == [
         *(f"{name}=={version}" for name, version in found.wheels.items()),
         "cuda-bindings==13.*",  # no result depends on it

@@ -427,3 +427,26 @@ def test_without_targets_there_are_no_units() -> None:
 def test_names_are_refused_before_archs() -> None:
     with pytest.raises(SourceError):
         plan(["sm_70"], *cu("a/k.cu", "b/k.cu"))
+
+
+@pytest.mark.parametrize(
+    ("options", "sources", "lines"),
+    [
+        ("options = { ftz = true }", "ptx", [FIRST]),
+        ("options = { ftz = true }", "ptx cu", []),
+        ("options = { fma = false, lineinfo = true }", "ptx", []),
+        (f'{RULE}\npath = "*.ptx"\noptions = {{ prec-div = true }}', "ptx cu", [FIRST + 2]),
+        (f'{RULE}\npath = "*"\noptions = {{ use_fast_math = true }}', "ptx cu", []),
+        (f'{RULE}\npath = "k.cu"\noptions = {{ std = "c++17" }}', "ptx cu", []),
+    ],
+)
+def test_an_option_that_ptxas_does_not_have_is_refused_for_ptx_alone(
+    options: str, sources: str, lines: list[int]
+) -> None:
+    given = [ptx("sm_80", "a.ptx") if each == "ptx" else Source("k.cu", "") for each in sources.split()]
+    found: list[Problem] = []
+    try:
+        modules(options, *given)
+    except ConfigError as exc:
+        found = [*exc.problems]
+    assert [problem.where and problem.where.line for problem in found] == lines

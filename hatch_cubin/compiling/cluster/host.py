@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ... import _temporary
 from .. import executor
 from . import identity
 from .identity import Identity, Installed
@@ -55,6 +56,7 @@ class _Here:
         self.name = f"{socket.gethostname()}:{self.pid}"
         self._lock = threading.Lock()
         self._shelf: Shelf | None = None
+        self._scratch: _temporary.Folder | None = None
         self._idle: list[tuple[executor.Setup, executor.Crew]] = []
         self._busy: dict[executor.Crew, str] = {}  # and for which builds
         self._timer: threading.Timer | None = None
@@ -66,6 +68,14 @@ class _Here:
             if self._shelf is None:
                 self._shelf = Shelf()
             return self._shelf
+
+    @property
+    def scratch(self) -> str:
+        """A folder for what ptxas reads and writes."""
+        with self._lock:
+            if self._scratch is None:
+                self._scratch = _temporary.make()
+            return str(self._scratch.path)
 
     @contextlib.contextmanager
     def crew(self, setup: executor.Setup, build: str) -> Iterator[executor.Crew]:
@@ -110,6 +120,9 @@ class _Here:
             if self._shelf is not None:
                 self._shelf.close()
                 self._shelf = None
+            if self._scratch is not None:
+                self._scratch.close()
+                self._scratch = None
 
     def _wait(self) -> None:
         """Dismiss those who wait unless there is another lease for some time."""
@@ -168,8 +181,16 @@ def compile_lease(asked: Asked, lease: Lease) -> Reply:
             folders = stack.enter_context(mine.shelf.using(lease.listing))
         except KeyError:
             return Reply(mine.name, mine.process, lease.number, refusal="it lacks the build's files")
-        libraries = _installed(asked).libraries
-        setup = executor.Setup(libraries, folders, 1, lease.timeout_s, memory=lease.memory)
+        installed = _installed(asked)
+        setup = executor.Setup(
+            installed.libraries,
+            folders,
+            1,
+            lease.timeout_s,
+            scratch=mine.scratch if installed.assembler else "",
+            memory=lease.memory,
+            assembler=installed.assembler,
+        )
         tasks = {task.id: task for task in lease.tasks}
         left = iter(lease.tasks)
         crew = stack.enter_context(mine.crew(setup, lease.build))
@@ -213,4 +234,5 @@ def unpacked(data: bytes) -> list[bytes]:
 
 
 def _installed(asked: Asked) -> Installed:
-    return identity.ask(asked.wanted, links=asked.identity.nvjitlink is not None)
+    tools = asked.identity
+    return identity.ask(asked.wanted, links=tools.nvjitlink is not None, assembles=tools.ptxas is not None)

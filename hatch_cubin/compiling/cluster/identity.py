@@ -19,6 +19,7 @@ from ..._digest import digest
 from ..._environment import without_secrets
 from ...errors import HatchCubinError
 from ...keys.headers import toolkit_roots
+from ...toolkit.assembler import wheel as assembler_wheel
 from ...toolkit.libraries import identity as installed
 from ...toolkit.toolkit import DATA_MODEL, KEY_SCHEMA, OTHER_MACHINE, Toolkit
 
@@ -41,7 +42,8 @@ class Identity(NamedTuple):
     data_model: str
     machine: str
     nvrtc: str
-    nvjitlink: str | None = None  # where a source has asked for it
+    nvjitlink: str | None = None  # if a module is linked
+    ptxas: str | None = None  # if there are PTX sources
 
 
 class Installed(NamedTuple):
@@ -49,13 +51,14 @@ class Installed(NamedTuple):
 
     identity: Identity
     libraries: tuple[str, ...]
+    assembler: str
     headers: Mapping[str, str]
 
 
 def of(toolkit: Toolkit) -> Identity:
     """Return the identity of this machine with a toolkit."""
-    linker = toolkit.nvjitlink_if_loaded
-    return Identity(__version__, KEY_SCHEMA, CODE, DATA_MODEL, OTHER_MACHINE, toolkit.nvrtc, linker)
+    tools = (toolkit.nvrtc, toolkit.nvjitlink_if_loaded, toolkit.ptxas_if_used)
+    return Identity(__version__, KEY_SCHEMA, CODE, DATA_MODEL, OTHER_MACHINE, *tools)
 
 
 def difference(theirs: Identity, mine: Identity) -> str | None:
@@ -81,33 +84,38 @@ def remedy(mine: Identity) -> str:
     major = mine.nvrtc.partition(".")[0]
     suffix = "" if int(major) >= 13 else f"-cu{major}"
     linker = [] if mine.nvjitlink is None else [f"nvidia-nvjitlink{suffix}=={mine.nvjitlink}"]
+    assembler = [] if mine.ptxas is None else [assembler_wheel(int(major), mine.ptxas)]
     wheels = [
         f"hatch-cubin=={mine.version}",
         "'cuda-core>=1.2,<2'",
         f"'cuda-bindings=={major}.*'",
         f"nvidia-cuda-nvrtc{suffix}=={mine.nvrtc}",
         *linker,
+        *assembler,
     ]
     return f"on each worker: pip install {' '.join(wheels)}"
 
 
-_answers: dict[tuple[str, str | None, bool], Installed] = {}
+_answers: dict[tuple[str, str | None, bool, bool], Installed] = {}
 
 
-def ask(wanted: str | None, *, links: bool) -> Installed:
+def ask(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
     """Return what this machine has, as another process finds out; ValueError says why it cannot compile.
 
-    *wanted* is "system" where the toolkit of CUDA_HOME is meant, *links* asks for nvJitLink too.
+    *wanted* is "system" where the toolkit of CUDA_HOME is meant. If the build *links*, nvJitLink has to be
+    there too; if it *assembles*, ptxas.
     """
     stamp = installed(wanted)
-    if stamp is not None and (stamp, wanted, links) in _answers:
-        return _answers[stamp, wanted, links]
-    answer = _asked([sys.executable, "-c", _MAIN, wanted or "", str(int(links)), *sys.path])
+    if stamp is not None and (stamp, wanted, links, assembles) in _answers:
+        return _answers[stamp, wanted, links, assembles]
+    uses = f"{'links ' * links}{'assembles' * assembles}"
+    answer = _asked([sys.executable, "-c", _MAIN, wanted or "", uses, *sys.path])
     if "error" in answer:
         raise ValueError(answer["error"])
-    found = Installed(Identity(*answer["identity"]), tuple(answer["libraries"]), answer["headers"])
+    identity = Identity(*answer["identity"])
+    found = Installed(identity, tuple(answer["libraries"]), answer["assembler"], answer["headers"])
     if stamp is not None:
-        _answers[stamp, wanted, links] = found
+        _answers[stamp, wanted, links, assembles] = found
     return found
 
 
@@ -133,19 +141,23 @@ def _asked(command: Sequence[str]) -> dict[str, Any]:
     return answer
 
 
-def main(wanted: str, links: str) -> None:
+def main(wanted: str, uses: str) -> None:
     """Print what this machine has."""
-    print(json.dumps(_answer(wanted or None, links=links == "1")))  # noqa: T201 - to whoever asked
+    print(json.dumps(_answer(wanted or None, uses.split())))  # noqa: T201 - to the process that asked
 
 
-def _answer(wanted: str | None, *, links: bool) -> dict[str, Any]:
+def _answer(wanted: str | None, uses: Sequence[str]) -> dict[str, Any]:
     try:
         toolkit = Toolkit(wanted)
-        _ = links and toolkit.nvjitlink
+        if "links" in uses:
+            _ = toolkit.nvjitlink
+        if "assembles" in uses:
+            _ = toolkit.ptxas
         roots = toolkit_roots(toolkit, system=wanted == "system", unpacks=False)
         return {
             "identity": of(toolkit),
             "libraries": toolkit.libraries,
+            "assembler": toolkit.assembler if "assembles" in uses else "",
             "headers": {root.logical: str(root.path) for root in roots},
         }
     except HatchCubinError as exc:

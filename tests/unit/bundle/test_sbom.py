@@ -63,7 +63,7 @@ def test_a_bill_names_the_compilers_the_sources_and_their_headers(tmp_path: Path
 
 def test_what_assembles_ptx_is_named_where_there_is_some(tmp_path: Path) -> None:
     bill = _bill(tmp_path, {"copy.ptx": COPY_PTX})
-    assert _named(bill, "application").keys() == {"NVRTC", "nvJitLink", "hatch-cubin"}
+    assert _named(bill, "application").keys() == {"NVRTC", "ptxas", "hatch-cubin"}
 
 
 def test_headers_of_the_toolkit_are_named_by_its_build(tmp_path: Path) -> None:

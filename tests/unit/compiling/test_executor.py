@@ -8,6 +8,9 @@ import io
 import os
 import re
 import runpy
+import select
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -16,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.compiling.executor import Result, Setup, Task, run
+from hatch_cubin.compiling.executor import Crew, Result, Setup, Task, run
 from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX, SAXPY, SCALE, in_order, write_tree
 
 
@@ -81,12 +85,98 @@ def test_a_compile_gives_the_ptx_too_without_the_nul_that_ends_it() -> None:
     assert b".visible .entry saxpy(" in result["ptx"]
 
 
-@pytest.mark.nvrtc
-def test_ptx_is_assembled() -> None:
-    assert outcome(worker.compile_task(task("ptx", COPY_PTX, "-arch=sm_90"))) == (True, b"\x7fELF", {})
+@pytest.fixture
+def assembler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> worker._Assembler:
+    """Return what runs ptxas in a worker; here it is in this process."""
+    mine = worker._Assembler()
+    mine.program, mine.scratch = Toolkit(None).assembler, str(tmp_path)
+    monkeypatch.setattr(worker, "_assembler", mine)
+    return mine
 
 
 @pytest.mark.nvrtc
+def test_ptx_is_assembled_as_by_ptxas_itself(tmp_path: Path, assembler: worker._Assembler) -> None:
+    result = worker.compile_task(task("ptx", COPY_PTX, "-arch=sm_90"))
+    assert outcome(result) == (True, b"\x7fELF", {})
+    write_tree(tmp_path, {"a name/k.ptx": COPY_PTX})
+    subprocess.run([assembler.program, "-arch=sm_90", "k.ptx"], cwd=tmp_path / "a name", check=True)
+    assert result["output"] == (tmp_path / "a name/elf.o").read_bytes()
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("option", ["-g", "-lineinfo"])
+def test_ptx_gives_the_same_bytes_in_any_folder(
+    tmp_path: Path, assembler: worker._Assembler, option: str
+) -> None:
+    outputs = set()
+    for folder in ("here", "there/and further"):
+        assembler.scratch = str(tmp_path / folder)
+        outputs.add(worker.compile_task(task("ptx", COPY_PTX, "-arch=sm_90", option))["output"])
+    assert len(outputs) == 1
+
+
+@pytest.mark.nvrtc
+def test_a_crash_of_ptxas_is_one_of_the_process_that_runs_it(
+    tmp_path: Path, assembler: worker._Assembler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = write_tree(tmp_path, {"ptxas": "#!/bin/sh\nkill -SEGV $$\n"}) / "ptxas"
+    script.chmod(0o755)
+    assembler.program = str(script)
+    ended: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *how: ended.append(how))
+    worker.compile_task(task("ptx", COPY_PTX))
+    assert ended == [(os.getpid(), signal.SIGSEGV)]
+
+
+@pytest.mark.nvrtc
+def test_a_ptxas_that_fails_and_says_nothing_is_told_by_its_exit_code(
+    tmp_path: Path, assembler: worker._Assembler
+) -> None:
+    assembler.program = "/bin/false"
+    assert worker.compile_task(task("ptx", COPY_PTX))["log"] == "fatal: ptxas ended with exit code 1"
+
+
+@pytest.mark.nvrtc
+def test_a_worker_that_leaves_ends_its_ptxas_and_removes_its_files(
+    tmp_path: Path, assembler: worker._Assembler
+) -> None:
+    script = tmp_path / "ptxas"
+    script.write_text(f"#!/bin/sh\necho > '{tmp_path}/started'\nexec sleep 600\n")
+    script.chmod(0o755)
+    os.mkfifo(tmp_path / "started")
+    assembler.program, assembler.scratch = str(script), str(tmp_path / "scratch")
+    (tmp_path / "scratch").mkdir()
+    results: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: results.append(worker.compile_task(task("ptx", COPY_PTX))))
+    thread.start()
+    (tmp_path / "started").read_text()
+    assembler.leave()
+    thread.join()
+    assert not results[0]["ok"]
+    assembler.leave()
+    assert [*(tmp_path / "scratch").iterdir()] == []
+
+
+@pytest.mark.linux
+def test_a_compiler_process_that_is_ended_takes_its_ptxas_along(tmp_path: Path) -> None:
+    script = tmp_path / "ptxas"
+    script.write_text(f"#!/bin/sh\necho $$ > '{tmp_path}/started'\nexec sleep 600\n")
+    script.chmod(0o755)
+    os.mkfifo(tmp_path / "started")
+    crew = Crew(Setup((), {}, 1, 600.0, scratch=str(tmp_path), assembler=str(script)))
+    tasks = in_order([Task(1, "ptx", b"", b"k.ptx", ())])
+    thread = threading.Thread(target=lambda: [*crew.results(tasks)])
+    thread.start()
+    ptxas = os.pidfd_open(int((tmp_path / "started").read_text()))
+    crew.halt()
+    thread.join()
+    crew.close()
+    assert select.select([ptxas], [], [], 60.0)[0] == [ptxas]
+    os.close(ptxas)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("assembler")
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -96,9 +186,12 @@ def test_ptx_is_assembled() -> None:
             task("c++", SCALE, "-arch=sm_90", instantiate=("scale<flot, 4>",)),
             'identifier "flot" is undefined',
         ),
-        (task("ptx", COPY_PTX.replace("ret", "bogus"), "-arch=sm_90"), "line 4; error   : Not a name of"),
-        (task("ptx", COPY_PTX, "-arch=sm_70"), "nvJitLinkError: ERROR_UNSUPPORTED_ARCH"),
-        (task("ptx", COPY_PTX, "-bogus"), "nvJitLinkError: "),
+        (
+            task("ptx", COPY_PTX.replace("ret", "bogus"), "-arch=sm_90"),
+            "source.ptx, line 4; error   : Not a name of",
+        ),
+        (task("ptx", COPY_PTX, "-arch=sm_70"), "ptxas fatal   : Value 'sm_70' is not defined for option"),
+        (task("ptx", COPY_PTX, "-bogus"), "ptxas fatal   : Unknown option 'bogus'"),
         (task("c++", SAXPY, "-arch=sm_90", instantiate=("",)), ""),
     ],
     ids=["syntax", "arch", "template", "instruction", "target", "option", "no name"],

@@ -61,14 +61,12 @@ CORE = "cuda-core>=1.2,<2"
 LINE_13 = (
     CORE,
     "cuda-bindings==13.*",
-    "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,crt]=={0}",
-    "nvidia-nvjitlink=={1}.*",
+    "cuda-toolkit[nvrtc,cudart,cccl,crt]=={0}",
 )
 LINE_12 = (
     CORE,
     "cuda-bindings==12.*",
-    "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,nvcc]=={0}",
-    "nvidia-nvjitlink-cu12=={1}.*",
+    "cuda-toolkit[nvrtc,cudart,cccl,nvcc]=={0}",
 )
 
 

@@ -247,11 +247,11 @@ def test_a_compiler_that_is_not_installed_is_an_error_with_the_command_that_inst
     project = _compiled_with(tmp_path, monkeypatch, "13.0", "cuda-core", "cuda-bindings")
     with pytest.raises(ToolchainError) as caught:
         door.require_compiler(project)
-    extras = "nvrtc,nvjitlink,cudart,cccl,crt"
+    extras = "nvrtc,cudart,cccl,crt"
     assert str(caught.value) == (
         "pyproject.toml:4: the compiler that the table asks for is not installed here\n"
         "  hint: pip install 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' "
-        f"'cuda-toolkit[{extras}]==13.0.*' 'nvidia-nvjitlink==13.0.*'"
+        f"'cuda-toolkit[{extras}]==13.0.*'"
     )
 
 

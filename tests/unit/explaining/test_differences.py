@@ -152,10 +152,10 @@ def test_what_comes_with_another_compiler_is_not_told_one_by_one() -> None:
     assert say((), NOW) == []
 
 
-def test_ptx_is_compiled_by_nvjitlink() -> None:
+def test_ptx_is_assembled_by_ptxas() -> None:
     now = {**NOW, "path": "demo/k.ptx"}
     (found,) = differences({**now, "compiler": "13.4.92"}, now)
-    assert say_one(found, now) == "nvJitLink 13.4.92 -> 13.5.37"
+    assert say_one(found, now) == "ptxas 13.4.92 -> 13.5.37"
 
 
 def test_programs_get_both_values() -> None:

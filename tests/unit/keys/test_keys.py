@@ -12,6 +12,8 @@ import pytest
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.keys.jobs import Job, make_jobs, reachable_files
 from hatch_cubin.sources.project import read_sources
+from hatch_cubin.table.options import OF_PTX
+from hatch_cubin.toolkit import assembler
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
@@ -85,6 +87,7 @@ def test_a_changed_byte_changes_the_keys_of_what_reads_it(
     [
         pytest.param(OPTIONS.replace("N = 4", "N = 5"), {"k", "plain"}, id="macro"),
         pytest.param(OPTIONS.replace("true", "false"), {"k", "plain", "copy"}, id="option"),
+        pytest.param(OPTIONS.replace("true", "true, ftz = true"), {"k", "plain"}, id="option of C++ alone"),
         pytest.param(OPTIONS.replace("sm_90", "sm_90a"), {"k", "plain", "copy"}, id="suffix"),
         pytest.param(OPTIONS.replace("sm_90", "sm_100"), {"k", "plain", "copy"}, id="arch"),
         pytest.param(OPTIONS + RULE + "define = { M = 1 }", {"k"}, id="own macro"),
@@ -105,13 +108,18 @@ def test_the_same_text_at_another_path_has_another_key(tmp_path: Path, toolkit: 
     assert len(set(found.values())) == 2
 
 
-@pytest.mark.parametrize("name", ["nvrtc", "nvjitlink"])
-def test_a_patch_of_a_compiler_changes_the_keys_of_what_it_compiles(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "compiled"), [("nvrtc", {"k", "plain"}), ("ptxas", {"copy"})])
+def test_a_patch_of_a_compiler_changes_the_keys_of_what_it_compiles(
+    tmp_path: Path, name: str, compiled: set[str]
+) -> None:
     toolkit = Toolkit(None)
     before = keys(tmp_path / "here", toolkit)
     toolkit.__dict__[name] = toolkit.__dict__[name] + "9"
-    affected = changed(before, keys(tmp_path / "there", toolkit))
-    assert affected == ({"copy"} if name == "nvjitlink" else {"k", "plain"})
+    assert changed(before, keys(tmp_path / "there", toolkit)) == compiled
+
+
+def test_ptx_is_assembled_by_the_ptxas_of_nvrtcs_own_build(toolkit: Toolkit) -> None:
+    assert toolkit.ptxas == toolkit.nvrtc
 
 
 def test_the_data_model_is_an_input(
@@ -221,11 +229,6 @@ def test_a_virtual_archs_program_key_is_that_of_a_compile_to_ptx(tmp_path: Path,
     assert found == upstream_key(SAXPY, "compute_90", "ptx")
 
 
-def test_a_ptx_sources_program_key_is_that_of_its_assembly(tmp_path: Path, toolkit: Toolkit) -> None:
-    found = program_key(tmp_path, toolkit, {"k.ptx": COPY_PTX}, 'archs = ["sm_90"]')
-    assert found == upstream_key(COPY_PTX, "sm_90", "cubin", "ptx")
-
-
 @pytest.mark.parametrize(
     ("files", "options"),
     [
@@ -234,9 +237,18 @@ def test_a_ptx_sources_program_key_is_that_of_its_assembly(tmp_path: Path, toolk
         ({"k.cu": "#if __has_include(<absent.h>)\n#endif\n" + SAXPY}, ""),
         ({"k.cu": SCALE}, RULE + 'instantiate = ["scale<float, 4>"]'),
         ({"k.ptx": COPY_PTX}, 'archs = ["compute_90"]'),
+        ({"k.ptx": COPY_PTX}, 'archs = ["sm_90"]'),
         ({"k.cu": SAXPY, "a.h": ""}, 'options = { pre-include = "a.h" }'),
     ],
-    ids=["header", "absent header", "asked header", "template", "PTX as it is", "pre-included header"],
+    ids=[
+        "header",
+        "absent header",
+        "asked header",
+        "template",
+        "PTX as it is",
+        "PTX that cuda.core would link",
+        "pre-included header",
+    ],
 )
 def test_what_cuda_cores_key_cannot_see_has_no_program_key(
     tmp_path: Path, toolkit: Toolkit, files: Mapping[str, str | bytes], options: str
@@ -336,14 +348,32 @@ def test_ptx_that_was_not_assembled_is_no_hit(
     assert {name for name in before if before[name] != after[name]} == {"k for compute_80"}
 
 
-def test_ptx_is_assembled_with_the_options_that_an_assembler_has(tmp_path: Path, toolkit: Toolkit) -> None:
-    options = """\
-        archs = ["sm_90", "compute_90"]
-        options = { lineinfo = true, std = "c++17", max-register-count = 32 }
-        """
-    found = jobs(tmp_path, toolkit, {"copy.ptx": COPY_PTX}, options)
-    assert options_of(found["copy for sm_90"], toolkit) == ["-arch=sm_90", "-maxrregcount=32", "-lineinfo"]
-    assert options_of(found["copy for compute_80"], toolkit)[0] == "-arch=sm_80"
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ('std = "c++17", max-register-count = 32', ["-maxrregcount=32"]),
+        ("lineinfo = true", ["-lineinfo"]),
+        ("debug = true, lineinfo = true", ["-g"]),
+        ("debug = false, lineinfo = false, disable-warnings = false", []),
+        ("fma = false", ["-fmad=false"]),
+        ("fma = true, disable-warnings = true", ["-fmad=true", "-w"]),
+        ("split-compile = 2", ["-split-compile=2"]),
+        ('ofast-compile = "max"', ["--Ofast-compile=max"]),
+        ('ptxas-options = ["-O1", "-dlcm=cg"]', ["-O1", "-dlcm=cg"]),
+        ('ptxas-options = "-O1"', ["-O1"]),
+    ],
+)
+def test_ptx_is_assembled_with_the_options_that_ptxas_has(
+    tmp_path: Path, toolkit: Toolkit, options: str, flags: list[str]
+) -> None:
+    table = f'archs = ["sm_90", "compute_90"]\noptions = {{ {options} }}'
+    found = jobs(tmp_path, toolkit, {"copy.ptx": COPY_PTX, "k.cu": SAXPY}, table)
+    assert options_of(found["copy for sm_90"], toolkit) == ["-arch=sm_90", *flags]
+    assert options_of(found["copy for compute_80"], toolkit) == ["-arch=sm_80", *flags]
+
+
+def test_the_options_of_ptx_are_those_that_ptxas_has() -> None:
+    assert OF_PTX == assembler.TRANSLATED
 
 
 def test_old_ptx_is_checked_on_the_oldest_arch_that_there_is(tmp_path: Path, toolkit: Toolkit) -> None:

@@ -415,10 +415,16 @@ def test_another_hatch_cubin_is_another_installation(tmp_path: Path, monkeypatch
     assert len({before, libraries.identity(None), None}) == 3
 
 
-@pytest.mark.parametrize("gone", ["cuda_core-1.2.2.dist-info/RECORD", "nvidia/cu13/lib/libnvJitLink.so.13"])
+@pytest.mark.parametrize("gone", ["cuda_core-1.2.2.dist-info/RECORD", "nvidia/cu13/lib/libnvrtc.so.13"])
 def test_an_installation_that_lacks_a_part_is_none(site: Path, gone: str) -> None:
     (site / gone).unlink()
     assert libraries.identity(None) is None
+
+
+def test_an_installation_needs_no_linker(site: Path) -> None:
+    before = libraries.identity(None)
+    (site / "nvidia/cu13/lib/libnvJitLink.so.13").unlink()
+    assert len({before, libraries.identity(None), None}) == 3
 
 
 def test_the_system_toolkit_is_that_of_its_folder(

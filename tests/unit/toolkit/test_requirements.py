@@ -16,8 +16,7 @@ CORE = "cuda-core>=1.2,<2"
 NEWEST = [
     CORE,
     "cuda-bindings==13.*",
-    "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,crt]==13.*",
-    "nvidia-nvjitlink==13.*",
+    "cuda-toolkit[nvrtc,cudart,cccl,crt]==13.*",
 ]
 
 
@@ -25,37 +24,35 @@ NEWEST = [
     ("toolkit", "requirements"),
     [
         ("13", NEWEST),
-        (
-            "13.0",
-            [
-                CORE,
-                "cuda-bindings==13.*",
-                "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,crt]==13.0.*",
-                "nvidia-nvjitlink==13.0.*",
-            ],
-        ),
-        (
-            "13.0.2",
-            [
-                CORE,
-                "cuda-bindings==13.*",
-                "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,crt]==13.0.2",
-                "nvidia-nvjitlink==13.0.*",
-            ],
-        ),
-        (
-            "12.9",
-            [
-                CORE,
-                "cuda-bindings==12.*",
-                "cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,nvcc]==12.9.*",
-                "nvidia-nvjitlink-cu12==12.9.*",
-            ],
-        ),
+        ("13.0", [CORE, "cuda-bindings==13.*", "cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*"]),
+        ("13.0.2", [CORE, "cuda-bindings==13.*", "cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.2"]),
+        ("12.9", [CORE, "cuda-bindings==12.*", "cuda-toolkit[nvrtc,cudart,cccl,nvcc]==12.9.*"]),
     ],
 )
 def test_a_toolkit_is_asked_for_with_its_bindings_and_headers(toolkit: str, requirements: list[str]) -> None:
     assert build_requirements(read_config(f'toolkit = "{toolkit}"'), {}) == requirements
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "extras"),
+    [("13.0", "nvrtc,cudart,cccl,crt,nvcc"), ("12.9", "nvrtc,cudart,cccl,nvcc")],
+)
+def test_ptx_sources_ask_for_the_wheel_of_ptxas(toolkit: str, extras: str) -> None:
+    asked = build_requirements(read_config(f'toolkit = "{toolkit}"'), {}, assembles=True)
+    assert asked[2:] == [f"cuda-toolkit[{extras}]=={toolkit}.*"]
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "last", "linker"),
+    [("13.0.2", "crt", "nvidia-nvjitlink==13.0.*"), ("12.9.1", "nvcc", "nvidia-nvjitlink-cu12==12.9.*")],
+)
+def test_linked_modules_ask_for_the_linker_of_the_toolkits_minor(
+    toolkit: str, last: str, linker: str
+) -> None:
+    module = '[[tool.hatch.build.hooks.cubin.module]]\nname = "m"\nsources = ["a.cu"]\nmode = "lto"'
+    table = f'toolkit = "{toolkit}"\n{module}'
+    asked = build_requirements(read_config(table), {})
+    assert asked[2:] == [f"cuda-toolkit[nvrtc,nvjitlink,cudart,cccl,{last}]=={toolkit}", linker]
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_an_nvjitlink_of_another_version_is_refused_like_an_nvrtc(monkeypatch: p
     exact_build = toolkit_module._exact_build
 
     def other(name: str, *args: str) -> str:
-        return f"{major - 1}.9.1" if name == "nvJitLink" else exact_build(name, *args)  # type: ignore[arg-type]
+        return f"{major - 1}.9.1" if name == "nvJitLink" else exact_build(name, *args)
 
     monkeypatch.setattr(toolkit_module, "_exact_build", other)
     toolkit = Toolkit(str(major))

@@ -202,7 +202,7 @@ def test_another_build_of_the_compiler_is_named(explain: Explain, root: Path) ->
     ]
     assert explain("copy", "--arch", "sm_90")[1:3] == [
         "miss  copy for sm_90",
-        f"      nvJitLink 13.1.5 -> {toolkit.nvjitlink}",
+        f"      ptxas 13.1.5 -> {toolkit.ptxas}",
     ]
 
 

@@ -64,7 +64,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delenv(name, raising=False)
     script = write_tree(tmp_path, {"stub.py": STUB}) / "stub.py"
     monkeypatch.setattr(executor, "Setup", partial(Setup, script=str(script)))
-    monkeypatch.setattr(identity, "ask", lambda _wanted, links: Installed(MINE, (), {}))
+    monkeypatch.setattr(identity, "ask", lambda _wanted, **_uses: Installed(MINE, (), "", {}))
     return script
 
 
@@ -87,11 +87,14 @@ def test_who_runs_other_code_than_what_is_installed_by_now_says_so(
 
 
 def test_who_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(_wanted: object, *, links: bool) -> Installed:
-        raise ValueError(f"cannot load nvrtc, links {links}")
+    def ask(_wanted: object, **uses: bool) -> Installed:
+        raise ValueError(f"cannot load nvrtc: {uses}")
 
     monkeypatch.setattr(identity, "ask", ask)
-    assert host.identify(Asked(MINE._replace(nvjitlink="13"), None))[1] == "cannot load nvrtc, links True"
+    for tool, use in (("nvjitlink", "links"), ("ptxas", "assembles")):
+        uses = {"links": False, "assembles": False, use: True}
+        asked = Asked(MINE._replace(**{tool: "13"}), None)
+        assert host.identify(asked)[1] == f"cannot load nvrtc: {uses}"
 
 
 def test_files_come_once_and_tasks_are_compiled_in_order(stub: Path) -> None:
@@ -243,9 +246,8 @@ BIG = "\n".join(f"__device__ float f{n}(float x) {{ return x * {n}.5f; }}" for n
 @pytest.mark.linux
 def test_a_compiler_takes_no_more_memory_than_its_worker_may(monkeypatch: pytest.MonkeyPatch) -> None:
     toolkit = Toolkit(None)
-    monkeypatch.setattr(
-        identity, "ask", lambda _wanted, links: Installed(identity.of(toolkit), toolkit.libraries, {})
-    )
+    here = Installed(identity.of(toolkit), toolkit.libraries, "", {})
+    monkeypatch.setattr(identity, "ask", lambda _wanted, **_uses: here)
     host.equip(ASKED, LISTING, BLOBS)
     small = Task(1, "c++", SAXPY.encode(), b"k.cu", (b"-arch=sm_90",))
     large = Task(2, "c++", f"{BIG}\n{SAXPY}".encode(), b"k.cu", (b"-arch=sm_90",))

@@ -19,6 +19,7 @@ from hatch_cubin.toolkit.toolkit import Toolkit
 
 MINE = Identity("1.2", "keys 1", "code", "lp64", "", "13.5.37")
 LINKS = MINE._replace(nvjitlink="13.5.37")
+ASSEMBLES = MINE._replace(ptxas="13.5.37")
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,7 @@ LINKS = MINE._replace(nvjitlink="13.5.37")
         (MINE._replace(data_model="llp64"), MINE, "data model llp64, this build has lp64"),
         (MINE._replace(machine="aarch64"), MINE, "processor aarch64, this build has x86_64"),
         (LINKS._replace(nvjitlink="13.4.92"), LINKS, "nvJitLink 13.4.92, this build has 13.5.37"),
+        (ASSEMBLES, MINE, None),
         (MINE._replace(code="other"), MINE, "another hatch-cubin 1.2 than this build's"),
     ],
 )
@@ -47,6 +49,7 @@ def test_the_remedy_can_be_pasted() -> None:
     assert remedy(LINKS._replace(nvrtc="12.9.86", nvjitlink="12.9.86")).endswith(
         "'cuda-bindings==12.*' nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-nvjitlink-cu12==12.9.86"
     )
+    assert remedy(ASSEMBLES).endswith(" nvidia-cuda-nvrtc==13.5.37 nvidia-cuda-nvcc==13.5.37")
 
 
 @pytest.fixture
@@ -84,7 +87,9 @@ def test_what_keeps_a_machine_from_compiling_is_said(answers: list[object], answ
         identity.ask(None, links=False)
 
 
-ANSWER = json.dumps({"identity": MINE, "libraries": ["libnvrtc.so"], "headers": {"nvrtc": "/h"}}).encode()
+ANSWER = json.dumps(
+    {"identity": MINE, "libraries": ["libnvrtc.so"], "assembler": "ptxas", "headers": {"nvrtc": "/h"}}
+).encode()
 
 
 @pytest.mark.parametrize(("stamp", "asked"), [("as it was", 1), (None, 2)])
@@ -94,28 +99,29 @@ def test_a_machine_is_asked_again_only_where_something_was_installed(
     monkeypatch.setattr(identity, "installed", lambda _wanted: stamp)
     answers.extend([ANSWER, ANSWER])
     both = [identity.ask(None, links=False) for _ in range(2)]
-    assert both == [Installed(MINE, ("libnvrtc.so",), {"nvrtc": "/h"})] * 2
+    assert both == [Installed(MINE, ("libnvrtc.so",), "ptxas", {"nvrtc": "/h"})] * 2
     assert len(answers) == 2 - asked
 
 
 @pytest.mark.nvrtc
 def test_another_process_says_what_this_one_knows() -> None:
     toolkit = Toolkit(None)
-    _ = toolkit.nvjitlink
-    found = identity.ask(None, links=True)
+    _ = toolkit.nvjitlink, toolkit.ptxas
+    found = identity.ask(None, links=True, assembles=True)
     assert found.identity == identity.of(toolkit)
     assert found.identity.version == __version__
     assert found.libraries == toolkit.libraries
+    assert found.assembler == toolkit.assembler
     assert "shims" in found.headers
 
 
 @pytest.mark.nvrtc
 def test_it_prints_what_it_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    identity.main("", "0")
+    identity.main("", "")
     assert json.loads(capsys.readouterr().out)["identity"] == [*identity.of(Toolkit(None))]
     broken: Callable[..., Toolkit] = _refuse
     monkeypatch.setattr(identity, "Toolkit", broken)
-    identity.main("system", "1")
+    identity.main("system", "links")
     assert json.loads(capsys.readouterr().out) == {"error": "cannot load nvrtc"}
 
 

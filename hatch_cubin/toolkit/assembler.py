@@ -1,0 +1,93 @@
+"""Find ptxas, which assembles PTX sources, and translate a module's options into its flags.
+
+ptxas has to be of the same build as NVRTC: then NVRTC's build alone tells which machine code a PTX source
+gives, and a build that compiles nothing needs no ptxas.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .._arch import Arch
+from ..errors import Problem, ToolchainError
+from .libraries import system_home
+
+_NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
+_BUILD = re.compile(rb"\bV(\d+\.\d+\.\d+)")
+_LIMIT_S = 60.0  # for a program that only prints its version
+
+_FLAGS: Mapping[str, Callable[[Any], list[str]]] = {
+    "max_register_count": lambda count: [f"-maxrregcount={count}"],
+    "debug": lambda wanted: ["-g"] * wanted,
+    "lineinfo": lambda wanted: ["-lineinfo"] * wanted,
+    "fma": lambda wanted: [f"-fmad={'true' if wanted else 'false'}"],
+    "split_compile": lambda threads: [f"-split-compile={threads}"],
+    "ofast_compile": lambda level: [f"--Ofast-compile={level}"],
+    "disable_warnings": lambda wanted: ["-w"] * wanted,
+    "ptxas_options": lambda options: [options] if isinstance(options, str) else [*options],
+}
+TRANSLATED = frozenset(_FLAGS)
+
+
+def flags(options: Mapping[str, Any], arch: Arch) -> list[str]:
+    """Return the flags with which ptxas assembles a PTX source for *arch*."""
+    obeyed = {name: value for name, value in options.items() if name in TRANSLATED}
+    if obeyed.get("debug"):  # which includes line information: ptxas warns about both
+        obeyed.pop("lineinfo", None)
+    own = (flag for name, translate in _FLAGS.items() if name in obeyed for flag in translate(obeyed[name]))
+    return [f"-arch={arch}", *own]
+
+
+def find(wanted: str | None, major: int, build: str, hint: str) -> str:
+    """Return the path of the ptxas of *build*; ToolchainError says what is missing, and how to install it.
+
+    *wanted* is the table's `toolkit`, *major* that of CUDA.
+    """
+    found: dict[str, str] = {}
+    for path in map(str, _candidates(wanted, major)):
+        found[path] = _build_of(path)
+        if found[path] == build:
+            return path
+    here = ", ".join(f"{path} is {version}" for path, version in found.items()) or "no ptxas was found"
+    what = f"PTX sources need ptxas {build}, the build of NVRTC here, but {here}"
+    raise ToolchainError(Problem(what, hint=hint))
+
+
+def wheel_name(major: int) -> str:
+    """Return the name of the wheel that brings ptxas."""
+    return "nvidia-cuda-nvcc" if major >= 13 else "nvidia-cuda-nvcc-cu12"
+
+
+def wheel(major: int, build: str) -> str:
+    """Return the requirement of the wheel that brings the ptxas of *build*."""
+    return f"{wheel_name(major)}=={build}"
+
+
+def _candidates(wanted: str | None, major: int) -> Iterator[Path]:
+    """Yield each file that may be the toolkit's ptxas, the best first."""
+    places = [system_home() / "bin"]
+    if wanted != "system":
+        tree = "cu13" if major >= 13 else "cuda_nvcc"
+        places = [Path(entry, "nvidia", tree, "bin") for entry in sys.path]
+    for place in dict.fromkeys(places):
+        if (path := place / _NAME).is_file():
+            yield path
+
+
+def _build_of(path: str) -> str:
+    """Return the build of a ptxas, or why it does not say."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the toolkit's own program
+            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT_S, check=False
+        )
+    except OSError as exc:
+        return f"not runnable ({exc.strerror})"
+    except subprocess.TimeoutExpired:
+        return f"not runnable (it took longer than {_LIMIT_S:g} s)"
+    match = _BUILD.search(done.stdout)
+    return match[1].decode() if match else f"not runnable (exit code {done.returncode})"
