@@ -20,7 +20,7 @@ MODES: Mapping[str, str] = {"lto": "link_time_optimization", "rdc": "relocatable
 def plan_modules(
     config: Config, sources: Sequence[Source], members: Sequence[Sequence[str]], expand_targets: Targets
 ) -> list[Module]:
-    """Return every module, sorted by name, and what those are made of that are linked.
+    """Return every module, sorted by name, and the objects of linked modules. Modules may share a name.
 
     *members* has the paths of the sources that each [[module]] table names. They are no modules of their own.
     """
@@ -34,7 +34,6 @@ def plan_modules(
     linked = _Linked(config, {source.path: source for source in parts}, expand_targets)
     for number, paths in enumerate(members):
         modules += linked.modules(number, paths)
-    _plan.refuse_shared_names(modules, config.place)
     return sorted([*modules, *linked.objects.values()], key=lambda module: module.name)
 
 

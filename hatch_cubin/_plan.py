@@ -7,9 +7,9 @@ import itertools
 import math
 import operator
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from . import _arch
@@ -152,8 +152,7 @@ def plan_modules(
 ) -> list[Module]:
     """Return the module or the variants of each source, sorted by name. Tables may be for *others* too.
 
-    ConfigError where a rule matches no source, or asks of PTX what it does not have; SourceError where two
-    sources have one name.
+    ConfigError if a rule matches no source, or asks of PTX what it does not have. Modules may share a name.
     """
     rules = [(rule, glob_regex(rule.path)) for rule in config.source]
     own_archs = () if "archs" in config.replaced else config.archs
@@ -192,7 +191,6 @@ def plan_modules(
         places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
         made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
         modules += [replace(module, written=places, tables=tables) for module in made]
-    refuse_shared_names(modules, config.place)
     return sorted(modules, key=lambda module: module.name)
 
 
@@ -244,7 +242,8 @@ def _modules_of(
     instantiate: tuple[str, ...] = ()
     variants: dict[str, tuple[str | None, ...]] = {}
     for rule in rules:  # later tables win
-        base, archs = rule.name or base, rule.archs or archs
+        base = base if rule.name is None else name_from(rule.name, source.path)
+        archs = rule.archs or archs
         define = merge_macros(define, rule.define, rule.undefined)
         options = {**options, **rule.options}
         include_dirs = (
@@ -260,6 +259,12 @@ def _modules_of(
     ]
 
 
+def name_from(pattern: str, path: str) -> str:
+    """Return the name that a table gives to the source at *path*: `{parent}_{stem}` has parts of that."""
+    place = PurePosixPath(path)
+    return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
+
+
 def combinations(
     variants: Mapping[str, tuple[str | None, ...]], where: Location
 ) -> Iterator[tuple[Macros, tuple[str, ...]]]:
@@ -271,36 +276,6 @@ def combinations(
     for chosen in itertools.product(*axes):
         variant = tuple((name, "0" if value is None else value) for name, value in chosen)
         yield variant, tuple(name for name, value in chosen if value is None)
-
-
-def refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
-    """Raise SourceError where two modules have one name, or names that differ in case alone."""
-
-    def another(path: str) -> str:
-        from .table.lines import source_table  # which only hints need
-
-        return f"these lines give it another:{source_table(place.source_tables, path, name='…')}"
-
-    by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
-    for module in modules:
-        by_name[module.base.casefold()].setdefault(module.location, module)
-    problems = [
-        Problem(
-            f"{first.base!r} is already the name of {other.location}",
-            first.location,
-            "give one of them another name" if first.link else another(first.source.path),
-        )
-        for other, *rest in ([*same.values()] for same in by_name.values())
-        for first in rest
-    ]
-    by_full_name = Counter(module.name for module in modules)
-    problems = problems or [
-        Problem(f"{module.name!r} is the name of two modules", module.location)
-        for module in modules
-        if by_full_name[module.name] > 1
-    ]
-    if problems:
-        raise SourceError(*problems)
 
 
 def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:

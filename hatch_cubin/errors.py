@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PREFIX = "hatch-cubin: "
 _ANNOTATED = 20  # lines of details
+_MANY = 3  # problems with one cause, which are one message then
+_SHOWN = 10  # of their places
 _INTERRUPTED = 130  # as shells count: 128 and the signal's number
 _CONTROLS = {code: ascii(chr(code))[1:-1] for code in (*range(9), *range(11, 32), *range(127, 160))}
 _LINE_ENDS = {ord("\n"): "\\n"}
@@ -113,12 +115,46 @@ class CheckError(HatchCubinError):
     """A check failed: what was looked at is not as it should be."""
 
 
-def render(error: HatchCubinError, outcome: str = "") -> list[str]:
-    """Return one message per problem, in order, then their count."""
+def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) -> list[str]:
+    """Return one message per cause, in order, then the count of problems.
+
+    Only a *verbose* message lists every place of a cause.
+    """
     ordered = in_order(error.problems)
     count = len(ordered)
     summary = [f"{PREFIX}{count} error{'s' * (count != 1)}{outcome}"] if outcome or count > 1 else []
-    return [*(f"{PREFIX}error: {problem}" for problem in ordered), *summary]
+    shown = count if verbose else _SHOWN
+    return [*(f"{PREFIX}error: {_as_one(group, shown)}" for group in _by_cause(ordered)), *summary]
+
+
+def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
+    """Yield the problems that one change solves together if there are many, each other one by itself."""
+    groups: dict[str, list[Problem]] = {}
+    for problem in (problems := [*problems]):
+        groups.setdefault(problem.hint or problem.what, []).append(problem)
+    for problem in problems:
+        group = groups[problem.hint or problem.what]
+        if len(group) < _MANY:
+            yield [problem]
+        elif problem is group[0]:
+            yield group
+
+
+def _as_one(group: list[Problem], shown: int) -> Problem:
+    """Return what stands for a group: its first problem, with the places of the others."""
+    first, *others = group
+    if not others:
+        return first
+    is_one = all(problem.what == first.what for problem in others)
+    title = "more places" if is_one else "more errors that the same change solves"
+    places = [
+        str(each.where) if is_one and each.where else str(each._replace(hint=None, details=()))
+        for each in others
+    ]
+    left = len(others) - shown
+    more = [f"  … and {left} more: 'hatch-cubin bake --verbose' lists them"] if left > 0 else []
+    listed = (f"{len(others)} {title}:", *(f"  {place}" for place in places[:shown]), *more)
+    return first._replace(details=(*first.details, *listed))
 
 
 def _place(problem: Problem) -> tuple[bool, str, bool, int]:
@@ -128,12 +164,12 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 
 @contextlib.contextmanager
 def reported(
-    display: Callable[[str], object], outcome: str = "", folder: str | None = None
+    display: Callable[[str], object], outcome: str = "", folder: str | None = None, *, verbose: bool = False
 ) -> Iterator[None]:
     """Turn a user's problems into messages and exit code 1, an interrupt into 130; let the rest through.
 
     *outcome* follows the count of problems, and says what they led to. Their places may be relative to
-    *folder*, where that is not the current one.
+    *folder*, where that is not the current one. *verbose* messages list every place.
     """
     try:
         yield
@@ -144,7 +180,7 @@ def reported(
     except HatchCubinError as exc:
         if is_on(os.environ, "HATCH_CUBIN_TRACEBACK"):
             raise
-        for message in render(exc, outcome):
+        for message in render(exc, outcome, verbose=verbose):
             with Lossy(sys.stderr):
                 display(message)
         annotate("error", in_order(exc.problems), folder)

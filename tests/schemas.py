@@ -66,6 +66,9 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
     checks.link: text(pattern=_LINK),
     checks.mode: {"enum": ["lto", "rdc"]},
     checks.name: text(pattern=r'^[^/\\\[\]<>"]+$'),
+    checks.name_of_sources: text(
+        pattern=r'^[^/\\\[\]<>"]+$', **{"not": {"pattern": r"\{(?!(?:parent|stem)\})[^{}]*\}"}}
+    ),
     checks.package: text(pattern=rf"^{_WORD}(?:\.{_WORD})*$"),
     checks.path: _ref("path"),
     checks.remote: text(pattern=rf"^(?:{'|'.join(sorted(urls.PLAIN | urls.OBJECTS))})://[^@?#\s]+$"),

@@ -101,7 +101,7 @@ def _answer(args: argparse.Namespace) -> None:
     from ..errors import HatchCubinError, reported
 
     as_json, folder = getattr(args, "json", False), getattr(args, "project", None)
-    with reported(_complain, folder=folder):
+    with reported(_complain, folder=folder, verbose=getattr(args, "verbose", True)):
         try:
             _require_folder(args)
             answer = args.run(args)
@@ -267,7 +267,7 @@ def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = Non
     if problems:
         from ..errors import CheckError, reported
 
-        with reported(_complain, folder=folder):
+        with reported(_complain, folder=folder, verbose=True):
             raise CheckError(*problems)
 
 

@@ -46,7 +46,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the bundle and hand it to the wheel, or put what it is built from into the sdist."""
-        with reported(self.app.display_error, _NOTHING):
+        with reported(self.app.display_error, _NOTHING, verbose=self.app.verbosity > 0):
             if self.target_name == "wheel":
                 self._wheel(self._project(), version, build_data)
             elif self.target_name == "sdist":

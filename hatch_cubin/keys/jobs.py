@@ -23,6 +23,7 @@ from ..sources.project import Project, Sources
 from ..sources.scan import ask_for_anything, meanings
 from ..sources.search import OWN, Root
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
+from . import shared_names
 from .closures import Start
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
 from .parts import drop_parts
@@ -70,17 +71,18 @@ def make_jobs(
 ) -> list[Job]:
     """Return one job per unit of the plan, with what is known of it from an earlier build.
 
-    A module with a header that cannot be read has none; what is wrong with it is added to *refused*, or is a
-    SourceError without that.
+    Headers that cannot be read and names that modules share are added to *refused*; without it they are a
+    SourceError. A module with such a header has no jobs.
     """
     recall = recall or Recall(None)
     finder = _HeaderFinder(project, toolkit, recall)
     readable, problems = _readable(every_module(project, sources, toolkit), finder)
+    modules, notes = drop_parts(readable, project.tree, finder.named)
+    problems += shared_names.problems([each for each in modules if not each.part_of], project.config)
     if problems and refused is None:
         raise SourceError(*problems)
     if refused is not None:
         refused += problems
-    modules, notes = drop_parts(readable, project.tree, finder.named)
     plan = _plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
         project.say(note)

@@ -21,6 +21,7 @@ _SIZE_UNITS: Mapping[str, int] = {"": 1, "B": 1} | {
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
+NAME_PARTS = ("{parent}", "{stem}")  # of a source's path, in the name of a table for many sources
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -261,6 +262,15 @@ def name(value: object) -> str:
     text = string(value)
     if not text.isprintable() or any(char in text for char in '/\\[]<>"'):
         raise ValueError(f"must be a plain name, not {text!r}")
+    return text
+
+
+def name_of_sources(value: object) -> str:
+    """Check the name of one source, or of many: `{parent}` and `{stem}` are parts of each one's path."""
+    text = name(value)
+    for part in re.findall(r"\{[^{}]*\}", text):
+        if part not in NAME_PARTS:
+            raise ValueError(f"has {part}, and the parts of a path are {{parent}} and {{stem}}")
     return text
 
 

@@ -300,7 +300,7 @@ _CHECKS: dict[str, Callable[..., Any]] = {
 }
 _SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
     "path": One(checks.path),
-    "name": One(checks.name),
+    "name": One(checks.name_of_sources),
     "archs": _archs,
     "include-dirs": Each(checks.path, _above),
     "define": _define,

@@ -44,6 +44,47 @@ def test_every_error_has_one_root(kind: str) -> None:
     assert issubclass(getattr(errors, kind), HatchCubinError)
 
 
+HINT = "include-dirs = ['inc']"
+
+
+def missing(number: int, hint: str | None = HINT, what: str = "cannot open x.h") -> Problem:
+    return Problem(what, Location(f"k{number:02}.cu", 1), hint, ("#include",))
+
+
+def test_problems_with_one_cause_are_one_message_with_their_places() -> None:
+    other = Problem("unlike them", Location("k05.cu", 9))
+    error = CompileError(*(missing(number) for number in range(14)), other)
+    listed = [f"    k{number:02}.cu:1" for number in range(1, 11)]
+    head = ["hatch-cubin: error: k00.cu:1: cannot open x.h", "  #include", "  13 more places:"]
+    left = "    … and 3 more: 'hatch-cubin bake --verbose' lists them"
+    assert errors.render(error) == [
+        "\n".join([*head, *listed, left, f"  hint: {HINT}"]),
+        "hatch-cubin: error: k05.cu:9: unlike them",
+        "hatch-cubin: 15 errors",
+    ]
+    whole = errors.render(error, verbose=True)[0].splitlines()
+    assert whole[3:-1] == [f"    k{number:02}.cu:1" for number in range(1, 14)]
+
+
+def test_different_problems_that_one_change_solves_are_named() -> None:
+    error = CompileError(*(missing(number, what=f"cannot open {number}.h") for number in range(3)))
+    assert errors.render(error)[0].splitlines()[2:] == [
+        "  2 more errors that the same change solves:",
+        "    k01.cu:1: cannot open 1.h",
+        "    k02.cu:1: cannot open 2.h",
+        f"  hint: {HINT}",
+    ]
+
+
+def test_problems_without_a_place_or_a_hint_are_grouped_too() -> None:
+    error = CompileError(*(Problem("no", None, None, (str(number),)) for number in range(3)))
+    assert errors.render(error)[0].splitlines()[-2:] == ["    no", "    no"]
+
+
+def test_two_problems_stay_two_messages() -> None:
+    assert len(errors.render(CompileError(missing(1), missing(2)))) == 3
+
+
 def test_messages_come_by_place_and_those_without_one_last() -> None:
     error = ConfigError(
         Problem("nowhere"),

@@ -10,7 +10,7 @@ from hatch_cubin import _arch
 from hatch_cubin._arch import Arch, Target
 from hatch_cubin._digest import digest
 from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units, unsupported
-from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, SourceError
+from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem
 from hatch_cubin.sources.source import Source
 from hatch_cubin.table.config import Config
 from tests.helpers import TABLE, pyproject, read_config
@@ -176,11 +176,6 @@ def test_a_variant_of_false_is_named_0_and_not_defined() -> None:
     assert (on.name, on.macros) == ("k[DBG=1,N=0]", (("DBG", "1"), ("N", "0")))
 
 
-def test_a_variant_cannot_be_both_0_and_not_defined() -> None:
-    with pytest.raises(SourceError, match=r"'k\[N=0\]' is the name of two modules"):
-        modules(f"{RULE}\npath = 'k.cu'\nvariants = {{ N = [0, false] }}", *cu("k.cu"))
-
-
 def test_only_the_part_of_a_variant_that_needs_it_is_hashed() -> None:
     (module,) = modules(
         f"{RULE}\npath = 'demo/red.cu'\nvariants = {{ BLOCK = [64], SCALAR = ['std::pair<int, 4>'] }}",
@@ -197,43 +192,18 @@ def test_a_variant_with_many_parts_keeps_a_short_file_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "shown"),
-    [("a/k.cu", "b/k.cu", "k"), ("a/k.cu", "a/k.ptx", "k"), ("a/K.cu", "b/k.cu", "k")],
-    ids=["same stem", "cu and ptx", "case"],
+    ("name", "path", "given"),
+    [
+        ("{parent}_{stem}", "demo/blas/dot.cu", "blas_dot"),
+        ("k-{stem}", "demo/blas/dot.cu", "k-dot"),
+        ("{stem}{stem}", "demo/a.b.cu", "a.ba.b"),
+        ("{parent}", "dot.cu", ""),
+        ("{", "dot.cu", "{"),
+    ],
 )
-def test_two_sources_with_one_name_are_refused_with_the_way_out(first: str, second: str, shown: str) -> None:
-    assert refused("", *cu(first, second)) == [
-        Problem(
-            f"{shown!r} is already the name of {first}",
-            Location(second),
-            f'these lines give it another:\n    {RULE}\n    path = "{second}"\n    name = "…"',
-        )
-    ]
-
-
-def test_every_source_after_the_first_of_a_name_is_refused_once() -> None:
-    options = f"{RULE}\npath = '**/*.cu'\nvariants = {{ N = [1, 2] }}"
-    found = refused(options, *cu("a/k.cu", "b/k.cu", "c/k.cu"))
-    assert [problem.where for problem in found] == [Location("b/k.cu"), Location("c/k.cu")]
-
-
-def test_a_name_of_its_own_mends_it() -> None:
-    found = modules(f"{RULE}\npath = 'b/k.cu'\nname = 'k2'", *cu("a/k.cu", "b/k.cu"))
-    assert [module.name for module in found] == ["k", "k2"]
-
-
-def test_two_variants_with_one_name_are_refused() -> None:
-    options = f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = ['1', '1,B=2'], B = ['3', '2,B=3'] }}"
-    found = refused(options, *cu("a/k.cu"))
-    assert found == [Problem("'k[A=1,B=2,B=3]' is the name of two modules", Location("a/k.cu"))]
-
-
-def test_a_file_that_is_called_like_a_variant_is_refused() -> None:
-    options = f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = [1] }}"
-    found = refused(options, *cu("a/k.cu", "a/k[A=1].cu"))
-    assert found == [
-        Problem("'k[A=1]' is the name of two modules", Location(path)) for path in ("a/k.cu", "a/k[A=1].cu")
-    ]
+def test_a_name_for_many_sources_has_parts_of_each_ones_path(name: str, path: str, given: str) -> None:
+    (module,) = modules(f"{RULE}\npath = '**/*'\nname = '{name}'", *cu(path))
+    assert module.name == given
 
 
 def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_guess() -> None:
@@ -422,11 +392,6 @@ def test_without_targets_there_are_no_units() -> None:
     config = read_config()
     made = plan_modules(config, cu("a.cu"), {config.archs: ()})
     assert plan_units(made, TOOLCHAIN) == Plan(())
-
-
-def test_names_are_refused_before_archs() -> None:
-    with pytest.raises(SourceError):
-        plan(["sm_70"], *cu("a/k.cu", "b/k.cu"))
 
 
 @pytest.mark.parametrize(

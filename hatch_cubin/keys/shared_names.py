@@ -1,0 +1,76 @@
+"""Refuse modules with the same name, and offer tables that give each a name of its own. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from .._plan import Module, name_from
+from ..errors import Location, Problem
+from ..sources.source import glob_regex
+from ..table.config import Config
+from ..table.lines import source_table
+
+_BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
+
+
+def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
+    """Return a problem for each module whose name another one has, or a name that differs in case alone."""
+    by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
+    for module in modules:
+        by_name[module.base.casefold()].setdefault(module.location, module)
+    shared = [[*same.values()] for same in by_name.values() if len(same) > 1]
+    if shared:
+        return [*_refusals(shared, modules, config)]
+    by_full_name = Counter(module.name for module in modules)
+    return [
+        Problem(f"{module.name!r} is the name of two modules", module.location)
+        for module in modules
+        if by_full_name[module.name] > 1
+    ]
+
+
+def _refusals(
+    shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
+) -> Iterator[Problem]:
+    tables = config.place.source_tables
+    lines = [source_table(tables, path, name=name) for path, name in _tables(shared, modules, config).items()]
+    hint = f"these lines, below all others, give each its own name:{''.join(lines)}"
+    for first, *others in shared:
+        for module in others:
+            what = f"{module.base!r} is already the name of {first.location}"
+            yield Problem(what, module.location, "give one of them another name" if module.link else hint)
+
+
+def _tables(
+    shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
+) -> Mapping[str, str]:
+    """Return the tables that solve it, as names by path: as few as possible, one per source at worst."""
+    sources = [module for module in modules if not module.link]
+    colliding = [module.source for same in shared for module in same if not module.link]
+    stems = {PurePosixPath(source.path).stem for source in colliding}
+    glob = f"**/{stems.pop()}.*" if len(stems) == 1 else "**/*"
+    ptx = f"{glob.removesuffix('.*')}.ptx"
+    linked = [module.base for module in modules if module.link]
+    for tables in ({ptx: _AS_PTX}, {glob: _BY_FOLDER}, {glob: _BY_FOLDER, ptx: f"{{parent}}_{_AS_PTX}"}):
+        if _solve(tables, sources, linked, config):
+            return tables
+    return {module.source.path: "…" for _first, *others in shared for module in others if not module.link}
+
+
+def _solve(
+    tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
+) -> bool:
+    """Say whether *tables* give each source a name of its own, and change none that the project chose."""
+    named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
+    matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
+    names = {name.casefold(): "" for name in linked}
+    for path, base in {module.source.path: module.base for module in sources}.items():
+        patterns = [pattern for regex, pattern in matching if regex.fullmatch(path)]
+        if patterns and any(regex.fullmatch(path) for regex in named):
+            return False
+        name = (name_from(patterns[-1], path) if patterns else base).casefold()
+        if names.setdefault(name, path) != path:
+            return False
+    return True

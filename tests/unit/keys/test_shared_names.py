@@ -1,0 +1,134 @@
+"""Modules with the same name: what is refused, and tables that solve it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin._plan import Module, plan_modules
+from hatch_cubin.errors import CompileError, Location, Problem, SourceError
+from hatch_cubin.keys import shared_names
+from hatch_cubin.sources.source import Source
+from hatch_cubin.table import toml
+from tests.helpers import SAXPY, TABLE, make_project, read_config
+
+RULE = f"[[{'.'.join(TABLE)}.source]]"
+
+
+def modules(options: str, paths: Sequence[str]) -> list[Module]:
+    config = read_config(f'archs = ["sm_90"]\n{options}')
+    return plan_modules(config, [Source(path, "") for path in paths], {config.archs: ()})
+
+
+def refused(paths: Sequence[str], options: str = "") -> list[Problem]:
+    return shared_names.problems(modules(options, paths), read_config(options))
+
+
+def tables(hint: str | None) -> list[dict[str, Any]]:
+    """Return the tables that a hint has, as TOML."""
+    assert hint is not None
+    found: Any = toml.loads(hint.partition(":\n")[2])
+    for key in TABLE:
+        found = found[key]
+    return list(found["source"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [("a/k.cu", "b/k.cu", "k"), ("a/k.cu", "a/k.ptx", "k"), ("a/K.cu", "b/k.cu", "k")],
+    ids=["same stem", "cu and ptx", "case"],
+)
+def test_two_sources_with_one_name_are_refused(first: str, second: str, shown: str) -> None:
+    (problem,) = refused([first, second])
+    assert (problem.what, problem.where) == (f"{shown!r} is already the name of {first}", Location(second))
+
+
+def test_every_source_after_the_first_of_a_name_is_refused_once() -> None:
+    options = f"{RULE}\npath = '**/*.cu'\nvariants = {{ N = [1, 2] }}"
+    found = refused(["a/k.cu", "b/k.cu", "c/k.cu"], options)
+    assert [problem.where for problem in found] == [Location("b/k.cu"), Location("c/k.cu")]
+
+
+def test_different_names_are_not_refused() -> None:
+    assert refused(["a/k.cu", "b/k.cu"], f"{RULE}\npath = 'b/k.cu'\nname = 'k2'") == []
+
+
+def test_two_variants_with_one_name_are_refused() -> None:
+    options = f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = ['1', '1,B=2'], B = ['3', '2,B=3'] }}"
+    expected = Problem("'k[A=1,B=2,B=3]' is the name of two modules", Location("a/k.cu"))
+    assert refused(["a/k.cu"], options) == [expected, expected]
+
+
+def test_a_variant_cannot_be_both_0_and_not_defined() -> None:
+    found = refused(["k.cu"], f"{RULE}\npath = 'k.cu'\nvariants = {{ N = [0, false] }}")
+    assert {problem.what for problem in found} == {"'k[N=0]' is the name of two modules"}
+
+
+def test_a_file_that_is_called_like_a_variant_is_refused() -> None:
+    found = refused(["a/k.cu", "a/k[A=1].cu"], f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = [1] }}")
+    assert [problem.where for problem in found] == [Location("a/k.cu"), Location("a/k[A=1].cu")]
+
+
+@pytest.mark.parametrize(
+    ("paths", "solution"),
+    [
+        (["a/k.cu", "b/k.cu", "c/other.cu"], {"**/k.*": "{parent}_{stem}"}),
+        (["a/k.cu", "b/k.cu", "a/q.cu", "b/q.cu"], {"**/*": "{parent}_{stem}"}),
+        (["a/k.cu", "a/k.ptx", "a/other.ptx"], {"**/k.ptx": "{stem}_ptx"}),
+        (["a/k.cu", "a/k.ptx", "b/q.cu", "b/q.ptx"], {"**/*.ptx": "{stem}_ptx"}),
+        (
+            ["a/k.cu", "a/k.ptx", "b/k.cu", "b/k.ptx"],
+            {"**/k.*": "{parent}_{stem}", "**/k.ptx": "{parent}_{stem}_ptx"},
+        ),
+        (["a/x/k.cu", "b/x/k.cu"], {"b/x/k.cu": "…"}),
+        (["a/k.cu", "b/k.cu", "a_k.cu"], {"b/k.cu": "…"}),
+    ],
+    ids=["folders", "two names", "PTX", "PTX of two names", "both", "same folder names", "taken"],
+)
+def test_the_hint_has_the_fewest_tables_that_solve_all(paths: list[str], solution: dict[str, str]) -> None:
+    problems = refused(paths)
+    (hint,) = {problem.hint for problem in problems}
+    found = tables(hint)
+    assert {table["path"]: table["name"] for table in found} == solution
+    if "…" in solution.values():
+        return
+    options = "".join(f"{RULE}\npath = '{path}'\nname = '{name}'\n" for path, name in solution.items())
+    assert refused(paths, options) == []
+
+
+def test_names_that_the_project_has_chosen_are_left() -> None:
+    options = f"{RULE}\npath = 'a/k.cu'\nname = 'mine'\n"
+    (problem,) = refused(["a/k.cu", "b/k.cu", "c/k.cu"], options)
+    assert [table["path"] for table in tables(problem.hint)] == ["c/k.cu"]
+
+
+@pytest.mark.nvrtc
+def test_what_else_is_wrong_is_reported_in_the_same_build(tmp_path: Path) -> None:
+    wrong = "__global__ void k() { oops; }"
+    files: dict[str, str | bytes] = {"a/k.cu": SAXPY, "b/k.cu": SAXPY, "wrong.cu": wrong}
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(make_project(tmp_path, files, 'archs = ["sm_90"]'))
+    assert [problem.where and problem.where.path for problem in caught.value.problems] == [
+        "demo/b/k.cu",
+        "demo/wrong.cu",
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_plan_refuses_shared_names(tmp_path: Path) -> None:
+    project = make_project(tmp_path, {"a/k.cu": SAXPY, "b/k.cu": SAXPY}, 'archs = ["sm_90"]')
+    with pytest.raises(SourceError) as caught:
+        _pipeline.make_plan(project)
+    assert [problem.where for problem in caught.value.problems] == [Location("demo/b/k.cu")]
+
+
+@pytest.mark.nvrtc
+def test_a_part_of_another_source_shares_no_name(tmp_path: Path) -> None:
+    part = "__device__ int helper(int x) { return x; }\n"
+    files: dict[str, str | bytes] = {"impl/k.cu": part, "k.cu": f'#include "impl/k.cu"\n{SAXPY}'}
+    plan = _pipeline.make_plan(make_project(tmp_path, files, 'archs = ["sm_90"]'))
+    assert [job.unit.module.source.path for job in plan.jobs] == ["demo/k.cu"]
