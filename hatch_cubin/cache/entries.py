@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -224,10 +224,21 @@ class Cache:
             self._fault(exc)
             return otherwise
 
+    @contextlib.contextmanager
+    def intake(self) -> Iterator[Callable[[bytes, bytes, bytes], None]]:
+        """Yield a function that stores results of another machine: their keys, proven records and bytes."""
+        with contextlib.closing(exchange.Intake(self.folder)) as intake:
+
+            def accept(key: bytes, record: bytes, data: bytes) -> None:
+                self.attempt(lambda: intake.store(key, record, data), None)
+                self._refused.discard(key)
+
+            yield accept
+
     def accept(self, key: bytes, record: bytes, data: bytes) -> None:
-        """Store what another machine has made, as its record has proven."""
-        self.attempt(lambda: exchange.accept(self.folder, key, record, data), None)
-        self._refused.discard(key)
+        """Store one result of another machine."""
+        with self.intake() as accept:
+            accept(key, record, data)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the inputs of every entry that has its record, by its key."""

@@ -28,7 +28,7 @@ _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | _home.AT_ONCE
 NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-_STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
+STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
 
 
 class Record(NamedTuple):
@@ -254,4 +254,4 @@ def use(entry: File, record: File) -> None:
     now = time.time_ns()
     with contextlib.suppress(OSError):  # in a folder that cannot be written nothing is trimmed either
         os.utime(entry.path, ns=(now, entry.status.st_mtime_ns))
-        os.utime(record.path, ns=(now - _STEP_NS, record.status.st_mtime_ns))
+        os.utime(record.path, ns=(now - STEP_NS, record.status.st_mtime_ns))

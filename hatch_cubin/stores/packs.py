@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .._digest import file_digest
 
-MOST = 1 << 25  # bytes of a pack, unless one result alone has more
+MOST = 1 << 23  # bytes of a pack, unless one result alone has more
 MOST_INDEX = 1 << 26
 _FORMAT = 1
 _SMALL = MOST // 8

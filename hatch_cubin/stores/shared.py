@@ -105,15 +105,16 @@ class Shared:
 
     def _take(self, wanted: Wanted, items: Iterable[Item]) -> None:
         """Store what is proven."""
-        for item in items:
-            if not self._trust.vouches(item.record):
-                self._absent.add(item.key)
-            elif exchange.proven(*item, wanted[item.key]) is None:
-                self._damaged = True
-                self._absent.add(item.key)
-            else:
-                self._cache.accept(*item)
-                self.fetched.add(item.key)
+        with self._cache.intake() as accept:
+            for item in items:
+                if not self._trust.vouches(item.record):
+                    self._absent.add(item.key)
+                elif exchange.proven(*item, wanted[item.key]) is None:
+                    self._damaged = True
+                    self._absent.add(item.key)
+                else:
+                    accept(*item)
+                    self.fetched.add(item.key)
 
     # Few units: an action for each
 

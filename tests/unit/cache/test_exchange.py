@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -110,8 +111,19 @@ def test_a_folder_that_takes_nothing_is_one_warning_and_keeps_nothing_half(
 def test_what_is_gone_as_soon_as_it_was_stored_is_a_miss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "write", lambda *_args: None)
+    monkeypatch.setattr(exchange.Intake, "_write", lambda *_args: None)
     assert folder_with(tmp_path, [ONE]).get(ONE.key) is None
+
+
+def test_many_results_are_stored_though_another_process_clears_the_folder(tmp_path: Path) -> None:
+    cache = folder_with(tmp_path, [])
+    with cache.intake() as accept:
+        accept(*OTHER)
+        shutil.rmtree(tmp_path / "tmp")
+        shutil.rmtree(tmp_path / "entries")
+        accept(*ONE)
+    assert cache.get(OTHER.key) is None
+    assert exchange.stored(tmp_path, ONE.key) == (ONE.record, ONE.data)
 
 
 def test_a_damaged_entry_that_came_anew_is_a_hit(tmp_path: Path) -> None:
