@@ -25,6 +25,7 @@ from ..sources.project import Project, read_sources
 from ..sources.source import Source, ptx_entries
 from ..table.lines import setting
 from ..toolkit.linker import Input
+from ..toolkit.requirements import device_runtime
 from . import diagnostics
 from .bake import Bake
 from .definitions import base_of, definition, mention, plain_text, word_of
@@ -53,7 +54,6 @@ _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
 _OPAQUE = ("fatbin", "library")  # of inputs that show no symbols
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
-_RUNTIME = "{wheel}:**/libcudadevrt.a"
 
 Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
 
@@ -267,8 +267,7 @@ class Links:
         by = f", which {' and '.join(users)} need{'s' * (len(users) == 1)}" if users else ""
         what = f"nothing defines {_called(symbol)}{by}"
         if symbol.startswith(_OF_RUNTIME):
-            wheel = "nvidia-cuda-runtime" if job.toolkit.major >= 13 else "nvidia-cuda-runtime-cu12"
-            return self._error(job, what, hint=self._with_file(job, _RUNTIME.format(wheel=wheel)))
+            return self._error(job, what, hint=self._with_file(job, device_runtime(job.toolkit.major)))
         if "nvshmem" in symbol:
             return self._error(job, what, hint=self._with_file(job, _NVSHMEM.format(job.toolkit.major)))
         near = [*_nearly(symbol, known), *self._near_texts(job, symbol)]

@@ -16,7 +16,7 @@ _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
 _NAMED = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
 _GLOBAL = 1  # a binding; a local one is 0, a weak one 2
-_RESERVED = 0xFF00
+_RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
 _TABLES = ("__UDT", "__UFT")  # of indirect calls, in every object
 _OWN = "."  # what the toolkit's own symbols begin with
 _KERNEL = 0x10  # st_other of an entry point
@@ -83,6 +83,10 @@ class _Symbol(NamedTuple):
     section: int
     value: int
     size: int
+
+    @property
+    def is_common(self) -> bool:
+        return self.kind == _COMMON or self.section == _COMMON_SECTION
 
     @property
     def is_kernel(self) -> bool:
@@ -215,8 +219,8 @@ def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str
         sections = _sections(data)
         prototypes = _prototypes(data, sections)
         for name, symbol in _shared_symbols(data, sections):
-            is_strong = symbol.binding == _GLOBAL
-            if symbol.section or symbol.kind == _COMMON:
+            is_strong = symbol.binding == _GLOBAL and not symbol.is_common
+            if symbol.section or symbol.is_common:
                 (strong if is_strong else weak).append(name)
             elif is_strong:
                 needed.append(name)
@@ -232,7 +236,7 @@ def _shape(symbol: _Symbol, prototype: str) -> Shape:
     if symbol.kind == _FUNC:
         return Shape("kernel" if symbol.other & _KERNEL else "function", 0, prototype)
     space = next((keyword for bit, keyword in _SPACES.items() if symbol.other & bit), "")
-    size = 0 if symbol.section >= _RESERVED else symbol.size  # a common symbol takes the largest size
+    size = 0 if symbol.is_common else symbol.size  # a common symbol takes the largest size
     return Shape("__managed__" if symbol.other & _MANAGED else space, size)
 
 

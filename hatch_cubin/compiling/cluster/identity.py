@@ -20,6 +20,7 @@ from ..._environment import without_secrets
 from ...errors import HatchCubinError
 from ...keys.headers import toolkit_roots
 from ...toolkit.libraries import identity as installed
+from ...toolkit.libraries import stamp
 from ...toolkit.toolkit import DATA_MODEL, KEY_SCHEMA, OTHER_MACHINE, Toolkit
 
 _LIMIT_S = 60.0
@@ -91,7 +92,7 @@ def remedy(mine: Identity) -> str:
     return f"on each worker: pip install {' '.join(wheels)}"
 
 
-_answers: dict[tuple[str, str | None, bool], Installed] = {}
+_answers: dict[tuple[str | None, bool], tuple[Installed, Sequence[str | None]]] = {}
 
 
 def ask(wanted: str | None, *, links: bool) -> Installed:
@@ -99,16 +100,28 @@ def ask(wanted: str | None, *, links: bool) -> Installed:
 
     *wanted* is "system" where the toolkit of CUDA_HOME is meant, *links* asks for nvJitLink too.
     """
-    stamp = installed(wanted)
-    if stamp is not None and (stamp, wanted, links) in _answers:
-        return _answers[stamp, wanted, links]
+    found, state = _answers.get((wanted, links), (None, ()))
+    if found is not None and state == _state(wanted, found.libraries):
+        return found
+    before = installed(wanted)
     answer = _asked([sys.executable, "-c", _MAIN, wanted or "", str(int(links)), *sys.path])
     if "error" in answer:
         raise ValueError(answer["error"])
     found = Installed(Identity(*answer["identity"]), tuple(answer["libraries"]), answer["headers"])
-    if stamp is not None:
-        _answers[stamp, wanted, links] = found
+    _answers[wanted, links] = found, [before, *_state(wanted, found.libraries)[1:]]
     return found
+
+
+def _state(wanted: str | None, libraries: Sequence[str]) -> list[str | None]:
+    """Return what changes when something is installed: the compiler's own files may be outside of wheels."""
+    return [installed(wanted), *map(_stamp, libraries)]
+
+
+def _stamp(library: str) -> str | None:
+    try:
+        return stamp(library)
+    except OSError:
+        return None
 
 
 def _asked(command: Sequence[str]) -> dict[str, Any]:

@@ -390,10 +390,20 @@ def test_an_installation_that_nothing_tells_is_none(site: Path, files: Mapping[s
     assert libraries.identity(None) is None
 
 
+def test_an_installation_without_nvjitlink_is_told_apart(site: Path) -> None:
+    """Only builds that link or assemble need it."""
+    before = libraries.identity(None)
+    assert libraries.has_linker(None)
+    (site / "nvidia/cu13/lib/libnvJitLink.so.13").unlink()
+    assert libraries.identity(None) not in {before, None}
+    assert not libraries.has_linker(None)
+
+
 @pytest.mark.usefixtures("site")
 def test_where_nothing_is_installed_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/nowhere"])
     assert libraries.identity(None) is None
+    assert not libraries.has_linker(None)
 
 
 @pytest.mark.parametrize("package", ["core", "bindings", "pathfinder"])
@@ -415,7 +425,7 @@ def test_another_hatch_cubin_is_another_installation(tmp_path: Path, monkeypatch
     assert len({before, libraries.identity(None), None}) == 3
 
 
-@pytest.mark.parametrize("gone", ["cuda_core-1.2.2.dist-info/RECORD", "nvidia/cu13/lib/libnvJitLink.so.13"])
+@pytest.mark.parametrize("gone", ["cuda_core-1.2.2.dist-info/RECORD", "nvidia/cu13/lib/libnvrtc.so.13"])
 def test_an_installation_that_lacks_a_part_is_none(site: Path, gone: str) -> None:
     (site / gone).unlink()
     assert libraries.identity(None) is None
