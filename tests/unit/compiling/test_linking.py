@@ -451,8 +451,10 @@ UNLIKE: Mapping[str, tuple[str, str, str]] = {  # the two sources, and what is t
     "result": (
         "__device__ int4 v();\n" + K.format("v().x"),
         "__device__ int v() { return 1; }\n",
-        "'v()' (_Z1vv) returns a struct of 16 bytes and takes nothing in A:1, "
-        "and returns 4 bytes and takes nothing in B:1",
+        (
+            "'v()' (_Z1vv) returns a struct of 16 bytes and takes nothing in A:1, "
+            "and returns 4 bytes and takes nothing in B:1"
+        ),
     ),
 }
 # What nvlink links, as nvcc's users know it.
