@@ -126,7 +126,7 @@ def ptx_symbols(text: str) -> Symbols:
     weak = found["weak"] | found["common"]
     strong = found["visible"] - weak
     needed = found["extern"] - strong - weak
-    return Symbols(*map(sorted, (strong, weak, needed, strong & functions)))
+    return Symbols(sorted(strong), sorted(weak), sorted(needed), sorted(strong & functions))
 
 
 def disagreements(

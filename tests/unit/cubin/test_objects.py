@@ -40,7 +40,9 @@ def compiled(kind: str, *options: bytes, code: bytes = CODE) -> bytes:
 
 def in_order(symbols: Symbols | None) -> Symbols:
     assert symbols is not None
-    return Symbols(*map(sorted, symbols[:4]))
+    return symbols._replace(
+        **{field: sorted(getattr(symbols, field)) for field in Symbols._fields[:4]}, shapes={}
+    )
 
 
 def damaged(data: bytes, at: int, *values: int) -> bytes:
