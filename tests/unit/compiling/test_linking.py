@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import struct
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from hatch_cubin.compiling.results import Results
 from hatch_cubin.cubin import elf
 from hatch_cubin.errors import CompileError
 from hatch_cubin.sources.project import Project
+from hatch_cubin.toolkit import worker
 from tests.helpers import SAXPY, TABLE, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
@@ -581,7 +583,26 @@ def test_a_symbol_that_no_source_names_is_told_with_its_inputs(tmp_path: Path) -
     assert told_of(found, Result(0, ok=False, log=log)) == [
         "these inputs do not agree about the size of 'f(int)' (_Z1fi): demo/a.cu:1, demo/b.cu:1"
     ]
+    assert told_of(found, Result(0, ok=False, log=log.replace("_Z1fi", "k"))) == [
+        "these inputs do not agree about the size of 'k': demo/a.cu:1"
+    ]
     assert linking._place(found.ready[0], "nowhere", "demo/a.cu") == "demo/a.cu"
+
+
+def test_what_the_linker_prints_is_heard_where_the_system_can_catch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = {"a.cu": SIZED, "h.ptx": V_PTX}
+    _project, found, _results = links(tmp_path, files, module("m", *files, mode="rdc"))
+    (job,) = found.ready
+    _ = job.toolkit.nvjitlink
+    inputs = [*found.contents(job.unit)]
+    heard = worker._linked([b"-arch=sm_90"], inputs)
+    assert not heard.ok
+    assert b"Size doesn't match for 'v'" in heard.log
+    assert "Size doesn't match for 'v'" in capfd.readouterr().err
+    monkeypatch.delattr(os, "memfd_create")
+    assert worker._linked([b"-arch=sm_90"], inputs).ok
 
 
 # What hardly a build meets: what was proven changes before it is linked, the linker says what nobody knows.
