@@ -47,3 +47,18 @@ def definition(symbol: str, source: Source) -> Definition | None:
             shown = " ".join(match[0].split()).strip(";}{= ")
             return Definition(Location(source.path, line), shown)
     return None
+
+
+def mention(symbol: str, source: Source) -> Location | None:
+    """Return where a text defines what a symbol stands for; else where it declares it, or names it first."""
+    if (found := definition(symbol, source)) is not None:
+        return found.where
+    word, text = re.escape(base_of(symbol)), plain_text(source)
+    for pattern in (
+        rf"\bextern\b[^;{{}}]*?\b({word})\b",
+        rf"(?:^|[;{{}}])[^;{{}}()=#]*[\w*&>]\s[\s*&]*({word})\s*\([^;{{}}]*;",
+        rf"\b({word})\b",
+    ):
+        if match := re.search(pattern, text, re.MULTILINE):
+            return Location(source.path, text.count("\n", 0, match.start(1)) + 1)
+    return None

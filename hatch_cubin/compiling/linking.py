@@ -1,7 +1,8 @@
 """Link objects and files to modules: prove what goes in, take what comes out, and say what is wrong.
 
-nvJitLink joins machine code that defines a thing twice without a word, is not safe with damaged input, and
-names no input that needs what is missing. So the symbols of all that shows them are compared here.
+nvJitLink links machine code that defines a thing twice, or differently, reports that only on its standard
+error, is not safe with damaged input, and names no input that needs what is missing. So the symbols of all
+that shows them are compared here.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from ..sources.project import Project, read_sources
 from ..sources.source import Source, ptx_entries
 from ..table.lines import setting
 from ..toolkit.linker import Input
+from ..toolkit.requirements import device_runtime
 from . import diagnostics
 from .bake import Bake
-from .definitions import base_of, definition, plain_text, word_of
+from .definitions import base_of, definition, mention, plain_text, word_of
 from .diagnostics import Diagnostic
 from .executor import Result, Setup, Task
 from .results import Results
@@ -35,11 +37,23 @@ _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined r
 _TWICE = re.compile(
     r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 )
+_ABOUT = {  # the linker's words, and ours for what inputs disagree about
+    "Memory space doesn't match": "the memory space of",
+    "Managed attribute doesn't match": "the __managed__ attribute of",
+    "Size doesn't match": "the size of",
+    "Prototype doesn't match": "the parameters or the result of",
+    "Duplicate weak parameter bank": "the parameters of",
+}
+_UNLIKE = re.compile(rf"({'|'.join(_ABOUT)}) for '([^']+)'")
+_SIZES = re.compile(
+    r"Size does not match for (\S+) in (.+) with size (\d+) specified in (.+) with size (\d+)"
+)
+_ALIKE = "declare it everywhere as it is defined"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
+_OPAQUE = ("fatbin", "library")  # of inputs that show no symbols
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
-_RUNTIME = "{wheel}:**/libcudadevrt.a"
 
 Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
 
@@ -78,7 +92,7 @@ class Links:
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
             self._results.failed.append((job.unit, []))  # as is told of its objects
             return False
-        wrong = list(self._load(job)) or list(self._twice(job))
+        wrong = list(self._load(job)) or [*self._twice(job), *self._unlike(job)]
         if wrong:
             self._results.failed.append((job.unit, wrong))
         return not wrong
@@ -130,13 +144,15 @@ class Links:
 
     def _twice(self, job: Job) -> Iterator[Diagnostic]:
         """Yield an error for each thing that two inputs define: nvJitLink would take one of them."""
+        for symbol, inputs in self._defined_twice(job):
+            yield self._duplicate(job, symbol, inputs)
+
+    def _defined_twice(self, job: Job) -> Iterator[tuple[str, list[str]]]:
         having: dict[str, list[str]] = defaultdict(list)
         for name, symbols in self._symbols[job.unit]:
             for symbol in symbols.strong:
                 having[symbol].append(name)
-        for symbol, inputs in having.items():
-            if len(inputs) > 1:
-                yield self._duplicate(job, symbol, inputs)
+        yield from ((symbol, inputs) for symbol, inputs in having.items() if len(inputs) > 1)
 
     def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str]) -> Diagnostic:
         texts = {source.path: source for source in _sources(job)}
@@ -145,6 +161,30 @@ class Links:
         what = f"{_called(symbol)} is defined more than once{by}"
         hint = "define it in one of them, and declare it in the others; or make it static or inline"
         return self._error(job, what, hint=hint)
+
+    def _unlike(self, job: Job) -> Iterator[Diagnostic]:
+        """Yield an error for each symbol that inputs declare differently, unless it is defined twice."""
+        twice = {symbol for symbol, _inputs in self._defined_twice(job)}
+        for symbol, descriptions in objects.disagreements(self._symbols[job.unit]):
+            if symbol not in twice:
+                yield self._disagreement(job, symbol, descriptions)
+
+    def _disagreement(self, job: Job, symbol: str, descriptions: Mapping[str, Sequence[str]]) -> Diagnostic:
+        told = (
+            f"{description} in {' and in '.join(_place(job, symbol, name) for name in inputs)}"
+            for description, inputs in descriptions.items()
+        )
+        return self._error(job, f"{_called(symbol)} {', and '.join(told)}", hint=_ALIKE)
+
+    def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, Symbols]) -> Diagnostic:
+        """Return what the linker found out about inputs, some of which do not show their symbols."""
+        suspects = []
+        for name in (each.name for each in job.linked):
+            symbols = known.get(name)
+            if symbols is None or symbol in {*symbols.strong, *symbols.weak, *symbols.needed}:
+                suspects.append(_place(job, symbol, name))
+        what = f"these inputs do not agree about {about} {_called(symbol)}: {', '.join(suspects)}"
+        return self._error(job, what, hint=_ALIKE)
 
     def _error(self, job: Job, text: str, *details: str, hint: str | None = None) -> Diagnostic:
         return Diagnostic("error", self._where(job), text, details, hint)
@@ -191,7 +231,14 @@ class Links:
             everyone = {**known, **shown}.items()
             having = [name for name, symbols in everyone if name and symbol in symbols.strong]
             having += [source.path for source in _sources(job) if definition(symbol, source)]
+            if len({*having}) == 1:
+                having += [each.name for each in job.linked if each.kind in _OPAQUE]
             found.append(self._duplicate(job, symbol, [*dict.fromkeys(having)]))
+        unlike = {symbol: about for about, symbol in _UNLIKE.findall(result.log) if symbol not in twice}
+        found += [self._dispute(job, symbol, _ABOUT[about], known) for symbol, about in unlike.items()]
+        for symbol, second, size, first, other in _SIZES.findall(result.log):
+            sizes = {f"has {other} bytes": [first], f"has {size} bytes": [second]}
+            found.append(self._disagreement(job, symbol, sizes))
         return found or [self._as_told(job, result.log)]
 
     def _as_told(self, job: Job, log: str) -> Diagnostic:
@@ -220,8 +267,7 @@ class Links:
         by = f", which {' and '.join(users)} need{'s' * (len(users) == 1)}" if users else ""
         what = f"nothing defines {_called(symbol)}{by}"
         if symbol.startswith(_OF_RUNTIME):
-            wheel = "nvidia-cuda-runtime" if job.toolkit.major >= 13 else "nvidia-cuda-runtime-cu12"
-            return self._error(job, what, hint=self._with_file(job, _RUNTIME.format(wheel=wheel)))
+            return self._error(job, what, hint=self._with_file(job, device_runtime(job.toolkit.major)))
         if "nvshmem" in symbol:
             return self._error(job, what, hint=self._with_file(job, _NVSHMEM.format(job.toolkit.major)))
         near = [*_nearly(symbol, known), *self._near_texts(job, symbol)]
@@ -298,6 +344,12 @@ def _is_of_driver(symbol: str) -> bool:
 def _location(symbol: str, source: Source) -> Location | None:
     found = definition(symbol, source)
     return found.where if found else None
+
+
+def _place(job: Job, symbol: str, name: str) -> str:
+    """Return the line of an input that defines, declares or names a symbol; else the input's name."""
+    source = next((each for each in _sources(job) if each.path == name), None)
+    return str((source and mention(symbol, source)) or name)
 
 
 def _nearly(symbol: str, known: Mapping[str, Symbols]) -> Iterator[str]:

@@ -8,21 +8,25 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _EXECUTABLE = 2
-_SYMTAB, _NOTHING_IN_FILE = 2, 8
+_SYMTAB = 2
+# The types of sections whose size is that of memory: NOBITS, and NVIDIA's uninitialised global, local, shared
+# and reserved shared memory, as `cuobjdump -elf` names them. Relocatable cubins use NVIDIA's.
+_NOT_IN_FILE = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
 _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
 _NAMED = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
 _GLOBAL = 1  # a binding; a local one is 0, a weak one 2
-_RESERVED = 0xFF00
+_RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
 _TABLES = ("__UDT", "__UFT")  # of indirect calls, in every object
 _OWN = "."  # what the toolkit's own symbols begin with
 _KERNEL = 0x10  # st_other of an entry point
+_MANAGED, _SPACES = 0x04, {0x20: "__device__", 0x40: "__shared__", 0x80: "__constant__"}  # of a variable
 
 # The position of the target in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8.
 _TARGET_AT = {7: 0, 8: 8}
 
 # NVIDIA's sections of attributes, as `cuobjdump -elf` names them
-_CUDA_INFO = 0x70000000
+_CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
 _LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
@@ -49,6 +53,14 @@ class Kernel(NamedTuple):
     parameters: tuple[tuple[int, int], ...] | None
 
 
+class Shape(NamedTuple):
+    """What all objects have to agree on about a symbol. 0 and "" are for what an object does not say."""
+
+    kind: str = ""  # "function", "kernel", or the keyword of a variable
+    size: int = 0  # in bytes, of a variable
+    prototype: str = ""  # the sizes of what a function returns and takes, as NVIDIA's linkers write them
+
+
 class _Section(NamedTuple):
     name: str
     kind: int
@@ -56,6 +68,10 @@ class _Section(NamedTuple):
     size: int
     link: int
     info: int
+
+    @property
+    def is_in_file(self) -> bool:
+        return self.kind not in _NOT_IN_FILE
 
 
 class _Symbol(NamedTuple):
@@ -66,6 +82,11 @@ class _Symbol(NamedTuple):
     other: int
     section: int
     value: int
+    size: int
+
+    @property
+    def is_common(self) -> bool:
+        return self.kind == _COMMON or self.section == _COMMON_SECTION
 
     @property
     def is_kernel(self) -> bool:
@@ -172,7 +193,7 @@ def read_code(data: bytes) -> bytes:
         endings = tuple(f".{name}" for name, _index, _section in _kernels(data, sections))
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    own = (each for each in sections if each.name.endswith(endings) and each.kind != _NOTHING_IN_FILE)
+    own = (each for each in sections if each.name.endswith(endings) and each.is_in_file)
     return b"".join(data[each.offset : each.offset + each.size] for each in own)
 
 
@@ -183,34 +204,56 @@ def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
         names = [_text(data, symbol.name_at) for symbol in _symbols(data, sections)]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    return names, [(each.name, each.size) for each in sections if each.kind != _NOTHING_IN_FILE]
+    return names, [(each.name, each.size) for each in sections if each.is_in_file]
 
 
-def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str]]:
+def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, Shape]]:
     """Return what a relocatable cubin defines, what others may define too, what it needs, and its functions.
 
-    The functions are those that it defines and no other may. ValueError where the symbols cannot be read, or
-    lie in no section.
+    The functions are those that it defines and no other may. The last part is the shape of every symbol.
+    ValueError where the symbols cannot be read, or lie in no section.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
+    shapes = dict[str, Shape]()
     try:
-        for name, symbol in _shared_symbols(data):
-            is_strong = symbol.binding == _GLOBAL
-            if symbol.section or symbol.kind == _COMMON:
+        sections = _sections(data)
+        prototypes = _prototypes(data, sections)
+        for name, symbol in _shared_symbols(data, sections):
+            is_strong = symbol.binding == _GLOBAL and not symbol.is_common
+            if symbol.section or symbol.is_common:
                 (strong if is_strong else weak).append(name)
             elif is_strong:
                 needed.append(name)
             if symbol.section and is_strong and symbol.kind == _FUNC and not symbol.is_kernel:
                 functions.append(name)
+            shapes[name] = _shape(symbol, prototypes.get(symbol.number, ""))
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    return strong, weak, needed, functions
+    return strong, weak, needed, functions, shapes
 
 
-def _shared_symbols(data: bytes) -> Iterator[tuple[str, _Symbol]]:
+def _shape(symbol: _Symbol, prototype: str) -> Shape:
+    if symbol.kind == _FUNC:
+        return Shape("kernel" if symbol.other & _KERNEL else "function", 0, prototype)
+    space = next((keyword for bit, keyword in _SPACES.items() if symbol.other & bit), "")
+    size = 0 if symbol.is_common else symbol.size  # a common symbol takes the largest size
+    return Shape("__managed__" if symbol.other & _MANAGED else space, size)
+
+
+def _prototypes(data: bytes, sections: list[_Section]) -> dict[int, str]:
+    """Return the prototypes of functions, by the numbers of their symbols."""
+    found = dict[int, str]()
+    for table in sections:
+        if table.kind == _PROTOTYPES:
+            texts_at = sections[sections[table.link].link].offset  # of the table of symbols
+            pairs = struct.iter_unpack("<II", data[table.offset : table.offset + table.size])
+            found |= {number: _text(data, texts_at + at) for number, at in pairs}
+    return found
+
+
+def _shared_symbols(data: bytes, sections: list[_Section]) -> Iterator[tuple[str, _Symbol]]:
     """Yield what linkers join: no local symbols, and none of the toolkit's own."""
-    sections = _sections(data)
-    if any(each.kind != _NOTHING_IN_FILE and each.offset + each.size > len(data) for each in sections):
+    if any(each.is_in_file and each.offset + each.size > len(data) for each in sections):
         raise ValueError("a section reaches beyond the end")
     for symbol in _symbols(data, sections):
         name = _text(data, symbol.name_at)
@@ -243,8 +286,8 @@ def _symbols(data: bytes, sections: list[_Section]) -> Iterator[_Symbol]:
             continue
         names_at = sections[table.link].offset
         for number, at in enumerate(range(table.offset, table.offset + table.size, 24)):
-            name, info, other, section, value, _size = struct.unpack_from("<IBBHQQ", data, at)
-            yield _Symbol(number, names_at + name, info >> 4, info & 0xF, other, section, value)
+            name, info, other, section, value, size = struct.unpack_from("<IBBHQQ", data, at)
+            yield _Symbol(number, names_at + name, info >> 4, info & 0xF, other, section, value, size)
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

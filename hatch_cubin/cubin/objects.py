@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from . import elf
+from .elf import Shape
 
 LTO_MAGIC = b"\xedCN\x7f"
 
@@ -35,6 +36,7 @@ class Symbols(NamedTuple):
     weak: Collection[str] = ()
     needed: Collection[str] = ()
     functions: Collection[str] = ()  # of what is strong
+    shapes: Mapping[str, Shape] = {}  # of all of these, where the input shows them
 
 
 def kind_of(data: bytes) -> str:
@@ -124,7 +126,47 @@ def ptx_symbols(text: str) -> Symbols:
     weak = found["weak"] | found["common"]
     strong = found["visible"] - weak
     needed = found["extern"] - strong - weak
-    return Symbols(*map(sorted, (strong, weak, needed, strong & functions)))
+    return Symbols(sorted(strong), sorted(weak), sorted(needed), sorted(strong & functions))
+
+
+def disagreements(
+    inputs: Sequence[tuple[str, Symbols]],
+) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    """Yield each symbol on whose shape the inputs of a link do not agree, as nvlink compares them.
+
+    With it come the descriptions that inputs give of it, each with the names of these inputs.
+    """
+    having: dict[str, list[tuple[str, Shape]]] = {}
+    for name, symbols in inputs:
+        for symbol, shape in symbols.shapes.items():
+            having.setdefault(symbol, []).append((name, shape))
+    for symbol, shapes in having.items():
+        for field, described in _DESCRIBED.items():
+            found: dict[str, list[str]] = {}
+            for name, shape in shapes:
+                if value := getattr(shape, field):
+                    found.setdefault(described(value), []).append(name)
+            if len(found) > 1:
+                yield symbol, found
+                break
+
+
+def _kind(keyword: str) -> str:
+    return f"is a {keyword}" if keyword in {"function", "kernel"} else f"is {keyword}"
+
+
+def _size(size: int) -> str:
+    return f"has {size} byte{'s' * (size != 1)}"
+
+
+def _prototype(text: str) -> str:
+    """Return what a function returns and takes: "#vib12" is a void function of an int and a struct."""
+    sizes = [_SIZES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)]
+    return f"returns {sizes[0]} and takes {', '.join(sizes[1:]) or 'nothing'}" if sizes else f"is {text}"
+
+
+_SIZES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}  # what is smaller than an int takes as much
+_DESCRIBED: Mapping[str, Callable[..., str]] = {"kind": _kind, "size": _size, "prototype": _prototype}
 
 
 def is_newer_lto(data: bytes, own: bytes) -> bool:

@@ -40,11 +40,11 @@ class Recall:
     Each line is told once, when it is asked for, and then dropped: a large project has megabytes of them.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, knows_linker: bool = True) -> None:
         self.facts: Facts | None = None
         self.scans = Scans(self._scan)
         self.closures = Closures(self.scans, self._take)
-        self._path = path
+        self._path, self._knows_linker = path, knows_linker
         self._lines: dict[str, str] = {}  # those not asked for yet, by digest
         self._modules: set[str] = set()  # digests of the modules that were asked for
         self._new_text = False
@@ -70,7 +70,7 @@ class Recall:
 
     def keep(self, facts: Facts, found: Mapping[str, Units]) -> None:
         """Remember what this build asked for, and what it *found* out about modules."""
-        if self._path is None:
+        if self._path is None or (facts.nvjitlink and not self._knows_linker):
             return
         # Outside the project, a text that was not asked for is still what a recalled closure has.
         kept = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
@@ -101,7 +101,10 @@ def recall_of(project: Project) -> Recall:
         return Recall(None)
     places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
     made_for: list[str | bytes] = [installed or "", *places, *_trusted(project)]
-    return Recall(None if installed is None else folder / f"{digest(made_for)[:32]}.txt")
+    if installed is None:
+        return Recall(None)
+    knows_linker = libraries.has_linker(project.config.toolkit)
+    return Recall(folder / f"{digest(made_for)[:32]}.txt", knows_linker=knows_linker)
 
 
 def _trusted(project: Project) -> tuple[str, ...]:

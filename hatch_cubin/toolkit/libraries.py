@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import sys
@@ -73,14 +75,24 @@ def identity(wanted: str | None) -> str | None:
     try:
         packages = dict(map(_installed, _PACKAGES))
         major = int(packages["cuda_bindings"][1].partition(".")[0])
-        linker = next(candidates("nvJitLink", major, wanted), None)  # only links need it
-        libraries = [next(candidates("nvrtc", major, wanted)), *([linker] if linker else [])]
+        libraries = [next(candidates("nvrtc", major, wanted)), *_linker(major, wanted)]
         files = [file for info, _version in packages.values() for file in _importable(info)]
         files += _own_files()
         files += [file for library in libraries for file in with_builtins(library)]
-        return digest([sys.version, str(wanted), *map(_stamp, files)])
+        return digest([sys.version, str(wanted), *map(stamp, files)])
     except (OSError, LookupError, ValueError, StopIteration):
         return None
+
+
+def has_linker(wanted: str | None) -> bool:
+    """Say whether `identity` covers an nvJitLink: only builds that link or assemble need one."""
+    with contextlib.suppress(LookupError, ValueError):
+        return bool(_linker(int(_installed("cuda_bindings")[1][1].partition(".")[0]), wanted))
+    return False
+
+
+def _linker(major: int, wanted: str | None) -> list[Path]:
+    return [*itertools.islice(candidates("nvJitLink", major, wanted), 1)]
 
 
 def _installed(name: str) -> tuple[str, tuple[str, str]]:
@@ -124,6 +136,6 @@ def _importable(info: str) -> list[str]:
     return files
 
 
-def _stamp(file: str) -> str:
+def stamp(file: str) -> str:
     status = os.stat(file)
     return f"{os.path.basename(file)} {status.st_size} {status.st_mtime_ns}"

@@ -12,7 +12,7 @@ from .._plan import Module, Unit
 from ..errors import Problem, ToolchainError
 from .toolkit import DATA_MODEL, LINKER_FIELDS, OTHER_MACHINE, Keys, Toolkit
 
-_SCHEMA = "hatch-cubin link 1"
+_SCHEMA = "hatch-cubin link 2"
 # What NVRTC's option stands for where code is made when it is linked.
 _FAST_MATH: Mapping[str, bool] = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
 _SWITCH = re.compile(rb"^(-(?:ftz|prec-div|prec-sqrt|fma)=)(true|false)$")  # as cuda.core writes them

@@ -128,6 +128,11 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     ]
 
 
+def device_runtime(major: int) -> str:
+    """Return the entry of a module's `link` that is the library of kernels that launch kernels."""
+    return f"nvidia-cuda-runtime{'' if major >= 13 else '-cu12'}:**/libcudadevrt.a"
+
+
 def _name(requirement: str) -> str:
     return re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0]
 

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 # Deep templates recurse deeply; pages are only taken when touched. The second is for a small address space.
 _STACK_BYTES = (256 << 20, 8 << 20)
@@ -32,6 +32,7 @@ _WINDOW = 1 << 26  # bytes that a packer looks back, at most: it needs ten times
 
 _REFUSED = b"ptxas application ptx input, line "  # of PTX that nobody wrote, so no line that anybody knows
 _LACKING = b"Unresolved extern"
+_ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # as nvlink words it
 _LINEINFO = b"--generate-line-info"
 
 
@@ -369,7 +370,38 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 
 
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
-    """Link inputs, each of which has a kind, a name and its bytes."""
+    """Link inputs, each of which has a kind, a name and its bytes.
+
+    Where inputs disagree about a symbol, nvJitLink prints nvlink's error (with LTO, it logs the error), and
+    links them anyway.
+    """
+    with _caught_stderr() as printed:
+        outcome = _linked_anyway(options, inputs)
+    log = b"" if outcome.ok else outcome.log
+    errors = _ERROR.findall(printed + b"\n" + (outcome.log if outcome.ok else b""))
+    return outcome._replace(ok=False, log=b"\n".join([*errors, log])) if errors else outcome
+
+
+@contextlib.contextmanager
+def _caught_stderr() -> Iterator[bytearray]:
+    """Catch what libraries of this process print as errors, and print it when they are done."""
+    printed = bytearray()
+    if not hasattr(os, "memfd_create"):  # as on Windows, where a library may have streams of its own
+        yield printed
+        return
+    before, caught = os.dup(2), os.memfd_create("stderr")
+    try:
+        os.dup2(caught, 2)
+        yield printed
+    finally:
+        os.dup2(before, 2)
+        printed += os.pread(caught, os.fstat(caught).st_size, 0)
+        os.close(caught)
+        with open(before, "wb") as stream:
+            stream.write(printed)
+
+
+def _linked_anyway(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     from cuda.bindings import nvjitlink
 
     handle = nvjitlink.create(len(options), [option.decode() for option in options])
@@ -397,7 +429,8 @@ def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Out
             output = bytearray(nvjitlink.get_linked_cubin_size(handle))
             nvjitlink.get_linked_cubin(handle, output)
         said = log(nvjitlink.get_info_log_size, nvjitlink.get_info_log)
-        return Outcome(ok=True, output=bytes(output), log=said)
+        errors = log(nvjitlink.get_error_log_size, nvjitlink.get_error_log)
+        return Outcome(ok=True, output=bytes(output), log=errors + said)
     finally:
         nvjitlink.destroy(handle)
 

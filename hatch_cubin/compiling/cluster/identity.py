@@ -21,6 +21,7 @@ from ...errors import HatchCubinError
 from ...keys.headers import toolkit_roots
 from ...toolkit.assembler import wheel as assembler_wheel
 from ...toolkit.libraries import identity as installed
+from ...toolkit.libraries import stamp
 from ...toolkit.toolkit import DATA_MODEL, KEY_SCHEMA, OTHER_MACHINE, Toolkit
 
 _LIMIT_S = 60.0
@@ -53,6 +54,11 @@ class Installed(NamedTuple):
     libraries: tuple[str, ...]
     assembler: str
     headers: Mapping[str, str]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that compile: the libraries, and ptxas if there is any."""
+        return (*self.libraries, self.assembler) if self.assembler else self.libraries
 
 
 def of(toolkit: Toolkit) -> Identity:
@@ -96,7 +102,7 @@ def remedy(mine: Identity) -> str:
     return f"on each worker: pip install {' '.join(wheels)}"
 
 
-_answers: dict[tuple[str, str | None, bool, bool], Installed] = {}
+_answers: dict[tuple[str | None, bool, bool], tuple[Installed, Sequence[str | None]]] = {}
 
 
 def ask(wanted: str | None, *, links: bool, assembles: bool = False) -> Installed:
@@ -105,18 +111,31 @@ def ask(wanted: str | None, *, links: bool, assembles: bool = False) -> Installe
     *wanted* is "system" where the toolkit of CUDA_HOME is meant. If the build *links*, nvJitLink has to be
     there too; if it *assembles*, ptxas.
     """
-    stamp = installed(wanted)
-    if stamp is not None and (stamp, wanted, links, assembles) in _answers:
-        return _answers[stamp, wanted, links, assembles]
+    asked = (wanted, links, assembles)
+    found, state = _answers.get(asked, (None, ()))
+    if found is not None and state == _state(wanted, found.files):
+        return found
+    before = installed(wanted)
     uses = f"{'links ' * links}{'assembles' * assembles}"
     answer = _asked([sys.executable, "-c", _MAIN, wanted or "", uses, *sys.path])
     if "error" in answer:
         raise ValueError(answer["error"])
     identity = Identity(*answer["identity"])
     found = Installed(identity, tuple(answer["libraries"]), answer["assembler"], answer["headers"])
-    if stamp is not None:
-        _answers[stamp, wanted, links, assembles] = found
+    _answers[asked] = found, [before, *_state(wanted, found.files)[1:]]
     return found
+
+
+def _state(wanted: str | None, libraries: Sequence[str]) -> list[str | None]:
+    """Return what changes when something is installed: the compiler's own files may be outside of wheels."""
+    return [installed(wanted), *map(_stamp, libraries)]
+
+
+def _stamp(library: str) -> str | None:
+    try:
+        return stamp(library)
+    except OSError:
+        return None
 
 
 def _asked(command: Sequence[str]) -> dict[str, Any]:

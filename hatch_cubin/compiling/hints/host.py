@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ...sources.source import without_comments
+from ...table.lines import setting as written
+from ...toolkit.requirements import device_runtime
 from ..diagnostics import Diagnostic, Told
 from . import cub
 from .setting import Setting
@@ -15,11 +18,8 @@ APART = (
     "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
-_NOT_LINKED = (
-    "a kernel that launches kernels needs CUDA's device runtime, which is not linked: "
-    "launch them from the host"
-)
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
+_OF_RUNTIME = re.compile(r'identifier "cuda')
 _CALLS = re.compile(
     r"explicitly marked as a __host__ function|kernel launch could not be processed"
     r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'
@@ -124,12 +124,34 @@ def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     # A host's own function was told of already, unless it is taken as device code.
     is_kernels = not setting.module.options.get("device_as_default_execution_space")
 
-    def about(first: Diagnostic) -> str:
-        if is_kernels and _LAUNCHES.search(first.text):
-            return _NOT_LINKED
+    like_it = [each for each in found if _CALLS.search(each.text)]
+
+    def about(_first: Diagnostic) -> str:
+        if is_kernels and _launches(like_it, setting):
+            return _with_runtime(setting)
         return f"NVRTC compiles device code only: {APART}"
 
-    return _as_one([each for each in found if _CALLS.search(each.text)], found, about)
+    return _as_one(like_it, found, about)
+
+
+def _launches(found: Sequence[Diagnostic], setting: Setting) -> bool:
+    """Say whether a kernel launches kernels, of which the compiler may report only calls of the runtime."""
+    if any(_LAUNCHES.search(each.text) for each in found):
+        return True
+    has_launch = "<<<" in without_comments(setting.module.source.text)
+    return has_launch and all(_OF_RUNTIME.search(each.text) for each in found)
+
+
+def _with_runtime(setting: Setting) -> str:
+    """Return the table that links a source with CUDA's device runtime, which gives no PTX."""
+    rule: dict[str, object] = {"name": setting.module.base, "sources": [setting.path], "mode": "rdc"}
+    targets = setting.module.targets
+    if any(each.arch.is_ptx and each.named for each in targets):
+        rule["archs"] = [*dict.fromkeys(str(each.arch.real) for each in targets)]
+    rule["link"] = [device_runtime(setting.version[0])]
+    lines = (written(key, value) for key, value in rule.items())
+    table = "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
+    return f"a kernel that launches kernels needs CUDA's device runtime, which this links:{table}"
 
 
 def _as_one(

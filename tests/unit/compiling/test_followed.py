@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,3 +95,23 @@ def test_a_source_compiles_with_what_its_hint_shows(
     hint = failed.problems[0].hint
     assert hint is not None
     assert problem(tmp_path, files, pasted(options, hint, values)) is None
+
+
+@pytest.mark.parametrize("archs", [["sm_90"], ["sm_80", "90"], ["compute_90"]])
+def test_a_kernel_that_launches_kernels_builds_with_the_table_that_is_shown(
+    tmp_path: Path, archs: list[str]
+) -> None:
+    text = """
+    __global__ void child(int *p) { __shared__ int s[3000]; s[threadIdx.x] = *p; __syncthreads(); *p = s[7]; }
+    extern "C" __global__ void k(int *p) {
+      cudaStream_t stream;
+      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+      child<<<1, 32, 0, stream>>>(p);
+    }
+    """
+    options = f"archs = {json.dumps(archs)}\n"
+    found = problem(tmp_path, {"k.cu": text}, options)
+    assert found is not None
+    (first,) = found.problems
+    assert first.hint is not None
+    assert problem(tmp_path, {}, f"{options}{first.hint.partition(chr(10))[2]}\n") is None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from hatch_cubin.compiling.results import Results
 from hatch_cubin.cubin import elf
 from hatch_cubin.errors import CompileError
 from hatch_cubin.sources.project import Project
+from hatch_cubin.toolkit import worker
 from tests.helpers import SAXPY, TABLE, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
@@ -390,6 +393,216 @@ def test_an_ordinary_source_that_needs_another_is_told_which_table_links_the_two
     pasted = "\n".join(line.strip() for line in told.splitlines()[3:])
     files_again = _pipeline.build(project_of(tmp_path, {"b.cu": ADD}, f"\n{pasted}\n"))
     assert "a.sm_90.cubin" in files_again
+
+
+# What inputs say differently of a symbol: nvlink refuses these, and nvJitLink links them.
+
+K = 'extern "C" __global__ void k(int *p) {{ *p = {}; }}\n'
+LINES = "\n\n"
+UNLIKE: Mapping[str, tuple[str, str, str]] = {  # the two sources, and what is told of them
+    "constant against device": (
+        "extern __constant__ int v[4];\n" + K.format("v[*p]"),
+        f"{LINES}__device__ int v[4];\n",
+        "'v' is __constant__ in A:1, and is __device__ in B:3",
+    ),
+    "device against constant": (
+        "extern __device__ int v[4];\n" + K.format("v[*p]"),
+        "__constant__ int v[4] = {1};\n",
+        "'v' is __device__ in A:1, and is __constant__ in B:1",
+    ),
+    "managed against device": (
+        "extern __managed__ int v;\n" + K.format("v"),
+        "__device__ int v;\n",
+        "'v' is __managed__ in A:1, and is __device__ in B:1",
+    ),
+    "size": (
+        f"{LINES}extern __device__ int v[8];\n" + K.format("v[*p]"),
+        "__device__ int v[4];\n",
+        "'v' has 32 bytes in A:3, and has 16 bytes in B:1",
+    ),
+    "type": (
+        "extern __constant__ double v;\n" + K.format("v"),
+        "__constant__ float v;\n",
+        "'v' has 8 bytes in A:1, and has 4 bytes in B:1",
+    ),
+    "weak": (
+        "inline __device__ int v[8];\n" + K.format("v[*p]++"),
+        "inline __device__ int v[4];\n__device__ int g(int i) { return v[i]++; }\n",
+        "'v' has 32 bytes in A:1, and has 16 bytes in B:1",
+    ),
+    "shared": (
+        "extern __shared__ int v[4];\n" + K.format("v[*p]++"),
+        "__device__ int v[4];\n",
+        "'v' is __shared__ in A:1, and is __device__ in B:1",
+    ),
+    "variable against function": (
+        'extern "C" { extern __device__ int v; }\n' + K.format("v"),
+        'extern "C" __device__ int v(int a) { return a; }\n',
+        "'v' is __device__ in A:1, and is a function in B:1",
+    ),
+    "function against kernel": (
+        'extern "C" __device__ void v(int *);\n' + K.format("(v(p), 1)"),
+        'extern "C" __global__ void v(int *p) { *p = 1; }\n',
+        "'v' is a function in A:1, and is a kernel in B:1",
+    ),
+    "parameters": (
+        'extern "C" __device__ int v(int, double);\n' + K.format("v(1, 2)"),
+        'extern "C" __device__ int v(int a) { return a; }\n',
+        "'v' returns 4 bytes and takes 4 bytes, 8 bytes in A:1, and returns 4 bytes and takes 4 bytes in B:1",
+    ),
+    "result": (
+        "__device__ int4 v();\n" + K.format("v().x"),
+        "__device__ int v() { return 1; }\n",
+        (
+            "'v()' (_Z1vv) returns a struct of 16 bytes and takes nothing in A:1, "
+            "and returns 4 bytes and takes nothing in B:1"
+        ),
+    ),
+}
+# What nvlink links, as nvcc's users know it.
+ALIKE: Mapping[str, tuple[str, str]] = {
+    "incomplete": ("extern __device__ int v[];\n" + K.format("v[*p]"), "__device__ int v[4];\n"),
+    "another type": ("extern __device__ int v;\n" + K.format("v"), "__device__ float v;\n"),
+    "alignment": (
+        "extern __device__ __align__(64) int v[16];\n" + K.format("v[*p]"),
+        "__device__ int v[16];\n",
+    ),
+    "const": ("extern const __device__ int v;\n" + K.format("v"), "__device__ int v = 3;\n"),
+    "unused": ("extern __constant__ int v[8];\n" + K.format("1"), "__device__ int v[4];\n"),
+    "static": ("static __constant__ int v[4];\n" + K.format("v[*p]"), "__device__ int v[8];\n"),
+    "weak": (
+        "inline __device__ __noinline__ int v(int a) { return a; }\n" + K.format("v(1)"),
+        "inline __device__ __noinline__ int v(int a) { return -a; }\n__device__ int g() { return v(2); }\n",
+    ),
+    "same sizes": (
+        'extern "C" __device__ float v(float, int *);\n' + K.format("v(1, p)"),
+        'extern "C" __device__ int v(unsigned a, long long b) { return a + b; }\n',
+    ),
+    "shared": (
+        "extern __shared__ int v[];\n" + K.format("v[*p]++"),
+        "extern __shared__ double v[];\n__device__ double g() { return v[2]; }\n",
+    ),
+}
+
+
+def pairs(of: Mapping[str, tuple[str, ...]], options: str = "") -> tuple[dict[str, str], str]:
+    """Return the sources of pairs, and the tables that link them."""
+    files = dict[str, str]()
+    for number, (a, b, *_told) in enumerate(of.values()):
+        own = {f"a{number}.cu": a, f"b{number}.cu": b}
+        files |= own
+        options += module(f"m{number}", *own, mode="rdc")
+    return files, options
+
+
+def test_objects_that_do_not_agree_about_a_symbol_are_told_with_both_places(tmp_path: Path) -> None:
+    found = failure(tmp_path, *pairs(UNLIKE))
+    expected = [
+        told.replace("A:", f"demo/a{number}.cu:").replace("B:", f"demo/b{number}.cu:")
+        + f"\n  while linking m{number} for sm_90\n  hint: declare it everywhere as it is defined"
+        for number, (_a, _b, told) in enumerate(UNLIKE.values())
+    ]
+    assert sorted(each.partition(": ")[2] for each in found) == sorted(expected)
+
+
+def test_what_nvlink_takes_is_linked(tmp_path: Path) -> None:
+    files = _pipeline.build(project_of(tmp_path, *pairs(ALIKE)))
+    assert sum(name.endswith(".cubin") for name in files) == len(ALIKE)
+
+
+def test_what_is_defined_twice_and_differently_is_told_once(tmp_path: Path) -> None:
+    files = {"a.cu": "__device__ int v[4];\n" + K.format("v[*p]"), "b.cu": "__device__ int v[8];\n"}
+    (told,) = failure(tmp_path, files, module("m", *files, mode="rdc"))
+    assert "'v' is defined more than once, by demo/a.cu:1 and by demo/b.cu:1\n" in told
+
+
+SIZED = "extern __device__ int v[8];\n" + K.format("v[*p]")
+V_PTX = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .b8 v[16];\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("rdc", "these inputs do not agree about the size of 'v': demo/a.cu:1, demo/h.ptx:4"),
+        ("lto", "these inputs do not agree about the size of 'v': demo/a.cu:1, demo/h.ptx:4"),
+    ],
+)
+def test_what_only_the_linker_sees_is_told_with_the_inputs_that_it_can_be(
+    tmp_path: Path, mode: str, told: str
+) -> None:
+    files = {"a.cu": SIZED, "h.ptx": V_PTX}
+    (found,) = failure(tmp_path, files, module("m", "a.cu", "h.ptx", mode=mode))
+    assert found.splitlines()[0].partition(": ")[2] == told
+
+
+def test_sizes_that_lto_finds_to_differ_are_told_with_both_places(tmp_path: Path) -> None:
+    files = {"a.cu": SIZED, "b.cu": f"{LINES}__device__ int v[4];\n"}
+    (found,) = failure(tmp_path, files, module("m", *files, mode="lto"))
+    assert found.splitlines()[0].partition(": ")[2] == (
+        "'v' has 32 bytes in demo/a.cu:1, and has 16 bytes in demo/b.cu:3"
+    )
+
+
+def fatbin(cubin: bytes, arch: int) -> bytes:
+    """Return a fatbin with one cubin, as `fatbinary` writes it."""
+    entry = struct.pack("<HHIQQHHIQQQQ", 2, 0x101, 64, len(cubin), 0, 7, 1, arch, 0, 0x11, 0, 0)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry) + len(cubin)) + entry + cubin
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (SIZED, "these inputs do not agree about the size of 'v': demo/a.cu:1, lib/v.fatbin"),
+        (
+            "__device__ int v[4];\n" + K.format("v[*p]"),
+            "'v' is defined more than once, by demo/a.cu:1 and by lib/v.fatbin",
+        ),
+        (SIZED.replace("8", "4"), None),
+    ],
+)
+def test_what_a_fatbin_defines_is_compared_too(tmp_path: Path, text: str, told: str | None) -> None:
+    sources = {"a.cu": K.format("1"), "b.cu": "__device__ int v[4];\n"}
+    project = project_of(tmp_path, sources, module("m", *sources, mode="rdc"))
+    results = _pipeline.attempt(project, _pipeline.make_plan(project))
+    cubin = next(hit.data for unit, hit in results.done.items() if unit.module.name == "m/demo/b.cu")
+    write_tree(tmp_path, {"lib/v.fatbin": fatbin(cubin, 90)})
+    options = module("m", "a.cu", mode="rdc", link=["lib/v.fatbin"])
+    files = {"a.cu": text, "b.cu": SAXPY}
+    if told is None:
+        assert "m.sm_90.cubin" in _pipeline.build(project_of(tmp_path, files, options))
+        return
+    (found,) = failure(tmp_path, files, options)
+    assert found.splitlines()[0].partition(": ")[2] == told
+
+
+def test_a_symbol_that_no_source_names_is_told_with_its_inputs(tmp_path: Path) -> None:
+    _project, found, _results = links(
+        tmp_path, {"a.cu": USER, "b.cu": ADD}, module("m", "a.cu", "b.cu", mode="rdc")
+    )
+    log = "error   : Size doesn't match for '_Z1fi' in 'x', first specified in 'x'"
+    assert told_of(found, Result(0, ok=False, log=log)) == [
+        "these inputs do not agree about the size of 'f(int)' (_Z1fi): demo/a.cu:1, demo/b.cu:1"
+    ]
+    assert told_of(found, Result(0, ok=False, log=log.replace("_Z1fi", "k"))) == [
+        "these inputs do not agree about the size of 'k': demo/a.cu:1"
+    ]
+    assert linking._place(found.ready[0], "nowhere", "demo/a.cu") == "demo/a.cu"
+
+
+def test_what_the_linker_prints_is_heard_where_the_system_can_catch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = {"a.cu": SIZED, "h.ptx": V_PTX}
+    _project, found, _results = links(tmp_path, files, module("m", *files, mode="rdc"))
+    (job,) = found.ready
+    _ = job.toolkit.nvjitlink
+    inputs = [*found.contents(job.unit)]
+    heard = worker._linked([b"-arch=sm_90"], inputs)
+    assert not heard.ok
+    assert b"Size doesn't match for 'v'" in heard.log
+    assert "Size doesn't match for 'v'" in capfd.readouterr().err
+    monkeypatch.delattr(os, "memfd_create")
+    assert worker._linked([b"-arch=sm_90"], inputs).ok
 
 
 # What hardly a build meets: what was proven changes before it is linked, the linker says what nobody knows.

@@ -7,9 +7,11 @@ import struct
 import pytest
 
 from hatch_cubin.cubin import elf, objects
+from hatch_cubin.cubin.elf import Shape
 from hatch_cubin.cubin.objects import Symbols
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.cubins import elf as elf_file
 
 CODE = b"""
 __device__ int f(int x) { return x + 1; }
@@ -27,10 +29,10 @@ HAS = Symbols(
 PTX = b".version 8.0\n.target sm_80\n.address_size 64\n"
 
 
-def compiled(kind: str, *options: bytes) -> bytes:
-    """Return what NVRTC makes of CODE."""
+def compiled(kind: str, *options: bytes, code: bytes = CODE) -> bytes:
+    """Return what NVRTC makes of *code*."""
     _ = Toolkit(None).nvjitlink
-    task = {"id": 0, "kind": kind, "code": CODE, "name": b"k.cu", "instantiate": [], "ptx": True}
+    task = {"id": 0, "kind": kind, "code": code, "name": b"k.cu", "instantiate": [], "ptx": True}
     done = worker.compile_task({**task, "options": list(options), "searches": False})
     assert done["ok"], done["log"]
     return bytes(done["output"] or done["ptx"])
@@ -38,7 +40,9 @@ def compiled(kind: str, *options: bytes) -> bytes:
 
 def in_order(symbols: Symbols | None) -> Symbols:
     assert symbols is not None
-    return Symbols(*map(sorted, symbols))
+    return symbols._replace(
+        **{field: sorted(getattr(symbols, field)) for field in Symbols._fields[:4]}, shapes={}
+    )
 
 
 def damaged(data: bytes, at: int, *values: int) -> bytes:
@@ -107,10 +111,109 @@ def test_a_symbol_that_lies_in_no_section_is_damage(cubin: bytes) -> None:
 @pytest.mark.nvrtc
 def test_what_is_weak_and_nowhere_is_not_needed(cubin: bytes) -> None:
     tables = [each.offset for each in elf._sections(cubin) if each.kind == elf._SYMTAB]
-    symbols = dict(elf._shared_symbols(cubin))
+    symbols = dict(elf._shared_symbols(cubin, elf._sections(cubin)))
     at = tables[0] + 24 * symbols["_Z1gd"].number
     weak = damaged(cubin, at + 4, 2 << 4 | cubin[at + 4] & 15)
     assert in_order(objects.symbols_of("cubin", weak)).needed == ["counter"]
+
+
+LARGE = b"""
+__device__ float uninitialised[64000];
+__managed__ float managed[64000];
+template <int N> __device__ float *block() { __shared__ float own[N]; return own; }
+extern "C" __global__ void k(float *x) {
+  __shared__ float tile[8000];
+  tile[threadIdx.x] = x[0] + managed[1];
+  block<3000>()[threadIdx.x] = tile[1];
+  __syncthreads();
+  x[0] = block<3000>()[7] + tile[9] + uninitialised[threadIdx.x]++;
+}
+"""
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("arch", [b"-arch=sm_75", b"-arch=sm_90", b"-arch=sm_120"])
+@pytest.mark.parametrize("option", [b"-lineinfo", b"-G"])
+def test_memory_that_takes_no_bytes_in_the_file_is_no_damage(arch: bytes, option: bytes) -> None:
+    data = compiled("c++", arch, b"-rdc=true", option, code=LARGE)
+    assert objects.kind_of(data) == "cubin"
+    sections = elf._sections(data)
+    absent = [each for each in sections if not each.is_in_file]
+    assert sum(each.size for each in absent) > 300_000 > len(data)
+    end = max(each.offset + each.size for each in sections if each.is_in_file)
+    for size in (*range(64, len(data), 997), end - 1, len(data) - 1):
+        with pytest.raises(ValueError, match="is a damaged cubin"):
+            objects.kind_of(data[:size])
+
+
+@pytest.mark.nvrtc
+def test_every_symbol_of_a_relocatable_cubin_has_its_shape() -> None:
+    code = b"""
+    struct S { int a[5]; };
+    extern "C" __device__ double f(int, double, S);
+    extern "C" __device__ void g() {}
+    extern __constant__ int c[4];
+    extern __device__ int unknown[];
+    __managed__ short m;
+    extern __shared__ float tile[];
+    extern "C" __global__ void k(double *x) { *x = f(c[(int)*x], unknown[2], S{}) + m + tile[3]; g(); }
+    """
+    symbols = objects.symbols_of("cubin", compiled("c++", b"-arch=sm_90", b"-rdc=true", code=code))
+    assert symbols is not None
+    assert symbols.shapes == {
+        "k": Shape("kernel"),
+        "f": Shape("function", 0, "#lilb20"),
+        "g": Shape("function", 0, "#v"),
+        "c": Shape("__constant__", 16),
+        "unknown": Shape("__device__"),
+        "m": Shape("__managed__", 2),
+        "tile": Shape("__shared__"),
+    }
+
+
+def test_many_inputs_may_define_a_common_symbol_of_any_size() -> None:
+    """PTX calls these symbols `.common`; linkers take the largest."""
+    data = elf_file(("v", 0x1D, 0x20, 0xFFF2), kind=1)
+    sized = damaged(data, data.index(b"\xf2\xff") + 10, 16)
+    symbols = objects.symbols_of("cubin", sized)
+    assert symbols is not None
+    assert symbols == Symbols([], ["v"], [], [], {"v": Shape("__device__")})
+
+
+def shaped(**shapes: Shape) -> Symbols:
+    return Symbols(shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "told"),
+    [
+        ([Shape("__device__", 4), Shape("__device__", 4)], {}),
+        ([Shape("__device__"), Shape("__device__", 4), Shape("", 0)], {}),
+        ([Shape("function", 0, "#v"), Shape("function")], {}),
+        (
+            [Shape("__device__", 4), Shape("__constant__", 8), Shape("__device__", 8)],
+            {"is __device__": ["0", "2"], "is __constant__": ["1"]},
+        ),
+        ([Shape("kernel"), Shape("function")], {"is a kernel": ["0"], "is a function": ["1"]}),
+        (
+            [Shape("__device__", 1), Shape("__device__"), Shape("__device__", 8)],
+            {"has 1 byte": ["0"], "has 8 bytes": ["2"]},
+        ),
+        (
+            [Shape("function", 0, "#lib12"), Shape("function", 0, "#v")],
+            {
+                "returns 8 bytes and takes 4 bytes, a struct of 12 bytes": ["0"],
+                "returns nothing and takes nothing": ["1"],
+            },
+        ),
+        ([Shape("function", 0, "#v"), Shape("function", 0, "?")], {"is ?": ["1"]}),
+    ],
+)
+def test_what_inputs_say_of_a_symbol_is_compared(shapes: list[Shape], told: dict[str, list[str]]) -> None:
+    inputs = [(str(number), shaped(v=shape)) for number, shape in enumerate(shapes)]
+    found = dict(objects.disagreements(inputs))
+    assert {said: inputs for said, inputs in found.get("v", {}).items() if said in told} == told
+    assert bool(found) == bool(told)
 
 
 def _is_function_of(data: bytes, at: int) -> bool:

@@ -390,10 +390,29 @@ def test_an_installation_that_nothing_tells_is_none(site: Path, files: Mapping[s
     assert libraries.identity(None) is None
 
 
+def test_what_an_unknown_nvjitlink_made_is_not_recalled(tmp_path: Path) -> None:
+    facts = Facts("1.2", 13, "13.5.37", (80,))
+    path = tmp_path / "recall.txt"
+    recall.Recall(path, knows_linker=False).keep(facts._replace(nvjitlink="13.5.37"), {})
+    assert not path.exists()
+    recall.Recall(path, knows_linker=False).keep(facts, {})
+    assert recall.Recall(path).facts == facts
+
+
+def test_an_installation_without_nvjitlink_is_told_apart(site: Path) -> None:
+    """Only builds that link or assemble need it."""
+    before = libraries.identity(None)
+    assert libraries.has_linker(None)
+    (site / "nvidia/cu13/lib/libnvJitLink.so.13").unlink()
+    assert libraries.identity(None) not in {before, None}
+    assert not libraries.has_linker(None)
+
+
 @pytest.mark.usefixtures("site")
 def test_where_nothing_is_installed_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/nowhere"])
     assert libraries.identity(None) is None
+    assert not libraries.has_linker(None)
 
 
 @pytest.mark.parametrize("package", ["core", "bindings", "pathfinder"])

@@ -87,20 +87,29 @@ def test_what_keeps_a_machine_from_compiling_is_said(answers: list[object], answ
         identity.ask(None, links=False)
 
 
-ANSWER = json.dumps(
-    {"identity": MINE, "libraries": ["libnvrtc.so"], "assembler": "ptxas", "headers": {"nvrtc": "/h"}}
-).encode()
-
-
-@pytest.mark.parametrize(("stamp", "asked"), [("as it was", 1), (None, 2)])
-def test_a_machine_is_asked_again_only_where_something_was_installed(
-    answers: list[object], monkeypatch: pytest.MonkeyPatch, stamp: str | None, asked: int
+@pytest.mark.parametrize("stamp", ["as it was", None])
+def test_a_machine_is_asked_again_only_if_something_was_installed(
+    answers: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stamp: str | None
 ) -> None:
+    library = tmp_path / "libnvrtc.so"
+    library.write_bytes(b"13.5")
+    found = Installed(MINE, (str(library),), "", {"nvrtc": "/h"})
+    answers.extend([json.dumps(found._asdict()).encode()] * 3)
+
+    def asked() -> int:
+        before = len(answers)
+        assert [identity.ask(None, links=False) for _ in range(3)] == [found] * 3
+        return before - len(answers)
+
     monkeypatch.setattr(identity, "installed", lambda _wanted: stamp)
-    answers.extend([ANSWER, ANSWER])
-    both = [identity.ask(None, links=False) for _ in range(2)]
-    assert both == [Installed(MINE, ("libnvrtc.so",), "ptxas", {"nvrtc": "/h"})] * 2
-    assert len(answers) == 2 - asked
+    assert [asked(), asked()] == [1, 0]
+    monkeypatch.setattr(identity, "installed", lambda _wanted: "another")
+    assert [asked(), asked()] == [1, 0]
+    library.write_bytes(b"13.5.1")
+    assert [asked(), asked()] == [1, 0]
+    library.unlink()
+    answers.append(json.dumps(found._asdict()).encode())
+    assert [asked(), asked()] == [1, 0]
 
 
 @pytest.mark.nvrtc

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints import host
 from hatch_cubin.errors import Location
 from hatch_cubin.sources.search import Root
@@ -75,14 +76,27 @@ def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> 
     assert (told[0].hint, told[0].context) == (f"NVRTC compiles device code only: {APART}", ())
 
 
-def test_a_kernel_that_launches_kernels_is_told_what_it_lacks(tmp_path: Path) -> None:
-    found = [error("device-side kernel launch could not be processed as the required runtime APIs are …")]
-    told = host.calls(found, setting(tmp_path))
+LAUNCHES = error("device-side kernel launch could not be processed as the required runtime APIs are …")
+STREAM = 'identifier "cudaStreamCreateWithFlags" is undefined'
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "needs_runtime"),
+    [
+        ([LAUNCHES], "", True),
+        ([error(STREAM), LAUNCHES], "", True),
+        ([error(STREAM)], "child<<<1, 1>>>();", True),
+        ([error(STREAM)], "// child<<<1, 1>>>();", False),
+        ([error(STREAM), error('namespace "std" has no member "vector"')], "child<<<1, 1>>>();", False),
+    ],
+)
+def test_a_kernel_that_launches_kernels_is_told_the_table_that_links_the_device_runtime(
+    tmp_path: Path, found: list[Diagnostic], text: str, *, needs_runtime: bool
+) -> None:
+    told = host.calls(found, setting(tmp_path, text=text))
     assert told is not None
-    assert told[0].hint == (
-        "a kernel that launches kernels needs CUDA's device runtime, which is not linked: launch them from "
-        "the host"
-    )
+    assert told[0].hint is not None
+    assert ("libcudadevrt.a" in told[0].hint) == needs_runtime
     told = host.calls(found, setting(tmp_path, "options = { device-as-default-execution-space = true }"))
     assert told is not None
     assert told[0].hint == f"NVRTC compiles device code only: {APART}"
