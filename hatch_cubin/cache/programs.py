@@ -86,7 +86,7 @@ def _value_bytes(value: bytes | bytearray | memoryview | ObjectCode) -> bytes:
 
 
 def _file_bytes(path: str) -> bytes:
-    """Return the code that an ObjectCode refers to by a path; the OSError or ValueError says why it cannot."""
+    """Return the code that an ObjectCode refers to by a path; an error says why it cannot be read."""
     what = f"the code of an ObjectCode is in {path}, and nothing was stored"
     try:
         found = os.stat(path)

@@ -93,7 +93,6 @@ def test_a_driver_that_hangs_while_it_is_loaded_is_none(tmp_path: Path) -> None:
     cubins, loaded = load_bundle(tmp_path, bundle(made("k"))), threading.Event()
     cubins._ANSWERED = 0
     cubins._driver_library = lambda: loaded.wait(60)
-    cubins._count_devices = lambda: 0
     assert cubins.is_available() is False
     (hanging,) = cubins._hanging
     loaded.set()
@@ -157,8 +156,8 @@ def test_nobody_waits_for_ever_until_the_system_has_ended_a_thread(
 @pytest.mark.linux
 @pytest.mark.parametrize("names", [(), ("nvmlInit_v2", "nvmlShutdown")], ids=["empty", "that cannot count"])
 def test_an_nvml_to_link_against_is_none(tmp_path: Path, names: tuple[str, ...]) -> None:
-    code = "os.path.exists = '/dev/nvidia0'.__eq__\nprint(cubins._count_devices())"
-    assert ask(tmp_path, code, make_half_a_driver(tmp_path / "half", *names)) == "1"
+    code = "os.listdir = lambda _folder: ['nvidia0']\ncubins._driver_library = object\nprint(cubins.is_available())"
+    assert ask(tmp_path, code, make_half_a_driver(tmp_path / "half", *names)) == "True"
 
 
 @pytest.mark.gcc
@@ -171,9 +170,21 @@ def test_after_is_available_a_forked_child_can_use_cuda(stub: Path, tmp_path: Pa
     assert ask(tmp_path, code, stub) == "13000"
 
 
-@pytest.mark.parametrize("files", [(), ("/dev/dxg",), ("/dev/nvidia0",), ("/dev/nvhost-gpu",)])
+DEVICE_FILES = {
+    (): 0,
+    ("dxg",): 1,
+    ("nvhost-gpu", "nvgpu"): 1,
+    ("nvidia0", "nvidiactl", "nvidia-uvm"): 1,
+    ("nvidia3", "dxg"): 1,
+    ("nvidia-caps", "nvidiactl"): 0,
+    ("nvidia1", "nvidia12"): 2,
+}
+
+
+@pytest.mark.parametrize("visible", [None, "0", "1", "GPU-8a"])
+@pytest.mark.parametrize("files", DEVICE_FILES)
 def test_without_nvml_the_device_files_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...], visible: str | None
 ) -> None:
     import ctypes
 
@@ -187,13 +198,17 @@ def test_without_nvml_the_device_files_tell(
     cubins = load_bundle(tmp_path, bundle(made("k")))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(ctypes, "CDLL", no_nvml)
-    monkeypatch.setattr(os.path, "exists", files.__contains__)
-    assert cubins.is_available() is bool(files)
+    monkeypatch.setattr(os, "listdir", lambda folder: {"/dev": files}[folder])
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert cubins.is_available() is (DEVICE_FILES[files] > (visible == "1"))
+    monkeypatch.setattr(os, "listdir", lambda _folder: os.scandir(tmp_path / "nothing"))
+    assert cubins.is_available() is False
 
 
-@pytest.mark.parametrize("broken", ["_driver_library", "_count_devices"])
+@pytest.mark.parametrize("broken", ["_driver_library", "_ask_nvml"])
 def test_is_available_never_raises(tmp_path: Path, broken: str) -> None:
-    def fail() -> None:
+    def fail(**_how: bool) -> None:
         raise RuntimeError
 
     cubins = load_bundle(tmp_path, bundle(made("k")))
@@ -217,7 +232,7 @@ def test_an_nvml_that_fails_counts_nothing(
     monkeypatch.setattr(ctypes, "CDLL", lambda library: real(str(stub / library)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("STANDIN_FAULTS", f"{name}=9")
-    assert cubins._count_devices() == 0
+    assert cubins.is_available() is False
 
 
 @pytest.mark.gcc
@@ -232,6 +247,5 @@ def test_devices_are_counted_through_nvml(
     monkeypatch.setattr(ctypes, "CDLL", lambda name: real(str(stub / name)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert cubins.is_available()
-    assert cubins._driver_version() == 13000
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "  ")
     assert not cubins.is_available()

@@ -116,7 +116,7 @@ def test_what_is_no_json_is_an_error_whoever_reads_it(text: str) -> None:
 
 def test_large_and_small_manifests_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cubins = load_bundle(tmp_path, bundle(made("a"), made("b"), made("c")))
-    monkeypatch.setattr(cubins, "_MAPPED", 0)
+    monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
     assert cubins.names() == ("a", "b", "c")
     assert [cubins.read(name, cc=(9, 0)) for name in "abc"] == [
         b"a for sm_90",

@@ -105,9 +105,11 @@ def test_code_in_a_file_that_cannot_be_read_is_named_and_not_stored(
     with SQLiteProgramCache(tmp_path / "cache") as cache:
         cache["k"] = b"before"
         code = getattr(ObjectCode, kind)(str(tmp_path / "k.bin"))
-        for store in (lambda: cache.__setitem__("k", code), lambda: cache.update({"k": code})):
-            with pytest.raises(error) as raised:
-                store()
+        with pytest.raises(error) as stored:
+            cache["k"] = code
+        with pytest.raises(error) as updated:
+            cache.update({"k": code})
+        for raised in (stored, updated):
             assert f"{tmp_path / 'k.bin'}, and nothing was stored: {reason}" in str(raised.value)
         assert cache["k"] == b"before"
 
