@@ -827,7 +827,7 @@ def _companion_folder(entry: Entry) -> str:
         find = getattr(finder, "find_spec", None)  # which an import does not demand of each either
         spec = find and find(name, None)
         if spec is not None and spec.origin and spec.submodule_search_locations:  # and no empty folder
-            folder = os.path.abspath(spec.submodule_search_locations[0])
+            folder: str = os.path.abspath(spec.submodule_search_locations[0])
             _companions[name] = folder, spec.loader
             return folder
     what = f"{entry.module!r} for {entry.arch} is in {known['project']}, which is not installed"

@@ -66,7 +66,8 @@ def test_a_child_that_is_forked_during_a_first_call_can_make_it(tmp_path: Path, 
     install(tmp_path / "other", packed_bundle(made("k"), made("l")))
     before = (
         "from other import _cubins as packed\n"
-        "def fails(call):\n    try: call()\n    except cubins.CubinNotFoundError: return\n    raise SystemError\n"
+        "def fails(call):\n    try: call()\n    except cubins.CubinNotFoundError: return\n"
+        "    raise SystemError\n"
     )
     program = AT_EACH_IMPORT.replace("AGAIN", repr(AGAIN.split())).replace("CALL", READS[call])
     assert ask(tmp_path, before + program, None) == "True {0}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import bundle, load_bundle, made
-from tests.standin import ask, calls, make_half_a_driver
+from tests.standin import ask, calls, install, make_half_a_driver
 
 
 @pytest.mark.gcc
@@ -26,8 +27,13 @@ from tests.standin import ask, calls, make_half_a_driver
         pytest.param({"CUDA_VISIBLE_DEVICES": "-1"}, "False", id="hidden"),
         pytest.param({"CUDA_VISIBLE_DEVICES": "0"}, "True", id="visible"),
         pytest.param({"CUDA_VISIBLE_DEVICES": "1,0"}, "False", id="one that is not there"),
-        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-8a"}, "True", id="by its UUID"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-00"}, "True", id="by its UUID"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-8a"}, "False", id="by another's UUID"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "MIG-8a"}, "True", id="a part of it"),
         pytest.param({"CUDA_VISIBLE_DEVICES": "none"}, "False", id="no device's name"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "+0gpu,-1"}, "True", id="as CUDA reads numbers"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "0, 0"}, "False", id="one that is named twice"),
+        pytest.param({"STANDIN_FAULTS": "nvmlInit_v2=18"}, "False", id="a driver of another version"),
     ],
 )
 def test_is_available_starts_no_cuda(
@@ -156,7 +162,7 @@ def test_nobody_waits_for_ever_until_the_system_has_ended_a_thread(
 @pytest.mark.linux
 @pytest.mark.parametrize("names", [(), ("nvmlInit_v2", "nvmlShutdown")], ids=["empty", "that cannot count"])
 def test_an_nvml_to_link_against_is_none(tmp_path: Path, names: tuple[str, ...]) -> None:
-    code = "os.listdir = lambda _folder: ['nvidia0']\ncubins._driver_library = object\nprint(cubins.is_available())"
+    code = "os.listdir = lambda _: ['nvidia0']\ncubins._driver_library = object\nprint(cubins.is_available())"
     assert ask(tmp_path, code, make_half_a_driver(tmp_path / "half", *names)) == "True"
 
 
@@ -249,3 +255,86 @@ def test_devices_are_counted_through_nvml(
     assert cubins.is_available()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "  ")
     assert not cubins.is_available()
+
+
+TWO = {"STANDIN_GPUS": "7.5 9.0"}
+BY_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("environ", "available"),
+    [
+        pytest.param({}, "False", id="one of two runs it not"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "1"}, "False", id="in an order that only CUDA knows"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "1", **BY_ORDER}, "True", id="the one that runs it"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "0", **BY_ORDER}, "False", id="the other one"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-01"}, "True", id="that one by its UUID"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "MIG-01"}, "False", id="a part of any"),
+        pytest.param(
+            {"CUDA_VISIBLE_DEVICES": "1", **BY_ORDER, "STANDIN_FAULTS": "nvmlDeviceGetHandleByIndex_v2=15"},
+            "False",
+            id="one that is lost",
+        ),
+    ],
+)
+def test_a_kernel_is_available_if_each_gpu_runs_it_that_cuda_would_show(
+    stub: Path, tmp_path: Path, environ: dict[str, str], available: str
+) -> None:
+    install(tmp_path / "pkg", bundle(made("k", "sm_90")))
+    assert ask(tmp_path, "print(cubins.is_available('k'))", stub, **TWO, **environ) == available
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("faults", "available"),
+    [("nvmlInit_v2=3", "True True"), ("nvmlInit_v2=3 cuDeviceGetAttribute=1", "True False")],
+    ids=["described", "not described"],
+)
+def test_once_cuda_was_started_here_the_driver_is_asked(
+    stub: Path, tmp_path: Path, faults: str, available: str
+) -> None:
+    code = "cubins._driver_version()\nprint(cubins.is_available(), cubins.is_available('k'))"
+    assert ask(tmp_path, code, stub, STANDIN_FAULTS=faults) == available
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_a_child_that_cannot_use_cuda_is_told_so(stub: Path, tmp_path: Path) -> None:
+    code = (
+        "cubins._driver_version()\nchild = os.fork()\n"
+        "if child: os.waitpid(child, 0)\nelse: print(cubins.is_available())"
+    )
+    assert ask(tmp_path, code, stub) == "False"
+
+
+SUBINTERPRETER = """
+import sys
+try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+code = '''
+import sys
+sys.path[:] = {path}
+from pkg import _cubins as cubins
+print(cubins.read("k", cc=(9, 0)), cubins.is_available())
+try: print(cubins._driver_version())
+except cubins.CubinUnavailableError as exc: print(exc)
+'''
+failed = interpreters.run_string(interpreters.create(), code.replace("{path}", repr(sys.path)))
+print(failed, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.gcc
+@pytest.mark.linux
+def test_an_isolated_subinterpreter_has_what_its_python_lets_it_have(stub: Path, tmp_path: Path) -> None:
+    read, *rest = ask(tmp_path, SUBINTERPRETER, stub).splitlines()
+    if sys.version_info[:2] == (3, 12):  # whose ctypes cannot be imported there
+        assert read == "b'k for sm_90' False"
+        assert "_ctypes does not support loading in subinterpreters; the main interpreter can" in rest[0]
+    else:
+        assert (read, rest[0]) == ("b'k for sm_90' True", "13000")
+    assert rest[1:] == ["None"]

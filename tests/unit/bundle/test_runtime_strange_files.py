@@ -193,7 +193,7 @@ def test_every_descriptor_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_path_that_cannot_be_is_told(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, FILES)
     with pytest.raises(
-        cubins.CubinError, match="use\\(\\) takes the folder of a bundle, and .* does not exist"
+        cubins.CubinError, match=r"use\(\) takes the folder of a bundle, and .* does not exist"
     ):
         cubins.use("a\0b")
 
