@@ -137,15 +137,24 @@ class Entry(_Value):
     __slots__ = (
         *("module", "source", "variant", "options", "toolchain"),
         *("arch", "kind", "file", "path", "block", "size", "sha256", "min_driver", "kernels", "resources"),
-        *("rule", "_absent", "_companion", "_data", "_made_of", "_manifest", "_offset", "_parameters"),
+        *(
+            "rule",
+            "_absent",
+            "_companion",
+            "_data",
+            "_fields",
+            "_manifest",
+            "_module",
+            "_offset",
+            "_parameters",
+        ),
     )
 
     def __init__(
         self, module: "_Module", fields: "Mapping[str, Any]", rule: str = "", data: "bytes | None" = None
     ) -> None:
-        self._made_of = module, fields, rule, data
-        self._manifest = module.manifest
-        self._data = data
+        self._module, self._manifest = module, module.manifest
+        self._fields, self._data = fields, data
         self.module: str = module.name
         self.source: str = module.source
         self.variant = module.variant
@@ -176,7 +185,8 @@ class Entry(_Value):
         return _view({name: _parameters(known[name]) for name in self.kernels if name in known})
 
     def __reduce__(self) -> "tuple[Any, ...]":
-        return Entry, self._made_of, (None, {"file": self.file, "path": self.path})
+        made_of = self._module, self._fields, self.rule, self._data
+        return Entry, made_of, (None, {"file": self.file, "path": self.path})
 
     def _said(self) -> "tuple[Any, ...]":
         place = self._manifest.folder, self.file, self.block, self._offset, self._companion
@@ -1140,9 +1150,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         raise CubinNotFoundError("\n".join([*list(missing)[:20], *more]))
     library = _driver_library()
     if lacking := [call for call in _TO_PRELOAD if not hasattr(library, call)]:
-        what = (
-            f"preload() needs a driver of CUDA 12.0 or newer (525): this one has no {', no '.join(lacking)}"
-        )
+        what = f"preload() needs a driver of CUDA 12.0 or newer: this one has no {', no '.join(lacking)}"
         raise CubinUnavailableError(_say(what))
     # In the order of blocks, so that each is unpacked once.
     in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")
@@ -1368,8 +1376,8 @@ def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
     except OSError:
         return None
-    if not all(hasattr(library, call) for call in ("nvmlInit_v2", "nvmlShutdown")):
-        return None  # a stub, which is there to link against
+    if _with_calls(library, "nvmlInit_v2", "nvmlShutdown") is None:
+        return None
     if status := library.nvmlInit_v2():
         return [] if status in _NVML_WITHOUT_DRIVER else None
     count, version, gpu = ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p()
@@ -1435,6 +1443,8 @@ def _wait_for_the_end(thread: "Any") -> None:
 
 
 def _cache_class(base: "Any") -> "Any":
+    core = _cuda_core()
+
     class BundleCache(base):  # type: ignore[misc]
         """The wheel's cubins under the keys they were built with."""
 
@@ -1477,9 +1487,7 @@ def _cache_class(base: "Any") -> "Any":
         __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
-            if not isinstance(
-                value, _cuda_core().ObjectCode
-            ):  # that is Program.compile storing what it compiled
+            if not isinstance(value, core.ObjectCode):  # that is Program.compile storing what it compiled
                 self._refuse()
             _spellings(key)
             if self._then is not None:
@@ -1847,6 +1855,8 @@ class _Parts:
         try:
             if not self._is_open():  # to become a daemon, the process closed what it did not know
                 self._descriptor = _opened(self._path)
+                if not self._is_open():  # it is another file
+                    os.close(self._descriptor)
             data = os.pread(self._descriptor, max(end - start, 0), start) if self._is_open() else b""
         except OSError as exc:
             _unreadable(self._path, exc)
