@@ -57,7 +57,7 @@ FORMAT = 3  # of bundles that were split; 2 is packed, 1 has a file for each ent
 
 _MODULES = b'\n},"modules":{\n'
 _READ_WHOLE = 1 << 20  # a manifest of more bytes is read in parts
-_PART = 1 << 12  # bytes of such a part
+_PART = 1 << 12  # bytes of the first such part
 _LARGEST = 1 << 28  # no manifest has as many bytes: 70 000 files are described in a tenth of it
 _PATIENCE = 2.0  # seconds, with builds that replace what is being read
 _ANSWERED = 5.0  # seconds after which a driver that said nothing is taken for one that hangs
@@ -1849,26 +1849,38 @@ class _Parts:
 
     def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
         self._path, self._descriptor, self._status = path, descriptor, status
+        self._recent = 0, b""  # where the bytes that were read last begin, and these
 
     def __getitem__(self, part: slice) -> bytes:
         start, end, _ = part.indices(self._status.st_size)
+        size, (at, known) = max(end - start, 0), self._recent
+        if not at <= start <= end <= at + len(known):
+            ahead = 2 * _PART if size <= 2 * _PART else 0  # for what is looked at next
+            at, known = start, self._read(start, size + ahead)
+            if len(known) < size:
+                _damaged(self._path, "it was cut off or replaced while it was in use")
+            if ahead:
+                self._recent = at, known
+        return known[start - at : start - at + size]
+
+    def _read(self, at: int, size: int) -> bytes:
         try:
             if not self._is_open():  # to become a daemon, the process closed what it did not know
                 self._descriptor = _opened(self._path)
                 if not self._is_open():  # it is another file
                     os.close(self._descriptor)
-            data = os.pread(self._descriptor, max(end - start, 0), start) if self._is_open() else b""
+                    return b""
+            return os.pread(self._descriptor, size, at)
         except OSError as exc:
             _unreadable(self._path, exc)
-        if len(data) < end - start:
-            _damaged(self._path, "it was cut off or replaced while it was in use")
-        return data
 
     def find(self, what: bytes, start: int = 0) -> int:
         """Return where *what* begins first, as `bytes.find` does."""
-        for at in range(start, self._status.st_size, _PART):
-            if (found := self[at : at + _PART + len(what) - 1].find(what)) >= 0:
-                return at + found
+        part = _PART
+        while start < self._status.st_size:
+            if (found := self[start : start + part + len(what) - 1].find(what)) >= 0:
+                return start + found
+            start, part = start + part, 2 * part
         return -1
 
     def rfind(self, what: bytes, start: int = 0, end: "int | None" = None) -> int:

@@ -7,11 +7,14 @@ import sys
 import threading
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers import bundle, load_bundle, made
 from tests.standin import ask, calls, install, make_half_a_driver
+
+from .doubles import Driver, load
 
 
 @pytest.mark.gcc
@@ -338,3 +341,89 @@ def test_an_isolated_subinterpreter_has_what_its_python_lets_it_have(stub: Path,
     else:
         assert (read, rest[0]) == ("b'k for sm_90' True", "13000")
     assert rest[1:] == ["None"]
+
+
+A, B = ((9, 0), 13000), ((7, 5), 13000)
+
+
+@pytest.mark.parametrize(
+    ("names", "order", "visible"),
+    [
+        ("0", "PCI_BUS_ID", [A]),
+        ("1,0", "PCI_BUS_ID", [B, A]),
+        ("1st,0", "PCI_BUS_ID", [B, A]),
+        (" +1 ", "PCI_BUS_ID", [B]),
+        ("1,-1,0", "PCI_BUS_ID", [B]),
+        ("1,2,0", "PCI_BUS_ID", [B]),
+        ("2,0", "PCI_BUS_ID", []),
+        ("0,1,0", "PCI_BUS_ID", []),
+        ("1", "FASTEST_FIRST", [A, B]),
+        ("", "FASTEST_FIRST", []),
+        ("NoDevFiles", "FASTEST_FIRST", []),
+        ("GPU-b", "FASTEST_FIRST", [B]),
+        ("GPU-b,GPU-a", "FASTEST_FIRST", [B, A]),
+        ("GPU-b,GPU-b", "FASTEST_FIRST", []),
+        ("GPU-c", "FASTEST_FIRST", []),
+        ("MIG-a/1/2", "FASTEST_FIRST", [A, B]),
+    ],
+)
+def test_what_cuda_visible_devices_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str, order: str, visible: list[object]
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k")))
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    monkeypatch.setattr(cubins, "_driver_library", object)
+    monkeypatch.setattr(cubins, "_ask_nvml", lambda describe: [("GPU-a1", A), ("GPU-b2", B)])
+    gpus: list[object] = []
+    assert cubins._add_visible_gpus(gpus, describe=True) is bool(visible)
+    assert gpus == visible
+
+
+@pytest.mark.parametrize("lacking", ["", "cuDeviceGetAttribute"])
+def test_a_driver_that_runs_in_this_process_describes_its_devices(tmp_path: Path, lacking: str) -> None:
+    def describe(part: Any, attribute: int, ordinal: int) -> int:
+        part._obj.value = {75: 9 - ordinal, 76: 0}[attribute]
+        return 0
+
+    driver = Driver(lacking=lacking)
+    driver.__dict__["cuDeviceGetAttribute"] = describe
+    cubins = load(tmp_path, made("k", "sm_80"), made("k"), driver=driver)
+    assert cubins._driver_version() == 13000
+    gpus: list[object] = []
+    assert cubins._add_visible_gpus(gpus, describe=True)
+    assert gpus == ([None, None] if lacking else [((9, 0), 13000), ((8, 0), 13000)])
+    assert cubins.is_available("k") is not bool(lacking)
+
+
+def test_where_cuda_was_used_before_the_fork_it_is_not_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubins = load(tmp_path, made("k"))
+    assert cubins._driver_version() == 13000
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert cubins.is_available() is False
+
+
+def test_a_start_that_fails_beside_one_that_worked_forgets_nothing(tmp_path: Path) -> None:
+    driver = Driver()
+    cubins = load(tmp_path, made("k"), driver=driver)
+    assert cubins._driver_version() == 13000
+    driver.__dict__["cuInit"] = lambda _flags: 999
+    with pytest.raises(cubins.CubinUnavailableError):
+        cubins._start_driver(os.getpid())  # as of a thread that asked at the same time
+    assert cubins._driver_version() == 13000
+
+
+@pytest.mark.parametrize("status", [3, 9, 18, 999])
+def test_an_nvml_that_fails_says_whether_there_is_a_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    import ctypes
+
+    nvml = types.SimpleNamespace(nvmlInit_v2=lambda: status, nvmlShutdown=None)
+    cubins = load(tmp_path, made("k"))
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: nvml)
+    monkeypatch.setattr(os, "listdir", lambda _folder: ["nvidia1"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert cubins.is_available() is (status not in (9, 18))

@@ -106,6 +106,7 @@ def test_without_the_interpreters_own_scanner_json_reads_the_same(
     text = '{"a": [1, 2.5, "\\u00fc"], "b": null}\n'
     fast = cubins._loads(text), cubins._quoted('ü"\n')
     monkeypatch.setitem(sys.modules, "_json", None)
+    cubins._modules.clear()
     assert (cubins._loads(text), cubins._quoted('ü"\n')) == fast == (json.loads(text), b'"\xc3\xbc\\"\\n"')
     assert cubins.find('ü"q', cc=(9, 0)).module == 'ü"q'
 
@@ -421,6 +422,7 @@ def test_a_scanner_that_asks_for_more_than_is_known_leaves_it_to_json(
     newer = types.ModuleType("_json")
     newer.__dict__["make_scanner"] = lambda how: how.not_there_yet
     monkeypatch.setitem(sys.modules, "_json", newer)
+    monkeypatch.setattr(runtime, "_modules", {})
     assert runtime._loads('{"a": 1}') == {"a": 1}
 
 
