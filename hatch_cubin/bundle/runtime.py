@@ -19,7 +19,8 @@ Nothing is compiled here, ever; only where no cubin fits does the driver transla
 """
 
 # Imported by every process that imports the package: nothing but definitions at import, and no
-# import beyond these two (typing, json, hashlib cost milliseconds each).
+# import beyond these two (typing, json, hashlib cost milliseconds each). Functions call `_import`
+# for everything else: a child that is forked during an import would wait forever for it.
 import os
 import sys
 
@@ -55,7 +56,8 @@ __all__ = [
 FORMAT = 3  # of bundles that were split; 2 is packed, 1 has a file for each entry
 
 _MODULES = b'\n},"modules":{\n'
-_MAPPED = 1 << 20  # a manifest of more bytes is mapped, not read
+_READ_WHOLE = 1 << 20  # a manifest of more bytes is read in parts
+_PART = 1 << 12  # bytes of the first such part
 _LARGEST = 1 << 28  # no manifest has as many bytes: 70 000 files are described in a tenth of it
 _PATIENCE = 2.0  # seconds, with builds that replace what is being read
 _ANSWERED = 5.0  # seconds after which a driver that said nothing is taken for one that hangs
@@ -90,7 +92,25 @@ class CubinStaleWarning(UserWarning):
     """An editable install's kernels are older than their sources."""
 
 
-class Parameter:
+class _Value:
+    """What the loader tells: it can be copied and pickled, and equals what says the same."""
+
+    __slots__: "tuple[str, ...]" = ()
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        return type(self), tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._said() == self._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> "tuple[Any, ...]":
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+
+class Parameter(_Value):
     """One parameter of a kernel: where it lies among the others, how large it is, and its type if known."""
 
     __slots__ = ("offset", "size", "type")
@@ -107,7 +127,7 @@ class Parameter:
         return self.type or f"{self.size} bytes"
 
 
-class Entry:
+class Entry(_Value):
     """One shipped unit, what is known of it, and by which rule it was chosen.
 
     It is a file of its own, or a part of a *block*: then *file* and *path* are None. One of a companion has
@@ -117,19 +137,29 @@ class Entry:
     __slots__ = (
         *("module", "source", "variant", "options", "toolchain"),
         *("arch", "kind", "file", "path", "block", "size", "sha256", "min_driver", "kernels", "resources"),
-        *("rule", "_absent", "_companion", "_data", "_manifest", "_offset", "_parameters"),
+        *(
+            "rule",
+            "_absent",
+            "_companion",
+            "_data",
+            "_fields",
+            "_manifest",
+            "_module",
+            "_offset",
+            "_parameters",
+        ),
     )
 
     def __init__(
         self, module: "_Module", fields: "Mapping[str, Any]", rule: str = "", data: "bytes | None" = None
     ) -> None:
-        self._manifest = module.manifest
-        self._data = data
+        self._module, self._manifest = module, module.manifest
+        self._fields, self._data = fields, data
         self.module: str = module.name
         self.source: str = module.source
         self.variant = module.variant
         self.options = module.options
-        self.toolchain = module.manifest.toolchain
+        self.toolchain = _view(module.manifest.header.get("toolchain", {}))
         self.arch: str = _typed(fields["arch"], str)
         self.kind: str = _typed(fields["kind"], str)
         self.size: int = _typed(fields["size"], int)
@@ -154,6 +184,14 @@ class Entry:
         known = self._parameters
         return _view({name: _parameters(known[name]) for name in self.kernels if name in known})
 
+    def __reduce__(self) -> "tuple[Any, ...]":
+        made_of = self._module, self._fields, self.rule, self._data
+        return Entry, made_of, (None, {"file": self.file, "path": self.path})
+
+    def _said(self) -> "tuple[Any, ...]":
+        place = self._manifest.folder, self.file, self.block, self._offset, self._companion
+        return *place, self.module, self.arch, self.rule, self.sha256
+
     @property
     def _place(self) -> str:
         """The path of the file that the bytes are in."""
@@ -175,7 +213,7 @@ class Entry:
         return f"Entry(module={self.module!r}, arch={self.arch!r}, {place}, rule={self.rule!r})"
 
 
-class Loaded:
+class Loaded(_Value):
     """One file as `preload` left it on one device: loaded, with these of its kernels."""
 
     __slots__ = ("device", "entry", "kernels", "seconds")
@@ -194,7 +232,7 @@ class Loaded:
         return f"Loaded({what}, rule={entry.rule!r}, size={entry.size}, seconds={self.seconds:.6f})"
 
 
-class Preloaded:
+class Preloaded(_Value):
     """What `preload` did: a `Loaded` for each file on each device, and an error for what no file serves."""
 
     __slots__ = ("loaded", "missing")
@@ -208,6 +246,9 @@ class Preloaded:
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.loaded, *self.missing)))
+
+    def _said(self) -> "tuple[Any, ...]":
+        return self.loaded, *map(str, self.missing)
 
 
 # --- what packages call -------------------------------------------------------------------------
@@ -340,18 +381,18 @@ def is_available(kernel: "str | None" = None, strict: "bool | None" = None) -> b
     five seconds.
     """
     try:
-        import ctypes  # noqa: F401 - here, as the time is the driver's and not a slow disk's
-
-        if not _in_time(lambda: _driver_library() is not None and _count_devices() > 0):
+        for name in ("ctypes", "errno"):  # here, as the time limit is the driver's and not a slow disk's
+            _import(name)
+        asks_for_kernels = kernel is not None or bool(strict)
+        gpus: "list[tuple[tuple[int, int], int] | None]" = []
+        if not _in_time(lambda: _add_visible_gpus(gpus, describe=asks_for_kernels)):
             return False
-        gpus: "list[tuple[tuple[int, int], int]]" = []
-        if kernel is not None or strict:
-            asked = _asked(("*" if kernel is None else kernel,))
-            if not _in_time(lambda: _describe_devices(gpus)):
-                return False
-            for gpu in gpus:
-                for each, kernel_name in asked:
-                    _require(_choose(each, kernel_name, *gpu, strict=strict))
+        asked = _asked(("*" if kernel is None else kernel,)) if asks_for_kernels else {}
+        for gpu in gpus:
+            for each, kernel_name in asked:
+                if gpu is None:  # it is there, and nothing says which GPU it is
+                    return False
+                _require(_choose(each, kernel_name, *gpu, strict=strict))
     except Exception:
         return False
     return True
@@ -361,7 +402,8 @@ def cache(then: "Any" = None) -> "Any":
     """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* where given."""
     try:
         _cuda_core()
-        from cuda.core.utils import ProgramCacheResource
+        with _no_fork():
+            from cuda.core.utils import ProgramCacheResource
     except Exception as exc:
         raise CubinUnavailableError(_say(f"cache() needs {_lacking(exc)}")) from exc
     if then is not None and not isinstance(then, ProgramCacheResource):
@@ -387,8 +429,7 @@ def use(
     elif what is None:
         layer = _Layer(_HERE, _own[0].manifests, {}, strict=strict)
     elif isinstance(what, (str, os.PathLike)):
-        layer = _Layer(os.path.abspath(what), [], {}, strict=strict)
-        layer.manifest()  # a wrong folder is found out here
+        layer = _layer_of(os.path.abspath(os.fsdecode(what)), strict=strict)
     elif hasattr(what, "items"):
         given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
         fresh = {found.name: _fresh(found, data) for found, data in given.items()}
@@ -398,6 +439,23 @@ def use(
             _say(f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}")
         )
     _layers.append(layer)
+    return layer
+
+
+def _layer_of(folder: str, *, strict: bool) -> "_Layer":
+    """Return a layer that looks in a folder; a CubinError says so where no bundle is there."""
+    layer = _Layer(folder, [], {}, strict=strict)
+    try:
+        layer.manifest()
+    except CubinDamagedError:
+        if os.path.lexists(os.path.join(folder, "manifest.json")):
+            raise
+        why = "is a file: hatch-cubin unpack WHEEL --into DIR writes such a folder"
+        if os.path.isdir(folder):
+            why = "has no manifest.json; a package has its bundle in _cubins"
+        elif not os.path.exists(folder):
+            why = "does not exist"
+        raise CubinError(_say(f"use() takes the folder of a bundle, and {folder} {why}")) from None
     return layer
 
 
@@ -563,8 +621,7 @@ def _asked(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
 
 
 def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Module, str]]":
-    from fnmatch import fnmatchcase
-
+    fnmatchcase = _import("fnmatch").fnmatchcase
     of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # a variant's own
     return [
         (found, each)
@@ -585,13 +642,11 @@ def _no_such_name(name: str, manifest: "_Manifest") -> str:
     """Word that a name means nothing, with what may have been meant."""
     if manifest.header.get("skipped"):
         return _say(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels")
-    import difflib
-
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
     if name in known:  # it is there, and not where its order puts it
         _damaged("manifest.json", "its lines are not in order")
     guess = f"there are: {', '.join(map(repr, known[:20]))}"
-    if close := difflib.get_close_matches(name, known, n=3):
+    if close := _import("difflib").get_close_matches(name, known, n=3):
         guess = f"did you mean {' or '.join(map(repr, close))}?"
     if "<" in name:
         guess = f"of a template, only what 'instantiate' names is built; {guess}"
@@ -782,7 +837,7 @@ def _companion_folder(entry: Entry) -> str:
         find = getattr(finder, "find_spec", None)  # which an import does not demand of each either
         spec = find and find(name, None)
         if spec is not None and spec.origin and spec.submodule_search_locations:  # and no empty folder
-            folder: str = spec.submodule_search_locations[0]
+            folder: str = os.path.abspath(spec.submodule_search_locations[0])
             _companions[name] = folder, spec.loader
             return folder
     what = f"{entry.module!r} for {entry.arch} is in {known['project']}, which is not installed"
@@ -809,7 +864,7 @@ def _refuse_another_build(entry: Entry, folder: str) -> None:
     name, known = _companion(entry)
     _companions.pop(name, None)  # it may be replaced meanwhile
     bound = _json(_file_data(os.path.join(folder, "companion.json")), f"{name}/companion.json")
-    if _typed(bound, dict).get("index") != _sha256(entry._manifest._data):  # noqa: SLF001
+    if _typed(bound, dict).get("index") != _sha256(entry._manifest._data[:]):  # noqa: SLF001
         version = bound.get("version")
         is_named_so = known["install"].endswith(f"=={version}")  # then an installer finds nothing to do
         other, force = ("build", " --force-reinstall") if is_named_so else ("version", "")
@@ -821,7 +876,7 @@ def _refuse_another_build(entry: Entry, folder: str) -> None:
 
 
 _unpacked: "dict[tuple[str, int], bytes]" = {}  # blocks by digest and size, the one used last at the end
-_unpackers: "dict[int, Any]" = {}  # the lock of each process: a fork may find its parent's locked for ever
+_unpackers: "dict[int, Any]" = {}  # the lock of each process: a fork may find its parent's locked forever
 
 
 def _part_of_block(entry: Entry, path: str) -> bytes:
@@ -830,9 +885,7 @@ def _part_of_block(entry: Entry, path: str) -> bytes:
     block = _block_of(entry)
     lock = _unpackers.get(os.getpid())
     if lock is None:
-        import threading
-
-        lock = _unpackers.setdefault(os.getpid(), threading.Lock())
+        lock = _unpackers.setdefault(os.getpid(), _import("_thread").allocate_lock())
     key = block["sha256"], block["size"]
     with lock:
         data = _unpacked.pop(key, None)
@@ -869,13 +922,13 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     if (digest := _sha256(data)) != sha256:
         _damaged(path, f"its digest is {digest}, the manifest says {sha256}")
     try:
-        import lzma
+        lzma = _import("lzma")
     except ImportError as exc:
         what = _say(f"{path} cannot be unpacked: this Python lacks lzma (liblzma); {_UNPACK}")
         raise CubinUnavailableError(what) from exc
     try:
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=min(2 * size, _WINDOW) + (1 << 20))
-        found = unpacker.decompress(data, size + 1)
+        found: bytes = unpacker.decompress(data, size + 1)
     except lzma.LZMAError as exc:
         _damaged(path, f"it cannot be unpacked ({exc})", exc)
     if len(found) != size or not unpacker.eof or unpacker.unused_data:
@@ -1018,8 +1071,7 @@ def _is_whole(plain: str) -> bool:
 
 
 _lock: "list[Any]" = []
-_core: "list[Any]" = []  # cuda.core, once all of it is imported
-_used: "list[tuple[int, int]]" = []  # the process that uses CUDA, and its driver's version
+_used: "dict[int, int]" = {}  # the process that uses CUDA: its driver's version, 0 while that starts
 _kept: "set[int]" = set()  # devices whose primary context lives on for what was loaded into it
 _hanging: "list[Any]" = []  # the thread that waits for a driver which does not answer
 
@@ -1051,11 +1103,11 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
         if entry.sha256 not in found.loaded:
             core = _cuda_core()
             symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
-            make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
             data = _verified(entry)
             place = _shown_path(entry)
             sys.audit("hatch_cubin.load", __name__, entry.module, entry.arch, place, entry.sha256)
             try:
+                make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
                 found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
             except Exception as exc:
                 what = f"cuda.core cannot take {entry.file or entry.module}: {exc}"
@@ -1069,6 +1121,12 @@ def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
             return code.get_kernel(symbol)
         except Exception as exc:
             raise CubinUnavailableError(_say(f"the driver cannot load {name!r}: {exc}")) from exc
+
+
+_TO_PRELOAD = (
+    *("cuCtxGetDevice", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"),
+    *("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuKernelGetFunction"),
+)
 
 
 def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
@@ -1091,6 +1149,9 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         more = [f"and {len(missing) - 20} more"] if len(missing) > 20 else []
         raise CubinNotFoundError("\n".join([*list(missing)[:20], *more]))
     library = _driver_library()
+    if lacking := [call for call in _TO_PRELOAD if not hasattr(library, call)]:
+        what = f"preload() needs a driver of CUDA 12.0 or newer: this one has no {', no '.join(lacking)}"
+        raise CubinUnavailableError(_say(what))
     # In the order of blocks, so that each is unpacked once.
     in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")
     loaded = {file: _load_now(library, file[0], file[1], *what) for file, what in in_order}
@@ -1098,8 +1159,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
 
 
 def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kernels: "list[str]") -> Loaded:
-    from time import perf_counter
-
+    perf_counter = _import("time").perf_counter
     began = perf_counter()
     code = _code_of(found, entry)
     handles = [int(_get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
@@ -1114,8 +1174,7 @@ def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | 
 
     That is the current context if it is the device's, else its primary one. Say what went wrong.
     """
-    import ctypes
-
+    ctypes = _import("ctypes")
     current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
     driver.cuCtxGetDevice(ctypes.byref(current))  # an error where no context is current
     status, pushed = 0, current.value != device
@@ -1136,9 +1195,7 @@ def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | 
 
 def _loading() -> "Any":
     if not _lock:
-        import threading
-
-        _lock.append(threading.RLock())
+        _lock.append(_import("_thread").RLock())
     return _lock[0]
 
 
@@ -1165,11 +1222,7 @@ def _device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
 
 def _cuda_core() -> "Any":
     """Import cuda.core in one thread alone: to any other its import looks done before it is."""
-    if not _core:
-        with _loading():
-            from cuda import core
-        _core.append(core)
-    return _core[0]
+    return _import("cuda.core")
 
 
 def _lacking(exc: BaseException) -> str:
@@ -1186,46 +1239,47 @@ def _lacking(exc: BaseException) -> str:
 
 
 _NOT_INITIALIZED = 3
+_NVML_WITHOUT_DRIVER = (9, 18)  # it is not loaded, or is of another version than the libraries
 
 
 def _driver_version() -> int:
     """Start the driver: without a device cuda.core's first call raises, and its second hangs."""
     pid = os.getpid()
-    if not _used:
-        _used.append((pid, _start_driver()))
-    if _used[0][0] != pid:
+    if _used.keys() - {pid}:  # a thread of the parent may even have been starting the driver at the fork
         raise CubinUnavailableError(
             _say("CUDA was used before this process was forked: start processes with spawn")
         )
-    return _used[0][1]
+    return _used.get(pid) or _start_driver(pid)
 
 
-def _start_driver() -> int:
+def _start_driver(pid: int) -> int:
     driver = _driver_library()
     if driver is None:
         raise CubinUnavailableError(_say("there is no CUDA driver on this machine"))
-    import ctypes
-
+    ctypes = _import("ctypes")
     count, version = ctypes.c_int(), ctypes.c_int()
+    _used.setdefault(pid, 0)
     status = (
         driver.cuInit(0)
         or driver.cuDeviceGetCount(ctypes.byref(count))
         or driver.cuDriverGetVersion(ctypes.byref(version))
     )
+    if not status and count.value:
+        _used[pid] = found = int(version.value)
+        return found
+    if not _used[pid]:
+        _used.pop(pid, None)
     if status:
         forked = "; was CUDA used before this process was forked? start processes with spawn"
         why = forked if status == _NOT_INITIALIZED else ""
         raise CubinUnavailableError(
             _say(f"the CUDA driver cannot be used: {_named_error(driver, status)}{why}")
         )
-    if not count.value:
-        raise CubinUnavailableError(_say("the CUDA driver finds no device"))
-    return version.value
+    raise CubinUnavailableError(_say("the CUDA driver finds no device"))
 
 
 def _named_error(driver: "Any", status: int) -> str:
-    import ctypes
-
+    ctypes = _import("ctypes")
     text = ctypes.c_char_p()
     driver.cuGetErrorName(status, ctypes.byref(text))
     return f"{(text.value or b'error').decode()} ({status})"
@@ -1233,12 +1287,11 @@ def _named_error(driver: "Any", status: int) -> str:
 
 def _driver_library() -> "Any":
     try:
-        import ctypes
-
-        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        library = _import("ctypes").CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except (OSError, ImportError) as exc:
         if isinstance(exc, ImportError) or _fault(exc):
-            raise CubinUnavailableError(_say(f"the CUDA driver cannot be loaded: {exc}")) from exc
+            hint = "; the main interpreter can" if "subinterpreter" in str(exc) else ""
+            raise CubinUnavailableError(_say(f"the CUDA driver cannot be loaded: {exc}{hint}")) from exc
         return None
     return _with_calls(library, "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName")
 
@@ -1248,61 +1301,102 @@ def _with_calls(library: "Any", *names: str) -> "Any":
     return library if all(hasattr(library, name) for name in names) else None
 
 
-def _count_devices() -> int:
-    """Count devices without cuInit, after which a fork would be broken."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    first = None if visible is None else visible.split(",")[0].strip()
-    if first is not None and not (first.isdecimal() or first.startswith(("GPU-", "MIG-"))):
-        return 0  # the driver takes no device from there on
-    library = _nvml("nvmlDeviceGetCount_v2")
-    if library is None:  # a Tegra or WSL system may have none
-        return sum(map(os.path.exists, ("/dev/nvidia0", "/dev/nvhost-gpu", "/dev/dxg")))
-    import ctypes
-
-    count = ctypes.c_uint()
-    if library.nvmlInit_v2():
-        return 0
-    try:
-        if library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return 0
-        return count.value if first is None or not first.isdecimal() or int(first) < count.value else 0
-    finally:
-        library.nvmlShutdown()
+def _says(library: "Any", call: str, *arguments: "Any") -> bool:
+    return hasattr(library, call) and not getattr(library, call)(*arguments)
 
 
-def _describe_devices(gpus: "list[tuple[tuple[int, int], int]]") -> bool:
-    """Append the capability of each GPU of this machine, and the driver's version; say whether NVML could."""
-    library = _nvml(
-        *("nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"),
-        *("nvmlDeviceGetCudaComputeCapability", "nvmlSystemGetCudaDriverVersion_v2"),
-    )
-    if library is None or library.nvmlInit_v2():
+def _add_visible_gpus(gpus: "list[tuple[tuple[int, int], int] | None]", *, describe: bool) -> bool:
+    """Append what CUDA would show this process, and say whether that is anything; cuInit would break forks.
+
+    A GPU is its capability and the driver's version, or None if that is unknown, or *describe* is false.
+    """
+    driver, pid = _driver_library(), os.getpid()
+    if driver is None or _used.keys() - {pid}:
         return False
-    import ctypes
+    if version := _used.get(pid):
+        gpus += _ask_driver(driver, version)
+        return bool(gpus)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    known = _ask_nvml(describe=describe or "GPU-" in (visible or ""))
+    if known is None:
+        known = [("", None)] * _count_device_files()
+    gpus += [gpu for _, gpu in known] if visible is None else _visible(known, visible)
+    return bool(gpus)
 
-    count, gpu, version = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int()
-    parts = ctypes.c_int(), ctypes.c_int()
-    major, minor = map(ctypes.byref, parts)
+
+def _ask_driver(driver: "Any", version: int) -> "list[tuple[tuple[int, int], int] | None]":
+    """Return the GPUs of a driver that was started in this process."""
+    ctypes = _import("ctypes")
+    count, gpus, parts = ctypes.c_int(), list["Any"](), (ctypes.c_int(), ctypes.c_int())
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    for ordinal in range(count.value):
+        asked = zip(parts, (75, 76), strict=True)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+        told = [_says(driver, "cuDeviceGetAttribute", ctypes.byref(part), of, ordinal) for part, of in asked]
+        gpus.append(((parts[0].value, parts[1].value), version) if all(told) else None)
+    return gpus
+
+
+def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[tuple[tuple[int, int], int] | None]":
+    """Return those of all *gpus* that CUDA_VISIBLE_DEVICES names: up to its first name of none."""
+    chosen: "dict[str, Any]" = {}
+    for name in map(str.strip, names.split(",")):
+        number = name.removeprefix("+")
+        number = number[: len(number) - len(number.lstrip("0123456789"))]  # CUDA reads "1st" as 1
+        if name.startswith("MIG-"):  # of some GPU, nothing says which
+            return [gpu for _, gpu in gpus]
+        if number and int(number) < len(gpus):
+            found = [gpus[int(number)][1]]
+        else:
+            found = [gpu for uuid, gpu in gpus if name.startswith("GPU-") and (uuid or name).startswith(name)]
+        if not found:
+            break
+        if (number or name) in chosen:  # CUDA shows none if one is named twice
+            return []
+        chosen[number or name] = found[0]
+    # Numbers are in an order of speed that CUDA alone knows: they may stand for any GPU of the machine.
+    if any(map(str.isdecimal, chosen)) and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        return [gpu for _, gpu in gpus]
+    return [*chosen.values()]
+
+
+def _count_device_files() -> int:
+    """Count GPUs where there is no NVML, as on Tegra and WSL systems, and in containers that lack it."""
     try:
-        status = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version))
-        status = status or library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        for index in range(count.value):
-            status = status or library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu))
-            status = status or library.nvmlDeviceGetCudaComputeCapability(gpu, major, minor)
-            gpus.append(((parts[0].value, parts[1].value), version.value))
-        return not status
-    finally:
-        library.nvmlShutdown()
+        names = os.listdir("/dev")
+    except OSError:
+        return 0
+    numbered = sum(name.startswith("nvidia") and name[6:].isdecimal() for name in names)
+    return numbered or int(not {"nvhost-gpu", "nvgpu", "dxg"}.isdisjoint(names))
 
 
-def _nvml(*calls: str) -> "Any":
-    import ctypes
-
+def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
+    """Return each GPU's UUID, and its capability with the driver's version; None where NVML cannot tell."""
+    ctypes = _import("ctypes")
     try:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
     except OSError:
         return None
-    return _with_calls(library, "nvmlInit_v2", "nvmlShutdown", *calls)
+    if _with_calls(library, "nvmlInit_v2", "nvmlShutdown") is None:
+        return None
+    if status := library.nvmlInit_v2():
+        return [] if status in _NVML_WITHOUT_DRIVER else None
+    count, version, gpu = ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p()
+    uuid, parts = ctypes.create_string_buffer(96), (ctypes.c_int(), ctypes.c_int())
+    gpus: "list[tuple[str, Any]]" = []
+    try:
+        if not _says(library, "nvmlDeviceGetCount_v2", ctypes.byref(count)):
+            return None
+        versed = describe and _says(library, "nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version))
+        for index in range(count.value):
+            held = describe and _says(library, "nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(gpu))
+            named = held and _says(library, "nvmlDeviceGetUUID", gpu, uuid, 96)
+            asked = "nvmlDeviceGetCudaComputeCapability", gpu, *map(ctypes.byref, parts)
+            known = versed and held and _says(library, *asked)
+            cc = parts[0].value, parts[1].value
+            gpus.append((uuid.value.decode() if named else "", (cc, version.value) if known else None))
+        return gpus
+    finally:
+        library.nvmlShutdown()
 
 
 def _in_time(question: "Callable[[], bool]") -> bool:
@@ -1312,8 +1406,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     One that hangs is left behind as a daemon, which keeps nobody from ending; no other is asked meanwhile.
     Where no thread can start, the caller's asks, however long that takes.
     """
-    import threading
-
+    threading = _import("threading")
     if any(thread.is_alive() for thread in _hanging):
         return False
     answers: "list[bool]" = []
@@ -1324,10 +1417,10 @@ def _in_time(question: "Callable[[], bool]") -> bool:
         except Exception:
             answers.append(False)
 
-    thread = threading.Thread(target=ask, daemon=True)
     try:
+        thread = threading.Thread(target=ask, daemon=True)
         thread.start()
-    except RuntimeError:  # while Python ends, and at the process's limit
+    except RuntimeError:  # while Python ends, at the process's limit, and in a subinterpreter
         return question()
     thread.join(_ANSWERED)
     if thread.is_alive():
@@ -1339,8 +1432,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
 
 def _wait_for_the_end(thread: "Any") -> None:
     """Wait until the system, too, has ended a thread: until then Python 3.12 warns of a fork."""
-    import time
-
+    time = _import("time")
     for _ in range(1000):
         if not os.path.exists(f"/proc/self/task/{thread.native_id}"):
             break
@@ -1351,7 +1443,7 @@ def _wait_for_the_end(thread: "Any") -> None:
 
 
 def _cache_class(base: "Any") -> "Any":
-    from cuda.core import ObjectCode
+    core = _cuda_core()
 
     class BundleCache(base):  # type: ignore[misc]
         """The wheel's cubins under the keys they were built with."""
@@ -1395,7 +1487,7 @@ def _cache_class(base: "Any") -> "Any":
         __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
-            if not isinstance(value, ObjectCode):  # that is Program.compile storing what it compiled
+            if not isinstance(value, core.ObjectCode):  # that is Program.compile storing what it compiled
                 self._refuse()
             _spellings(key)
             if self._then is not None:
@@ -1469,11 +1561,9 @@ class _Layer:
         for known in self.manifests[:1]:
             return known
         if self.manifests is _own[0].manifests and not _looked and _is_editable(self.folder):
-            import importlib
-
             _looked.append(True)
             try:
-                notes = importlib.import_module(f"{__name__}._editable")
+                notes = _import(f"{__name__}._editable")
                 notes.look(_say, CubinError, CubinStaleWarning)
             except CubinError:  # a build that failed is to be told again
                 _looked.clear()
@@ -1518,8 +1608,9 @@ def _code(name: str, given: "Any") -> bytes:
     if data is not given and isinstance(data, str):  # an ObjectCode made of a file
         try:
             return _read(data, _plain_size(data))
-        except ValueError as exc:
-            raise ValueError(_say(f"the code that stands in for {name!r} is in {data}: {exc}")) from exc
+        except (OSError, ValueError) as exc:
+            why = getattr(exc, "strerror", None) or exc
+            raise ValueError(_say(f"the code that stands in for {name!r} is in {data}: {why}")) from exc
     try:
         return bytes(memoryview(data))
     except TypeError:
@@ -1546,8 +1637,7 @@ def _settled(call: "Callable[[], Any]") -> "Any":
         layer = _layer()
         if not (_may_pass(exc) and _is_editable(layer.folder)):
             raise
-    import time
-
+    time = _import("time")
     deadline = time.monotonic() + _PATIENCE
     while True:
         held = _held_against_builds(layer.folder)
@@ -1559,6 +1649,7 @@ def _settled(call: "Callable[[], Any]") -> "Any":
                 raise
         finally:
             if held is not None:
+                _import("fcntl").flock(held, 8)  # LOCK_UN: a child that was forked meanwhile has it as well
                 os.close(held)
         time.sleep(0.005)
 
@@ -1573,8 +1664,7 @@ def _may_pass(error: CubinError) -> bool:
 def _held_against_builds(folder: str) -> "int | None":
     """Return a descriptor that keeps builds from writing; None while one is at it, and without locks."""
     try:
-        import fcntl
-
+        fcntl = _import("fcntl")
         descriptor = os.open(folder, os.O_RDONLY)
     except (ImportError, OSError):
         return None
@@ -1598,11 +1688,12 @@ class _Module:
 
     __slots__ = (
         *("manifest", "name", "source", "variant", "kernels", "parameters", "options", "entries", "fields"),
-        *("chosen", "loaded"),
+        *("chosen", "loaded", "line"),
     )
 
     def __init__(self, manifest: "_Manifest", name: "Any", fields: "Mapping[str, Any]") -> None:
         self.manifest = manifest
+        self.line = fields
         self.name: str = _typed(name, str)
         self.source: str = _typed(fields["source"], str)
         self.variant = _text_map(fields["variant"])
@@ -1615,6 +1706,9 @@ class _Module:
             raise ValueError("a module has a source, and one entry for each arch")
         self.chosen: "dict[tuple[Any, ...], Entry]" = {}
         self.loaded: "dict[str, Any]" = {}  # cuda.core's ObjectCode by digest
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        return _Module, (self.manifest, self.name, self.line)
 
     @property
     def base(self) -> str:
@@ -1643,6 +1737,12 @@ class _Manifest:
             _damaged(self._path, "it is no manifest")
         self.header = self._read_header()
         self.toolchain = _view(self.header.get("toolchain", {}))
+
+    def __getstate__(self) -> "dict[str, Any]":
+        """Return what a pickled entry has of it."""
+        large = "blocks", "sources"
+        header = {key: value for key, value in self.header.items() if key not in large}
+        return {"folder": self.folder, "header": header}
 
     def _read_header(self) -> "dict[str, Any]":
         head, tail = self._data[: self._modules_at], self._data[self._tail_at :]
@@ -1710,6 +1810,8 @@ class _Manifest:
         """Return the line break before the first line that is not below *start*; *high* where all are."""
         while low < high:
             middle = self._data.rfind(b"\n", low, (low + high) // 2 + 1)
+            if min(low, middle) < 0:
+                _damaged(self._path, "it was changed while it was in use")
             if self._data[middle + 1 : middle + 1 + len(start)] < start:
                 low = self._data.find(b"\n", middle + 1)
             else:
@@ -1739,18 +1841,76 @@ class _Manifest:
         return self._modules[name]
 
 
-def _index_data(path: str) -> "Any":
-    """Return a manifest's bytes, as an mmap where they are many: of those few will be looked at."""
-    try:
-        # As for code, the system has to keep what is mapped; Windows would let nobody replace it.
-        if sys.platform != "win32" and _MAPPED < _plain_size(path) <= _LARGEST:
-            import mmap
+class _Parts:
+    """The bytes of a large manifest, read where they are looked at.
 
+    They are not mapped: if another program cuts a mapped file off, the process that mapped it gets killed.
+    """
+
+    def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
+        self._path, self._descriptor, self._status = path, descriptor, status
+        self._recent = 0, b""  # where the bytes that were read last begin, and these
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, end, _ = part.indices(self._status.st_size)
+        size, (at, known) = max(end - start, 0), self._recent
+        if not at <= start <= end <= at + len(known):
+            ahead = 2 * _PART if size <= 2 * _PART else 0  # for what is looked at next
+            at, known = start, self._read(start, size + ahead)
+            if len(known) < size:
+                _damaged(self._path, "it was cut off or replaced while it was in use")
+            if ahead:
+                self._recent = at, known
+        return known[start - at : start - at + size]
+
+    def _read(self, at: int, size: int) -> bytes:
+        try:
+            if not self._is_open():  # to become a daemon, the process closed what it did not know
+                self._descriptor = _opened(self._path)
+                if not self._is_open():  # it is another file
+                    os.close(self._descriptor)
+                    return b""
+            return os.pread(self._descriptor, size, at)
+        except OSError as exc:
+            _unreadable(self._path, exc)
+
+    def find(self, what: bytes, start: int = 0) -> int:
+        """Return where *what* begins first, as `bytes.find` does."""
+        part = _PART
+        while start < self._status.st_size:
+            if (found := self[start : start + part + len(what) - 1].find(what)) >= 0:
+                return start + found
+            start, part = start + part, 2 * part
+        return -1
+
+    def rfind(self, what: bytes, start: int = 0, end: "int | None" = None) -> int:
+        """Return where *what* begins last, as `bytes.rfind` does."""
+        end = self._status.st_size if end is None else end
+        while end - start >= len(what):
+            at = max(start, end - _PART)
+            if (found := self[at:end].rfind(what)) >= 0:
+                return at + found
+            end = at + len(what) - 1
+        return -1
+
+    def _is_open(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._status)
+        except OSError:
+            return False
+
+    def __del__(self) -> None:
+        if self._is_open():
+            os.close(self._descriptor)
+
+
+def _index_data(path: str) -> "Any":
+    """Return a manifest's bytes, as parts where they are many: of those few will be looked at."""
+    try:
+        # As for code, the system has to keep what is open; Windows would let nobody replace it.
+        if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST:
             descriptor = _opened(path)
-            try:
-                return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-            finally:
-                os.close(descriptor)
+            return _Parts(path, descriptor, os.fstat(descriptor))
     except (OSError, ValueError):
         pass  # and read below, where the reason is told
     return _file_data(path)
@@ -1776,10 +1936,8 @@ def _file_data(path: str, size: "int | None" = None) -> bytes:
 
 def _plain_size(path: str) -> int:
     """Return the size of a file that may be opened: a pipe might wait for ever, a device might not end."""
-    from stat import S_ISREG
-
     found = os.stat(path)
-    if not S_ISREG(found.st_mode):
+    if not _import("stat").S_ISREG(found.st_mode):
         raise ValueError("not a plain file")
     return found.st_size
 
@@ -1806,7 +1964,10 @@ def _archived(path: str, missing: OSError) -> bytes:
     try:
         folder = os.path.dirname(path)
         importers = [importer for place, importer in _companions.values() if place == folder]
-        data: bytes = (importers or [globals()["__spec__"].loader])[0].get_data(path)
+        importer = (importers or [globals()["__spec__"].loader])[0]
+        if hasattr(importer, "archive"):  # a zip's, whose own path may be relative to a former folder
+            importer = type(importer)(folder)
+        data: bytes = importer.get_data(path)
     except Exception as exc:
         _unreadable(path, missing if _is_absence(exc) else exc)
     return data
@@ -1828,8 +1989,7 @@ def _unreadable(path: str, exc: Exception) -> "NoReturn":
 
 def _remedy(exc: Exception) -> "str | None":
     """Say what to do where the system could not read a file; None where the file itself is to blame."""
-    import errno
-
+    errno = _import("errno")
     number = getattr(exc, "errno", None)
     if not number or number in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
         return None
@@ -1843,8 +2003,7 @@ def _fault(exc: BaseException) -> "str | None":
 
 
 def _remedies() -> "dict[int, str]":
-    import errno
-
+    errno = _import("errno")
     return {
         errno.EMFILE: "close files, or raise the limit of open files (ulimit -n)",
         errno.ENFILE: "all processes together have too many files open",
@@ -1858,10 +2017,33 @@ def _remedies() -> "dict[int, str]":
 # --- small things -------------------------------------------------------------------------------
 
 
-def _sha256(data: bytes) -> str:
-    import hashlib
+_modules: "dict[str, Any]" = {}  # what was imported
+_fork_lock: "list[Any]" = []
 
-    return hashlib.sha256(data).hexdigest()
+
+def _no_fork() -> "Any":
+    """Return a lock that every fork waits for, so that no child waits for what another thread had begun."""
+    if not _fork_lock:
+        import _thread  # which every interpreter has imported
+
+        lock = _thread.RLock()
+        if hasattr(os, "register_at_fork"):
+            done = lock.release
+            os.register_at_fork(before=lock.acquire, after_in_parent=done, after_in_child=done)
+        _fork_lock.append(lock)
+    return _fork_lock[0]
+
+
+def _import(name: str) -> "Any":
+    if name not in _modules:
+        with _no_fork():
+            _modules[name] = __import__(name, fromlist=["__name__"])
+    return _modules[name]
+
+
+def _sha256(data: bytes) -> str:
+    digest: str = _import("hashlib").sha256(data).hexdigest()
+    return digest
 
 
 def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
@@ -1888,17 +2070,12 @@ def _loads(text: str) -> "Any":
     # The import of json takes four times as long as finding one module among ten thousand. This is the
     # part of it that does the work; where it is missing or unhappy, json itself decides.
     try:
-        from _json import make_scanner
-
-        how: "Any" = _Scan
-        value, end = make_scanner(how)(text, 0)
+        value, end = _import("_json").make_scanner(_Scan)(text, 0)
         if not text[end:].strip():
             return value
     except (ImportError, AttributeError, TypeError, StopIteration, SystemError, ValueError):
         pass  # private to the interpreter, which may change it
-    import json
-
-    return json.loads(text)
+    return _import("json").loads(text)
 
 
 def _readable(name: bytes) -> str:
@@ -1907,10 +2084,11 @@ def _readable(name: bytes) -> str:
 
 def _quoted(name: str) -> bytes:
     try:
-        from _json import encode_basestring as quote
+        coder = _import("_json")
     except ImportError:
-        from json.encoder import encode_basestring as quote
-    return quote(name).encode("utf-8", "surrogatepass")
+        coder = _import("json.encoder")
+    quoted: bytes = coder.encode_basestring(name).encode("utf-8", "surrogatepass")
+    return quoted
 
 
 def _typed(value: "Any", kind: "Callable[..., Any]") -> "Any":

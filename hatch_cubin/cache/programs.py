@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import warnings
 import weakref
 from pathlib import Path
 
+from .. import _files
 from . import places
 
 try:
@@ -76,7 +79,23 @@ def _key_bytes(key: bytes | bytearray | str) -> bytes:
 def _value_bytes(value: bytes | bytearray | memoryview | ObjectCode) -> bytes:
     code = value.code if isinstance(value, ObjectCode) else value
     if isinstance(value, ObjectCode) and isinstance(code, str):  # the path of a file
-        return Path(code).read_bytes()
+        return _file_bytes(code)
     if not isinstance(code, (bytes, bytearray, memoryview)):
         raise TypeError(f"cache values must be bytes-like or ObjectCode, got {type(value).__name__}")
     return bytes(code)
+
+
+def _file_bytes(path: str) -> bytes:
+    """Return the code that an ObjectCode refers to by a path; an error says why it cannot be read."""
+    what = f"the code of an ObjectCode is in {path}, and nothing was stored"
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):  # to read a pipe could wait forever
+            raise OSError(errno.EINVAL, f"it {_files.kind(found.st_mode)}")
+        if not found.st_size:
+            raise OSError(errno.EINVAL, "it is empty")
+        return Path(path).read_bytes()
+    except OSError as exc:
+        raise OSError(exc.errno, f"{what}: {exc.strerror}") from None
+    except ValueError as exc:
+        raise ValueError(f"{what}: {exc}") from None

@@ -145,6 +145,11 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   *device = (void *)(uintptr_t)index;
   return capability(index, &a, &b) ? 2 : OK;
 }
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
+  BEGIN
+  snprintf(uuid, length, "GPU-%02x", (unsigned)(uintptr_t)device);
+  return OK;
+}
 int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
   BEGIN
   return capability((uintptr_t)device, major, minor) ? 2 : OK;

@@ -1,6 +1,7 @@
 """The guide's recipes up to the driver: what reaches it, and what it is told to launch.
 
-CuPy's runtime asks the driver for a table that nobody documents, so it is not among them.
+CuPy's runtime asks the driver for a table that is not documented, and PyTorch is not installed. Small modules
+of the same names take their place here: they show what the recipes ask for, not what CuPy and PyTorch do.
 """
 
 from __future__ import annotations
@@ -32,6 +33,92 @@ check(driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 check(driver().cuCtxSetCurrent(context))
 saxpy(2.0, 0, 0, 4)
 """
+FAKE_CUPY = """
+import ctypes, sys, types
+cu = ctypes.CDLL("libcuda.so.1")
+contexts, chosen = {}, [0]
+
+def use(device):
+    chosen[0] = device
+    if device not in contexts:
+        contexts[device] = ctypes.c_void_p()
+        assert not cu.cuInit(0) and not cu.cuDevicePrimaryCtxRetain(ctypes.byref(contexts[device]), device)
+    assert not cu.cuCtxSetCurrent(contexts[device])
+
+class Module:
+    def load(self, code):
+        self.ptr = ctypes.c_void_p()
+        assert not cu.cuModuleLoadData(ctypes.byref(self.ptr), code)
+    def get_function(self, name):
+        return Function(self, name)
+    def __del__(self):
+        cu.cuModuleUnload(self.ptr)
+
+class Function:
+    def __init__(self, module, name):
+        self.module, self.ptr = module, ctypes.c_void_p()
+        assert not cu.cuModuleGetFunction(ctypes.byref(self.ptr), module.ptr, name.encode())
+    def __call__(self, grid, block, arguments):
+        assert not cu.cuLaunchKernel(self.ptr, *grid, 1, 1, *block, 1, 1, 0, None, None, None)
+
+class Device:
+    compute_capability = "90"
+    def __init__(self, id=None):
+        self.id = chosen[0] if id is None else id
+
+cuda = types.SimpleNamespace(
+    Device=Device,
+    function=types.SimpleNamespace(Module=Module),
+    runtime=types.SimpleNamespace(driverGetVersion=lambda: 13000),
+)
+sys.modules["cupy"] = types.SimpleNamespace(cuda=cuda)
+"""
+FAKE_TORCH = """
+import sys, types
+from cuda.core import Device
+
+class Tensor:
+    def __init__(self, index):
+        self.device = types.SimpleNamespace(index=index)
+    def numel(self): return 4
+    def data_ptr(self): return 0
+
+streams = {}
+def current_stream(device):
+    Device(device.index).set_current()
+    stream = streams.setdefault(device.index, Device(device.index).create_stream())
+    return types.SimpleNamespace(cuda_stream=int(stream.handle))
+
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=current_stream))
+"""
+ON_EACH_DEVICE = """
+for device in (0, 1, 0):
+    CALL
+    CALL
+"""
+SIZED = "types.SimpleNamespace(size=4)"
+SEVERAL_CALLS = {
+    "cupy": FAKE_CUPY
+    + RECIPES["cupy"]
+    + ON_EACH_DEVICE.replace("CALL", f"use(device); saxpy(2.0, {SIZED}, {SIZED})"),
+    "torch": FAKE_TORCH
+    + RECIPES["torch"]
+    + ON_EACH_DEVICE.replace("CALL", "saxpy(2.0, Tensor(device), Tensor(device))"),
+    "numba.cuda": RECIPES["numba.cuda"]
+    + NUMBA.replace("saxpy(2.0, x, y)", "for _ in range(6): saxpy(2.0, x, y)"),
+    "ctypes": RECIPES["ctypes"]
+    + """
+contexts = [ctypes.c_void_p(), ctypes.c_void_p()]
+check(driver().cuInit(0))
+for device, context in enumerate(contexts):
+    check(driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+"""
+    + ON_EACH_DEVICE.replace(
+        "CALL", "check(driver().cuCtxSetCurrent(contexts[device])); saxpy(2.0, 0, 0, 4)"
+    ),
+}
+LOADS = {"cupy": 2, "torch": 1, "numba.cuda": 1, "ctypes": 1}  # CuPy's modules belong to one context each
+UNLOADS = {"cuModuleUnload", "cuLibraryUnload"}
 CORE = """
 from cuda.core import Device, LaunchConfig, launch
 from mypkg import _cubins as cubins
@@ -51,6 +138,24 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("numba")
     run(sys.executable, "-m", "uv", "pip", "install", "--target", folder, "numba-cuda", cwd=folder)
     return f"import site, sys; sys.path.insert(0, {str(folder)!r}); site.addsitedir({str(folder)!r})\n"
+
+
+def test_each_recipe_is_called_several_times() -> None:
+    assert SEVERAL_CALLS.keys() == LOADS.keys() == RECIPES.keys()
+
+
+@pytest.mark.parametrize("framework", SEVERAL_CALLS)
+def test_a_recipe_loads_once_and_keeps_what_it_loaded(
+    request: pytest.FixtureRequest, python: Run, tmp_path: Path, framework: str
+) -> None:
+    install(tmp_path / "mypkg", bundle(made("saxpy", "sm_90")))
+    before = request.getfixturevalue("installed") if framework == "numba.cuda" else ""
+    python(before + SEVERAL_CALLS[framework], STANDIN_GPUS="9.0 9.0")
+    log = events(tmp_path)
+    assert len(codes(log)) == LOADS[framework]
+    assert [each.detail for each in log if each.what == "LAUNCH"] == ["saxpy"] * 6
+    last = max(number for number, each in enumerate(log) if each.what == "LAUNCH")
+    assert not UNLOADS & {each.what for each in log[:last]}
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import site
 import sys
 import zipapp
@@ -11,7 +12,7 @@ import pytest
 
 from hatch_cubin.bundle import runtime
 from tests.capabilities import namespace
-from tests.helpers import bundle, made, run, sha256, write_tree
+from tests.helpers import bundle, made, packed_bundle, run, sha256, write_tree
 
 from . import codes, events, install, run_beside
 from .conftest import Run
@@ -63,6 +64,26 @@ def test_a_zipapp(driver: Path, tmp_path: Path, *, compressed: bool) -> None:
     write_tree(source, {"__main__.py": LOAD})
     zipapp.create_archive(source, tmp_path / "app.pyz", compressed=compressed)
     done = run_beside(driver, tmp_path, "app.pyz")
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+    assert codes(events(tmp_path)) == EXPECTED
+
+
+@pytest.mark.parametrize("before", ["", "os.chdir('/')\n"], ids=["there", "after the folder was changed"])
+@pytest.mark.parametrize("place", ["app.zip", "lib/app.zip", "./app.zip/inner", "source"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_relative_entry_of_the_path(
+    driver: Path, tmp_path: Path, *, place: str, before: str, packed: bool
+) -> None:
+    source = tmp_path / "source"
+    inside = place.partition(".zip/")[2]
+    install(source / inside / "app", packed_bundle(*BUILT.values()) if packed else FILES)
+    if ".zip" in place:
+        archive = tmp_path / f"{place.partition('.zip')[0]}.zip"
+        archive.parent.mkdir(exist_ok=True)
+        zipapp.create_archive(source, archive, main="app:none")
+        shutil.rmtree(source)
+    program = f"import os, sys\nsys.path.insert(0, {place!r})\nimport app._cubins\n{before}{LOAD}"
+    done = run_beside(driver, tmp_path, "-c", program)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
     assert codes(events(tmp_path)) == EXPECTED
 

@@ -193,7 +193,7 @@ def ask():
     waits_or_ended.set()
 
 thread = threading.Thread(target=ask)
-cubins._lock.append(Lock())
+cubins._fork_lock.append(Lock())
 sys.meta_path.insert(0, Finder())
 cubins.preload()
 thread.join()

@@ -43,6 +43,11 @@ class Driver:
         device._obj.value = self.current
         return 0
 
+    def __getattribute__(self, call: str) -> Any:
+        if call.startswith("cu") and call == self.lacking:
+            raise AttributeError(call)
+        return super().__getattribute__(call)
+
     def __getattr__(self, call: str) -> Callable[..., int]:
         """Give any other call: it is recorded with its plain arguments, and answers as it is told to."""
         if call == self.lacking:

@@ -167,3 +167,26 @@ def test_what_the_importer_of_an_archive_gives_is_taken(tmp_path: Path) -> None:
 
     cubins.__spec__.loader = Importer()
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
+
+
+@pytest.mark.parametrize("folder", ["there", "elsewhere"])
+def test_a_zip_that_is_relative_on_the_path_is_read_whatever_folder_is_current(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    import zipimport
+
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("app.zip", "w") as archive:
+        for name, data in bundle(made("k")).items():
+            archive.writestr(f"pkg/_cubins/{name}", data)
+    cubins = load_bundle(tmp_path / "unpacked", {})
+    cubins._HERE = str(tmp_path / "app.zip/pkg/_cubins")
+    cubins.__spec__.loader = zipimport.zipimporter("app.zip")
+    (tmp_path / "elsewhere").mkdir()
+    if folder == "elsewhere":
+        monkeypatch.chdir(folder)
+    assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
+    (tmp_path / "app.zip").unlink()
+    cubins._own.clear()
+    with pytest.raises(cubins.CubinDamagedError):
+        cubins.names()

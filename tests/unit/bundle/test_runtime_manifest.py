@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 from hatch_cubin.bundle import runtime
 from hatch_cubin.bundle.manifest import canonical, module_line, write_manifest
 from tests.helpers import bundle, load_bundle, made, sha256, write_tree
+from tests.standin import ask, install
 
 ENTRY = {
     "arch": "sm_90",
@@ -104,6 +106,7 @@ def test_without_the_interpreters_own_scanner_json_reads_the_same(
     text = '{"a": [1, 2.5, "\\u00fc"], "b": null}\n'
     fast = cubins._loads(text), cubins._quoted('ü"\n')
     monkeypatch.setitem(sys.modules, "_json", None)
+    cubins._modules.clear()
     assert (cubins._loads(text), cubins._quoted('ü"\n')) == fast == (json.loads(text), b'"\xc3\xbc\\"\\n"')
     assert cubins.find('ü"q', cc=(9, 0)).module == 'ü"q'
 
@@ -116,13 +119,91 @@ def test_what_is_no_json_is_an_error_whoever_reads_it(text: str) -> None:
 
 def test_large_and_small_manifests_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cubins = load_bundle(tmp_path, bundle(made("a"), made("b"), made("c")))
-    monkeypatch.setattr(cubins, "_MAPPED", 0)
+    monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
     assert cubins.names() == ("a", "b", "c")
     assert [cubins.read(name, cc=(9, 0)) for name in "abc"] == [
         b"a for sm_90",
         b"b for sm_90",
         b"c for sm_90",
     ]
+
+
+MANY = [made(f"k{number:03}", kernels={f"k{number:03}": "k"}) for number in range(60)]
+
+
+@pytest.mark.parametrize("part", [100, 333, 1 << 20])
+def test_parts_of_any_size_read_as_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(*MANY))
+    monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
+    monkeypatch.setattr(cubins, "_PART", part)
+    for built in (MANY[0], MANY[31], MANY[-1]):
+        assert cubins.read(built.unit.module.base, cc=(9, 0)) == built.compiled.data
+    with pytest.raises(cubins.CubinNotFoundError):
+        cubins.find("k0300", cc=(9, 0))
+    data, path = (tmp_path / "manifest.json").read_bytes(), str(tmp_path / "manifest.json")
+    parts = cubins._index_data(path)
+    for what in (b'{"check"', b"\n", b"\n},", b"}\n", b"nowhere", data[5:90]):
+        assert (parts.find(what), parts.rfind(what)) == (data.find(what), data.rfind(what))
+        assert parts.find(what, 100) == data.find(what, 100)
+        assert parts.rfind(what, 9, 300) == data.rfind(what, 9, 300)
+
+
+CUT = """
+os.environ.clear()
+cubins._READ_WHOLE = 0
+cubins.names()
+change()
+for ask in (lambda: cubins.find("k059", cc=(9, 0)), cubins.names, cubins.archs):
+    try: ask()
+    except cubins.CubinDamagedError as exc: print(str(exc).partition("manifest.json ")[2].partition(";")[0])
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("size", [0, 1, 4000])
+def test_a_large_manifest_that_is_cut_off_in_place_is_damage_and_kills_nobody(
+    tmp_path: Path, size: int
+) -> None:
+    install(tmp_path / "pkg", bundle(*MANY))
+    change = f"def change(): os.truncate('pkg/_cubins/manifest.json', {size})\n"
+    said = "is damaged: it was cut off or replaced while it was in use"
+    assert set(ask(tmp_path, change + CUT, None).splitlines()) == {said}
+
+
+def test_a_large_manifest_that_is_overwritten_in_place_is_damage_and_no_endless_search(
+    tmp_path: Path,
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(*MANY))
+    cubins._READ_WHOLE = 0
+    cubins.names()
+    for byte in (b"\0", b"\xff", b"\n"):
+        (tmp_path / "manifest.json").write_bytes(byte * (tmp_path / "manifest.json").stat().st_size)
+        for name in ("k000", "k031", "zzz"):
+            with pytest.raises(cubins.CubinDamagedError):
+                cubins.find(name, cc=(9, 0))
+
+
+@pytest.mark.linux
+def test_a_large_manifest_is_read_on_after_it_was_replaced_and_after_descriptors_were_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubins = load_bundle(tmp_path, bundle(*MANY))
+    monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
+    path = tmp_path / "manifest.json"
+    assert len(cubins.names()) == 60
+    os.close(cubins._manifest()._data._descriptor)  # as a process does that becomes a daemon
+    assert cubins.find("k001", cc=(9, 0)).module == "k001"
+    path.rename(tmp_path / "before")
+    assert cubins.find("k002", cc=(9, 0)).module == "k002"
+    parts = cubins._manifest()._data
+    os.close(parts._descriptor)
+    with pytest.raises(cubins.CubinDamagedError, match=r"cannot be read \(No such file"):
+        cubins.find("k003", cc=(9, 0))
+    path.write_bytes(b"another")
+    with pytest.raises(cubins.CubinDamagedError, match="cut off or replaced"):
+        cubins.find("k003", cc=(9, 0))
 
 
 CALLS: tuple[Callable[[Any], Any], ...] = (
@@ -341,6 +422,7 @@ def test_a_scanner_that_asks_for_more_than_is_known_leaves_it_to_json(
     newer = types.ModuleType("_json")
     newer.__dict__["make_scanner"] = lambda how: how.not_there_yet
     monkeypatch.setitem(sys.modules, "_json", newer)
+    monkeypatch.setattr(runtime, "_modules", {})
     assert runtime._loads('{"a": 1}') == {"a": 1}
 
 

@@ -167,6 +167,32 @@ def test_a_driver_before_cuda_12_4_loads_a_function_with_the_question_for_it(tmp
     assert driver.loaded == [("cuKernelGetFunction", [1])]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("cuCtxGetDevice", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuKernelGetFunction"),
+        *("cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"),
+    ],
+)
+def test_a_driver_without_a_call_is_told_before_anything_is_loaded(
+    tmp_path: Path, core: types.ModuleType, call: str
+) -> None:
+    driver = Driver(current=1, lacking=call)
+    cubins = load(tmp_path, made("k"), driver=driver)
+    with pytest.raises(cubins.CubinUnavailableError, match=rf"driver of CUDA 12.* this one has no {call} "):
+        cubins.preload()
+    assert (core.ObjectCode.made, driver.loaded) == ([], [])
+    assert cubins.module("k").name == "k"  # which asks for none of them
+
+
+def test_a_cuda_core_without_object_code_is_told(tmp_path: Path, core: types.ModuleType) -> None:
+    del core.ObjectCode
+    cubins = load(tmp_path, made("k"))
+    for call in (cubins.preload, lambda: cubins.kernel("k"), lambda: cubins.module("k")):
+        with pytest.raises(cubins.CubinUnavailableError, match=r"cuda\.core cannot take k\.sm_90\.cubin: "):
+            call()
+
+
 @pytest.mark.usefixtures("core")
 @pytest.mark.parametrize(
     ("call", "undone"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import stat
 import subprocess
@@ -179,17 +180,21 @@ def test_every_descriptor_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cubins, "os", system(close=close))
     cubins._read_keys(cubins._HERE)
     for mapped in (1 << 20, 0):
-        monkeypatch.setattr(cubins, "_MAPPED", mapped)
+        monkeypatch.setattr(cubins, "_READ_WHOLE", mapped)
         cubins.use(tmp_path).close()
     cubins.read("k", cc=(9, 0))
     (tmp_path / CUBIN).write_bytes(b"damaged now")
     spoiled(cubins, CUBIN)
+    cubins._own.clear()  # a large manifest stays open for as long as it is used
+    gc.collect()
     assert not still_open
 
 
 def test_a_path_that_cannot_be_is_told(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, FILES)
-    with pytest.raises(cubins.CubinDamagedError, match=r"is damaged: it cannot be read \(.*embedded null"):
+    with pytest.raises(
+        cubins.CubinError, match=r"use\(\) takes the folder of a bundle, and .* does not exist"
+    ):
         cubins.use("a\0b")
 
 
@@ -220,7 +225,7 @@ def test_a_fault_of_the_system_is_told_as_what_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int, *, mapped: bool
 ) -> None:
     cubins = load_bundle(tmp_path, FILES)
-    monkeypatch.setattr(cubins, "_MAPPED", 0 if mapped else 1 << 20)
+    monkeypatch.setattr(cubins, "_READ_WHOLE", 0 if mapped else 1 << 20)
     if name == CUBIN:
         cubins.names()
     monkeypatch.setattr(cubins, "_opened", failing(number))

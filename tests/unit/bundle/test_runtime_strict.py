@@ -279,12 +279,14 @@ def test_without_all_of_nvml_no_kernel_is_known_to_run(
     def load_library(name: str) -> object:
         if name == lacking:
             raise OSError(name)
-        return Driver(lacking=lacking)
+        library = Driver(lacking=lacking)
+        library.__dict__["nvmlDeviceGetCount_v2"] = library.cuDeviceGetCount
+        return library
 
     cubins = load_bundle(tmp_path, bundle(*MIXED))
     monkeypatch.setattr(ctypes, "CDLL", load_library)
-    monkeypatch.setattr(os.path, "exists", lambda _path: True)
-    monkeypatch.setattr(cubins, "_count_devices", lambda: 1)
+    monkeypatch.setattr(os, "listdir", lambda _path: ["nvidia0"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [cubins.is_available(), cubins.is_available("both")] == [True, False]
 
 

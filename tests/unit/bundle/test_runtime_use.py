@@ -155,6 +155,66 @@ def test_a_name_that_is_not_there_changes_nothing(cubins: Any) -> None:
     assert seen(cubins) == IN_OWN
 
 
+NOT_A_BUNDLE = {
+    "nothing": "nothing does not exist",
+    "~/nothing": "~/nothing does not exist",
+    "wheel.whl": "wheel.whl is a file: hatch-cubin unpack WHEEL --into DIR writes such a folder",
+    "package": "package has no manifest.json; a package has its bundle in _cubins",
+    "empty": "empty has no manifest.json; a package has its bundle in _cubins",
+    "with a wheel": "with a wheel has no manifest.json; a package has its bundle in _cubins",
+    "": " has no manifest.json; a package has its bundle in _cubins",
+}
+
+
+class BytesPath:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __fspath__(self) -> bytes:
+        return os.fsencode(self.path)
+
+
+@pytest.mark.parametrize("path", NOT_A_BUNDLE)
+@pytest.mark.parametrize("kind", [str, Path, BytesPath])
+def test_what_is_not_a_bundle_is_said_to_be_that(
+    cubins: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, path: str
+) -> None:
+    there = {"wheel.whl": b"", "package/_cubins/manifest.json": b"", "with a wheel/wheel.whl": b""}
+    write_tree(tmp_path, there)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(cubins.CubinError) as caught:
+        cubins.use(kind(path))
+    assert type(caught.value) is cubins.CubinError
+    said = f": use() takes the folder of a bundle, and {os.path.join(tmp_path, NOT_A_BUNDLE[path])}"
+    assert said.replace("/ has", " has") in str(caught.value)
+    assert seen(cubins) == IN_OWN
+
+
+def test_a_path_as_bytes_is_not_taken(cubins: Any, elsewhere: Path) -> None:
+    with pytest.raises(
+        TypeError, match=r"use\(\) takes a bundle's folder, a mapping of names to code, or None"
+    ):
+        cubins.use(os.fsencode(elsewhere))
+
+
+def test_a_relative_path_is_of_the_folder_that_was_current(
+    cubins: Any, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(elsewhere.parent)
+    with cubins.use(BytesPath(elsewhere.name)):
+        monkeypatch.chdir("/")
+        assert seen(cubins) == IN_ELSEWHERE
+
+
+def test_a_file_of_fresh_code_that_is_gone_is_named(cubins: Any, tmp_path: Path) -> None:
+    class ObjectCode:
+        code = str(tmp_path / "gone.cubin")
+
+    with pytest.raises(ValueError, match=rf"'k' is in {ObjectCode.code}: {os.strerror(2)} "):
+        cubins.use({"k": ObjectCode()})
+
+
 def test_damage_elsewhere_names_the_file_there(cubins: Any, elsewhere: Path) -> None:
     (elsewhere / "manifest.json").write_bytes(b"")
     with pytest.raises(cubins.CubinDamagedError) as caught:

@@ -48,8 +48,8 @@ def test_is_available_asks_what_the_variant_has(tmp_path: Path, monkeypatch: pyt
     cubins = loader_of(tmp_path, SM90)
     gpu = [(9, 0)]
     monkeypatch.setattr(cubins, "_driver_library", lambda: True)
-    monkeypatch.setattr(cubins, "_count_devices", lambda: 1)
-    monkeypatch.setattr(cubins, "_describe_devices", lambda gpus: gpus.append((gpu[0], 13000)) or True)
+    monkeypatch.setattr(cubins, "_ask_nvml", lambda **_how: [("", (gpu[0], 13000))])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert cubins.is_available("a")
     gpu[0] = (8, 0)
     assert not cubins.is_available("a")

@@ -119,7 +119,7 @@ def functions(code: str) -> dict[str, tuple[list[str], list[str], bool]]:
 
 def classes(code: str) -> dict[str, list[str]]:
     return {
-        node.name: [ast.unparse(base) for base in node.bases]
+        node.name: [base for base in map(ast.unparse, node.bases) if not base.startswith("_")]
         for node in ast.parse(code).body
         if isinstance(node, ast.ClassDef) and node.name in runtime.__all__
     }

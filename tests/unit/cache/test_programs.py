@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -79,6 +80,43 @@ def test_the_code_of_an_object_is_stored(make: Make, tmp_path: Path) -> None:
     assert (cache["object"], cache["file"]) == (b"code", b"of a file")
     with pytest.raises(FileNotFoundError):
         cache["file"] = ObjectCode.from_cubin(str(file))
+
+
+KINDS = [name for name in dir(ObjectCode) if name.startswith("from_")]
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("stands_there", "error", "reason"),
+    [
+        (lambda _path: None, FileNotFoundError, os.strerror(errno.ENOENT)),
+        (Path.mkdir, OSError, "it is a folder"),
+        (os.mkfifo, OSError, "it is a pipe"),
+        (Path.touch, OSError, "it is empty"),
+        (lambda path: path.symlink_to(path), OSError, os.strerror(errno.ELOOP)),
+    ],
+    ids=["nothing", "folder", "pipe", "empty", "loop"],
+)
+def test_code_in_a_file_that_cannot_be_read_is_named_and_not_stored(
+    tmp_path: Path, kind: str, stands_there: Any, error: type[OSError], reason: str
+) -> None:
+    stands_there(tmp_path / "k.bin")
+    with SQLiteProgramCache(tmp_path / "cache") as cache:
+        cache["k"] = b"before"
+        code = getattr(ObjectCode, kind)(str(tmp_path / "k.bin"))
+        with pytest.raises(error) as stored:
+            cache["k"] = code
+        with pytest.raises(error) as updated:
+            cache.update({"k": code})
+        for raised in (stored, updated):
+            assert f"{tmp_path / 'k.bin'}, and nothing was stored: {reason}" in str(raised.value)
+        assert cache["k"] == b"before"
+
+
+def test_code_at_a_path_that_cannot_be_is_named(tmp_path: Path) -> None:
+    with SQLiteProgramCache(tmp_path / "cache") as cache, pytest.raises(ValueError, match="is in a\0b, and"):
+        cache["k"] = ObjectCode.from_cubin("a\0b")
 
 
 @pytest.mark.parametrize("key", [1, None, ("k",), memoryview(b"k")])
