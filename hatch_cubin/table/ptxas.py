@@ -85,6 +85,7 @@ LEVELS = "-O[0-9]"  # ptxas takes this one value without a "="
 # The whole list as one expression, for the schema that editors read too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
 
+_LONGEST = 200
 _WHERE = "the reference lists what can be set, under 'Options of ptxas'; ask for another one in an issue"
 
 
@@ -114,6 +115,8 @@ def meant(option: str) -> str | None:
         return None
     if name in ALLOWED:
         return _of_value(name)
+    if len(option) > _LONGEST:  # patterns and guesses would take long
+        return _WHERE
     import difflib
 
     if written := _rewritten(option):

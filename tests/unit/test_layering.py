@@ -58,7 +58,7 @@ MODULES: dict[str, dict[str, str]] = {
         "_sizes": "",
         "_streams": "",
         "errors": "_environment _github _streams",
-        "_console": "_streams errors",
+        "_console": "_streams",
         "_temporary": "_locks errors",
         "_home": "_temporary",
     },

@@ -117,7 +117,9 @@ def test_every_option_of_ptxas_is_allowed_or_refused_with_a_reason() -> None:
         ("-o=k.cubin", None),
         ("k.ptx", ptxas._WHERE),
         ("-Xptxas -o=k", ptxas._WHERE),
+        ("-v" + " " * 1_000_000 + "x", ptxas._WHERE),
     ],
+    ids=lambda text: str(text)[:40],
 )
 def test_a_hint_says_what_may_be_meant(option: str, hint: str | None) -> None:
     assert ptxas.meant(option) == hint
