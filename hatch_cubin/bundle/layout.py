@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import __version__, _files
+from .. import __version__, _files, _limits
 from .._arch import Arch
 from .._digest import file_digest
 from .._locks import wait_for_lock
 from .._plan import Module, Unit
+from .._sizes import size
 from ..cache.entries import Compiled, Content
 from ..errors import BundleError, Location, Problem
 from ..sources.source import read_ptx_version
@@ -108,13 +109,22 @@ def lay_out(
     if packed is not None:
         manifest |= {"format": PACKED, "blocks": packed.described}
         files = {**packed.files}
+    indexes = {"manifest.json": write_manifest(manifest, kernels, lines), "keys.json": write_keys(keys)}
+    for name, index in indexes.items():
+        _refuse_large(name, sum(map(len, index)), len(lines))
     return {
         "__init__.py": [Path(runtime.__file__).read_bytes()],
         "__init__.pyi": [stub(kernels, names, told)],
-        "manifest.json": write_manifest(manifest, kernels, lines),
-        "keys.json": write_keys(keys),
+        **indexes,
         **files,
     }
+
+
+def _refuse_large(name: str, count: int, modules: int) -> None:
+    """Raise BundleError for an index that no loader would read."""
+    if count > _limits.INDEX:
+        what = f"{name} of {modules} modules has {size(count)}, and loaders read {size(_limits.INDEX)}"
+        raise BundleError(Problem(what, hint="make several packages of it, each with its own kernels"))
 
 
 def free_stem(stem: str, name: str, taken: set[str]) -> str:
