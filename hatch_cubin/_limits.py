@@ -1,7 +1,7 @@
 """How much is read of a file, and unpacked of an archive, that somebody else may have written.
 
 Sizes in a wheel, a lock or a folder are claims: whoever writes them also writes the digests that fit. Each
-limit is some times what the largest real file has, which stands beside it. The loader has a copy of what it needs.
+limit is some times what the largest real file has, which stands beside it. The loader has its own copy.
 """
 
 from __future__ import annotations
