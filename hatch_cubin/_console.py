@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from . import _streams
-from .errors import plain
 
 _REDRAW_S, _LINE_S = 0.2, 5.0
 
@@ -60,13 +59,13 @@ class Console:
     def _keep_drawing(self, progress: Progress, over: threading.Event) -> None:
         while not over.wait(self._every_s):
             with self._lock:
-                self._draw(plain(progress.line()))
+                self._draw(_streams.plain(progress.line()))
 
     def _message(self, tell: Callable[[str], object], message: str) -> None:
         with self._lock:
             self._erase()
             with _streams.Lossy(self._stream):
-                tell(plain(message))  # a cache or a file name may hold what steers a terminal
+                tell(_streams.one_message(message))
 
     def _draw(self, line: str) -> None:
         if self._terminal:

@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+from ._sizes import size
+
 _KINDS = {
     stat.S_IFREG: "is a file",
     stat.S_IFDIR: "is a folder",
@@ -27,6 +29,27 @@ def looked_at(path: str | Path) -> os.stat_result:
         return os.stat(path)
     except OSError:
         return os.lstat(path)
+
+
+def read(path: str | Path, most: int) -> bytes:
+    """Return what is in a file of others; OSError if it is not a file, or has more bytes than *most*."""
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever, a device has no end
+        raise OSError(errno.EINVAL, f"it {kind(status.st_mode)}", str(path))
+    with open(path, "rb", opener=_never_waiting) as file:
+        return file.read(refuse_larger(file.fileno(), most))
+
+
+def refuse_larger(descriptor: int, most: int) -> int:
+    """Return how many bytes a file has; OSError if they are more than *most*: sparse ones fill memory."""
+    found = os.fstat(descriptor).st_size
+    if found > most:
+        raise OSError(errno.EFBIG, f"it has {size(found)}, and no more than {size(most)} are read")
+    return found
+
+
+def _never_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write(path: str | Path, text: str) -> None:

@@ -110,12 +110,12 @@ def _drop_others(path: Path, most: int) -> None:
             file.unlink(missing_ok=True)
 
 
-def kept(path: Path) -> BinaryIO:
-    """Open a file that was kept; OSError where there is none, or something that is none."""
+def kept(path: Path, most: int = _MOST) -> BinaryIO:
+    """Open a file that was kept; OSError if there is none, if it is not a file, or has more bytes."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever, a device has no end
         raise OSError(errno.EINVAL, "is not a file", str(path))
-    if status.st_size > _MOST:
+    if status.st_size > most:
         raise OSError(errno.EFBIG, "is larger than any that was kept", str(path))
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | AT_ONCE))
 

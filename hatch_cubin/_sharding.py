@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import _home
+from . import _home, _limits
 from ._order import by_number
 from ._plan import Unit
 from .compiling.preludes import header_path
@@ -138,7 +138,7 @@ def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit:
 def _seconds(path: str) -> dict[tuple[str, str], float]:
     """Return the seconds of each unit that a report has, 0 for those that were not compiled."""
     try:
-        with _home.kept(Path(path)) as file:
+        with _home.kept(Path(path), _limits.INDEX) as file:
             report = json.loads(file.read())
         return {
             (str(unit["module"]), str(unit["arch"])): _positive(unit["seconds"]) for unit in report["units"]

@@ -13,7 +13,35 @@ if TYPE_CHECKING:
 
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "hint": "1;36"}
+# What GitHub Actions, Azure Pipelines and TeamCity take for a command: the first at the beginning of a line,
+# behind blanks, the second wherever it stands. They may ignore characters that nobody sees.
+_COMMAND = re.compile(r"(?m)^([^!-~\n]*):(?=[^\x00-\x7f]*:)")
+_TAGGED = re.compile(r"#(?=[^\x00-\x7f]*#(?:[^\x00-\x7f]|[A-Za-z])*\[)")
 _WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"
+
+
+def plain(text: str) -> str:
+    """Return *text* so that it cannot steer a terminal or a service that reads the output of its jobs.
+
+    Others chose the names, the lines of sources and the messages of compilers in it. All that is printed goes
+    through here, except the escapes of progress on a terminal, JSON, and our own annotations. Lines and tabs
+    stay.
+    """
+    if not text.isprintable():
+        shown = (char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+        text = "".join(shown)
+    text = _COMMAND.sub(lambda found: f"{found[1].removesuffix(' ')}\\:", text)  # a caret below still fits
+    return _TAGGED.sub(r"#\\", text)
+
+
+def one_line(text: str) -> str:
+    """Return a plain text as one line."""
+    return plain(text.replace("\n", "\\n"))
+
+
+def one_message(text: str) -> str:
+    """Return a plain text of which only the first line can begin as messages do."""
+    return re.sub(r"\n(?=\S)", "\n  ", plain(text))
 
 
 def write(stream: TextIO | None, text: str) -> None:
@@ -30,6 +58,7 @@ def write(stream: TextIO | None, text: str) -> None:
 
 def tell(stream: TextIO | None, message: str) -> None:
     """Write a message for people, its first words in colour where the stream takes that."""
+    message = plain(message)
     write(stream, f"{coloured(message) if takes_colour(stream) else message}\n")
 
 

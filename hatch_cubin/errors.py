@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._environment import is_on
-from ._streams import Lossy, write
+from ._streams import Lossy, one_message, plain, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -18,13 +18,7 @@ _ANNOTATED = 20  # lines of details
 _MANY = 3  # problems with one cause, which are one message then
 _SHOWN = 10  # of their places
 _INTERRUPTED = 130  # as shells count: 128 and the signal's number
-_CONTROLS = {code: ascii(chr(code))[1:-1] for code in (*range(9), *range(11, 32), *range(127, 160))}
-_LINE_ENDS = {ord("\n"): "\\n"}
-
-
-def plain(text: str) -> str:
-    """Escape the control characters of a text: names in it, which others chose, must not steer a terminal."""
-    return text.translate(_CONTROLS)
+_LINE_ENDS = {ord("\n"): "\\n"}  # in a name: so that no line of a message begins with what others chose
 
 
 class Location(NamedTuple):
@@ -47,9 +41,10 @@ class Problem(NamedTuple):
     details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        head = self.what if self.where is None else f"{self.where}: {self.what}"
+        what = self.what.translate(_LINE_ENDS)
+        head = what if self.where is None else f"{self.where}: {what}"
         hint = () if self.hint is None else (f"hint: {self.hint}",)
-        return plain("\n  ".join((head, *self.details, *hint)))
+        return one_message("\n  ".join((head, *self.details, *hint)))
 
     def facts(self) -> dict[str, str | int | list[str] | None]:
         """Return the same for JSON."""
@@ -196,6 +191,6 @@ def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) 
     for problem in problems:
         path, line = problem.where or (None, None)
         text = str(problem._replace(where=None, details=problem.details[:_ANNOTATED]))
-        place = None if path is None else _github.in_repository(path, folder)
+        place = None if path is None else plain(_github.in_repository(path, folder))
         with Lossy(sys.stderr):
             write(sys.stderr, _github.annotation(kind, text, place, line))

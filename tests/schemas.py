@@ -14,7 +14,7 @@ from typing import Any
 
 from hatch_cubin import _arch
 from hatch_cubin._ed25519 import PUBLIC
-from hatch_cubin.table import checks, options, reader, reserved, urls
+from hatch_cubin.table import checks, options, ptxas, reader, reserved, urls
 from hatch_cubin.table.names import WRAPPER
 from tests.helpers import REPOSITORY
 from tests.pages import code, page, rows, section
@@ -84,7 +84,8 @@ def _option(name: str, kind: str) -> Schema:
         most = 255 if name == "max_register_count" else 2**31 - 1
         one |= {"minimum": 0 if name == "max_register_count" else -(2**31), "maximum": most}
     elif one["type"] == "string":
-        one |= {"minLength": 1} | ({"pattern": "^-"} if name == "ptxas_options" else {})
+        pattern = {**options.PATTERNS, "ptxas_options": ptxas.PATTERN}.get(name)
+        one |= {"minLength": 1} if pattern is None else {"pattern": f"^(?:{pattern})$"}
         one = _ref("path") if name == "pre_include" else one
     return {"anyOf": [one, {"type": "array", "items": one}]} if "array" in kind else one
 

@@ -8,15 +8,16 @@ import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import __version__, _files
+from .. import __version__, _files, _limits, _temporary
 from .._arch import Arch
 from .._digest import file_digest
 from .._locks import wait_for_lock
 from .._plan import Module, Unit
+from .._sizes import size
 from ..cache.entries import Compiled, Content
 from ..errors import BundleError, Location, Problem
 from ..sources.source import read_ptx_version
@@ -35,6 +36,7 @@ Place = Mapping[str, str | int]  # of a result: its file, or its block and offse
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
 _TEMPORARY = ".writing-"
+_WORKPLACE = ".hatch"  # in the project's folder: Hatch's own, which no backend takes files from
 _WRITTEN_S, _ABANDONED_S = 60, 3600  # ages of temporary files that nobody needs, with a lock and without
 _PATIENCE_S = 10.0  # with another build that writes the same folder, and should need milliseconds
 _ROUNDS = 3
@@ -108,13 +110,22 @@ def lay_out(
     if packed is not None:
         manifest |= {"format": PACKED, "blocks": packed.described}
         files = {**packed.files}
+    indexes = {"manifest.json": write_manifest(manifest, kernels, lines), "keys.json": write_keys(keys)}
+    for name, index in indexes.items():
+        _refuse_large(name, sum(map(len, index)), len(lines))
     return {
         "__init__.py": [Path(runtime.__file__).read_bytes()],
         "__init__.pyi": [stub(kernels, names, told)],
-        "manifest.json": write_manifest(manifest, kernels, lines),
-        "keys.json": write_keys(keys),
+        **indexes,
         **files,
     }
+
+
+def _refuse_large(name: str, count: int, modules: int) -> None:
+    """Raise BundleError for an index that no loader would read."""
+    if count > _limits.INDEX:
+        what = f"{name} of {modules} modules has {size(count)}, and loaders read {size(_limits.INDEX)}"
+        raise BundleError(Problem(what, hint="make several packages of it, each with its own kernels"))
 
 
 def free_stem(stem: str, name: str, taken: set[str]) -> str:
@@ -233,26 +244,56 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
     return places
 
 
-def write(files: Mapping[str, bytes], folder: Path) -> None:
+def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:
     """Make *folder* hold exactly *files*; what is right already keeps its time stamp.
 
     Builds that write there at the same time take turns. All files are written first, and then moved into
     their places, the manifest last. So a reader who meets a new file under the old manifest finds the new
-    manifest a moment later.
+    manifest a moment later. They are written in a folder *outside*, by default the nearest one that is not a
+    package: no backend takes files from there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with wait_for_lock(folder, _PATIENCE_S) as lock:
+        with (
+            wait_for_lock(folder, _PATIENCE_S) as lock,
+            _workplace(folder, outside or outside_of(folder)) as place,
+        ):
             # Not those of now: a build that waited in vain for this lock may be writing all the same.
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
                 if not _is_in_work(left_over, _WRITTEN_S):
                     left_over.unlink(missing_ok=True)
             # Again, because without locks another build may have removed what it does not know.
             for _ in range(_ROUNDS):
-                if not _write_once(files, folder):
+                if not _write_once(files, folder, place):
                     break
     except OSError as exc:
         raise _unwritable(exc, folder) from exc
+
+
+@contextlib.contextmanager
+def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
+    """Yield a folder for files that are not finished: a build that is killed leaves them where they are.
+
+    It is the bundle's own *folder* only if files cannot be moved there from *outside*, or nobody can write
+    there.
+    """
+    home = outside / _WORKPLACE
+    with contextlib.ExitStack() as stack:
+        place = folder
+        with contextlib.suppress(OSError):
+            home.mkdir(exist_ok=True)
+            if home.stat().st_dev == folder.stat().st_dev:
+                _temporary.sweep(home)
+                place = stack.enter_context(_temporary.make_in(home))
+        yield place
+    with contextlib.suppress(OSError):  # it is not empty: something else, or another build, uses it
+        home.rmdir()
+
+
+def outside_of(folder: Path) -> Path:
+    """Return the nearest folder around a bundle's that is not a package."""
+    around = folder.absolute().parents
+    return next((each for each in around if not (each / "__init__.py").exists()), folder)
 
 
 def _unwritable(exc: OSError, folder: Path) -> BundleError:
@@ -263,12 +304,12 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
     return BundleError(Problem(f"cannot write the bundle: {why}", Location(str(place))))
 
 
-def _write_once(files: Mapping[str, bytes], folder: Path) -> bool:
+def _write_once(files: Mapping[str, bytes], folder: Path, place: Path) -> bool:
     """Write the files that differ, the manifest last, and remove all others; say if anything was done."""
     names = sorted(files, key=lambda name: (name == "manifest.json", name))
     with contextlib.ExitStack() as left_over:
         written = {
-            folder / name: _write_beside(folder / name, files[name], left_over)
+            folder / name: _written(files[name], place, left_over)
             for name in names
             if not _holds(folder / name, files[name])
         }
@@ -300,9 +341,9 @@ def _holds(path: Path, data: bytes) -> bool:
         return False
 
 
-def _write_beside(path: Path, data: bytes, left_over: contextlib.ExitStack) -> Path:
-    """Write *data* into a temporary file, which *left_over* removes where it is not moved to *path*."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+def _written(data: bytes, place: Path, left_over: contextlib.ExitStack) -> Path:
+    """Write *data* into a temporary file in *place*, which *left_over* removes if nobody moves it."""
+    descriptor, name = tempfile.mkstemp(dir=place, prefix=_TEMPORARY)
     temporary = Path(name)
     left_over.callback(temporary.unlink, missing_ok=True)
     with os.fdopen(descriptor, "wb") as file:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from .. import _limits
 from .._digest import digest, file_digest
+from .._sizes import size
 from ..cache.entries import Compiled, Content
+from ..errors import BundleError, Problem
 
 MOST = 1 << 21  # bytes of the results that share a block; a larger one has a block of its own
 _WINDOW = 1 << 26  # bytes that an unpacker may look back, at most
@@ -76,10 +79,20 @@ def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Pac
     files: dict[str, Content] = {}
     for block in blocks:
         packed = results[block.key]
+        if _limits.is_bomb(packed.size, block.size):
+            raise BundleError(_too_good(block, packed.size))
         slots |= block.slots
         described[block.name] = {"packed": packed.size, "sha256": packed.sha256, "size": block.size}
         files[block.name] = packed.content
     return Packed(slots, described, files, [*results])
+
+
+def _too_good(block: Block, packed: int) -> Problem:
+    """Return what is wrong with a block that every reader would take for a bomb."""
+    (piece,) = block.pieces  # only one alone is as large
+    what = f"{piece.name} for {piece.arch} has {size(block.size)} that are packed in {size(packed)}"
+    hint = "no loader unpacks that: leave out 'pack', or let a kernel write what is the same everywhere"
+    return Problem(what, hint=hint)
 
 
 def cut(pieces: Iterable[Piece]) -> list[Block]:

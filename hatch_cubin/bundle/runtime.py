@@ -58,13 +58,14 @@ FORMAT = 3  # of bundles that were split; 2 is packed, 1 has a file for each ent
 _MODULES = b'\n},"modules":{\n'
 _READ_WHOLE = 1 << 20  # a manifest of more bytes is read in parts
 _PART = 1 << 12  # bytes of the first such part
-_LARGEST = 1 << 28  # no manifest has as many bytes: 70 000 files are described in a tenth of it
+_LARGEST = 1 << 25  # bytes of a manifest, at most: 70 000 files are described in 19 MB
 _PATIENCE = 2.0  # seconds, with builds that replace what is being read
 _ANSWERED = 5.0  # seconds after which a driver that said nothing is taken for one that hangs
 _CHECKED = 76  # the length of '{"check":"…",'
 _BLOCK = 1 << 21  # bytes that several entries share, unpacked, at most
 _UNPACKED = 1 << 24  # bytes of unpacked blocks that are kept
 _WINDOW = 1 << 26  # bytes that an unpacker may look back, at most
+_ROOM, _RATIO = 1 << 26, 200  # what is unpacked to more, and packed better than code can be, is a bomb
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
@@ -921,6 +922,8 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     data = _file_data(path, packed)
     if (digest := _sha256(data)) != sha256:
         _damaged(path, f"its digest is {digest}, the manifest says {sha256}")
+    if size > max(_ROOM, _RATIO * len(data)):
+        _damaged(path, f"{len(data)} bytes would be unpacked to {size}, which no build packs so")
     try:
         lzma = _import("lzma")
     except ImportError as exc:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from .. import _files
+from .. import _files, _limits
 from .._locks import wait_for_lock
 from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
 from .proof import MOST, Record, decode, kernels_of, place, record_key
@@ -146,7 +146,7 @@ def _asked(record: Record) -> Collection[str] | None:
 
 def _bytes(path: str) -> bytes:
     with opened(path) as file:
-        return file.read()
+        return file.read(_files.refuse_larger(file.fileno(), _limits.CODE))
 
 
 def _record_bytes(path: str) -> bytes:

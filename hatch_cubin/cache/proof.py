@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import _home
+from .. import _home, _limits
 from .._digest import file_digest
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _OBJECT = "object"  # the input of a unit that is to be linked: how
 BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
-MOST = 1 << 26  # bytes of a record, a hundred times what the largest has
+MOST = 1 << 23  # bytes of a record, twelve times what the largest has
+_SIZES = range(_limits.CODE + 1)
 _HEX = re.compile("(?:[0-9a-f]{2})+")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | _home.AT_ONCE
@@ -177,7 +178,7 @@ def _are_inputs(value: object) -> bool:
 _FIELDS: Mapping[str, Callable[[object], bool]] = {
     "key": lambda value: type(value) is str and _HEX.fullmatch(value) is not None,
     "sha256": _is_digest,
-    "size": _is_count,
+    "size": lambda value: _is_count(value) and value in _SIZES,
     "kernels": _are_kernels,
     "warnings": _are_texts,
     "inputs": _are_inputs,

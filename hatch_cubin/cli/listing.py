@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import _home
+from .. import _home, _limits
 from ..errors import BundleError, Location, Problem, ToolchainError
 from ..wheels.cuobjdump import find_tool
 from ..wheels.installed import opened
@@ -79,7 +79,7 @@ class _Texts:
         if not inside or not file.lower().endswith(_SOURCES):  # what a wheel names need not be a source
             return []
         try:
-            with _home.kept(Path(file)) as opened_file:
+            with _home.kept(Path(file), _limits.SOURCE) as opened_file:
                 return opened_file.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return []

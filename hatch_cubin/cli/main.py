@@ -244,13 +244,12 @@ def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem
     from ..errors import in_order
 
     errors = [problem.facts() for problem in in_order(problems)]
-    return json.dumps({"format": FORMAT, "verb": verb, **facts, "errors": errors}, indent=1) + "\n"
+    text = json.dumps({"format": FORMAT, "verb": verb, **facts, "errors": errors}, indent=1)
+    return text.replace("##", "\\u0023#") + "\n"  # wherever "##[" stands, some services take it for a command
 
 
 def _plain(lines: Iterable[str]) -> str:
-    from ..errors import plain
-
-    return "".join(f"{plain(line)}\n" for line in lines)
+    return "".join(f"{_streams.one_line(line)}\n" for line in lines)
 
 
 def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from .. import _files, _limits
 from .._digest import file_digest
 from .._plan import Unit
 from ..bundle import runtime
@@ -134,7 +135,7 @@ class Links:
         if each.path is None:
             return each.text
         with contextlib.suppress(OSError):
-            data = each.path.read_bytes()
+            data = _files.read(each.path, _limits.CODE)
             return data if file_digest(data) == each.digest else None
         return None
 

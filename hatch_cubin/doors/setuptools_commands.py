@@ -107,7 +107,7 @@ class BuildCubins(Command):
                 files = _pipeline.build(project)
                 self.bill = files.pop(sbom.NAME, None)
                 self._sweep(project)
-                layout.write(files, self._built(project))
+                layout.write(files, self._built(project), Path(self.build_lib).absolute().parent)
 
     def _build_in_place(self, project: Project) -> None:
         mode = (self.distribution.get_command_obj("editable_wheel").mode or "lenient").lower()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import _files, _limits
 from .._digest import digest, file_digest
 from .._linked import location_of_file
 from .._plan import Module, Unit
@@ -89,7 +90,7 @@ def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | Non
     for file in files:
         place = Path(str(file.locate()))
         try:
-            data = place.read_bytes()
+            data = _files.read(place, _limits.CODE)
         except OSError as exc:
             raise SourceError(Problem(f"{file} of {name!r} cannot be read: {exc.strerror}")) from exc
         recorded = file.hash.value if file.hash and file.hash.mode == "sha256" else None

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import _files, _limits
 from .._digest import file_digest
 from ..errors import ConfigError, Location, Problem
 
@@ -71,6 +72,7 @@ def read(root: Path) -> Lock | None:
         if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
             raise _broken("is not a regular file", None)
         with open(path, encoding="utf-8") as file:  # which makes one of the ends of lines that git may make
+            _files.refuse_larger(file.fileno(), _limits.INDEX)
             return decode(file.read())
     except FileNotFoundError:
         return None

@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+from .. import _files, _limits
 from ..errors import Location, Problem, SourceError
 from .tree import Tree
 
@@ -53,6 +54,7 @@ def read(path: str | Path, tree: Tree) -> bytes:
     """Return a file's bytes; SourceError, with its name in the *tree*, where it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:
+            _files.refuse_larger(file.fileno(), _limits.SOURCE)
             return file.read()
     except OSError as exc:
         raise unreadable(exc, path, tree) from exc

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from .. import _files, _limits
 from .._arch import parse_arch
 from .._digest import file_digest
 from ..errors import Location, Problem, SourceError
@@ -212,6 +213,7 @@ def read_source(tree: Tree, path: str) -> Source:
         if not stat.S_ISREG(status.st_mode):
             raise SourceError(Problem(disk.NOT_REGULAR, here))
         with open(full, "rb", buffering=0) as file:
+            _files.refuse_larger(file.fileno(), _limits.SOURCE)
             data = file.read()
         return Source(path, decode(data), file_digest(data))
     except ValueError as exc:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
@@ -15,10 +16,11 @@ from typing import Generic, TypeVar
 from .store import FaultError, Store
 
 _FAULTS = 3  # after so many a store is asked for nothing more
-PATIENCE_S = 3.5  # in all, in which next to nothing came or went
-_SLICE_S = 0.25  # that long, nothing need happen: stores may be far away
-_LITTLE = 1 << 13  # bytes in that time
-_UNSEEN = 1 << 17  # likewise, of what goes where nobody can see it
+PATIENCE_S = 3.5  # of waiting in all, beyond what the answers and bytes that came are worth
+_SLICE_S = 0.25  # how often that is counted; no more than it counts where the machine itself was busy
+_RATE = 1 << 19  # bytes a second: a slower line costs patience
+_ANSWER_S = 0.01  # an answer is worth as much: many are under way at once, and stores may be far away
+_UNSEEN = 1 << 17  # bytes in a slice, of what goes where nobody can see it
 
 _K = TypeVar("_K")
 _R = TypeVar("_R")
@@ -32,7 +34,8 @@ class Calls:
         self.fault: str | None = None  # the first that there was
         self.tell = warn
         self._faults = 0
-        self._left_s = patience_s
+        self._patience_s = self._left_s = patience_s
+        self._counted = 0  # bytes that were taken into account
 
     @property
     def _over(self) -> bool:
@@ -55,6 +58,12 @@ class Calls:
         """Do one task; None where it failed."""
         return next((result for _key, result in self.each([(None, task)], 1)), None)
 
+    def pause(self, seconds: float) -> None:
+        """Wait because of others who use the store, at the cost of patience."""
+        if not self._over:
+            time.sleep(min(seconds, self._left_s))
+            self._count(seconds)
+
     def failed(self, why: str) -> None:
         """Count a fault of the store."""
         self._faults += 1
@@ -69,18 +78,23 @@ class Calls:
         if self._over:
             return None
         crew.fill()
-        while crew.busy:
-            before = self.store.traffic.bytes
+        while crew.busy and self._left_s > 0:
+            begun = time.monotonic()
             try:
-                return crew.done(_SLICE_S)
+                answer = crew.done(_SLICE_S)
             except Empty:
-                traffic = self.store.traffic
-                if traffic.bytes - before < _LITTLE and not traffic.passes(_UNSEEN):
-                    self._left_s -= _SLICE_S
-            if self._left_s <= 0:
-                self.failed("it does not answer")
-                break
+                self._count(0.0 if self.store.traffic.passes(_UNSEEN) else _SLICE_S, heard=False)
+            else:
+                self._count(min(time.monotonic() - begun, _SLICE_S) - _ANSWER_S)
+                return answer
         return None
+
+    def _count(self, seconds: float, *, heard: bool = True) -> None:
+        """Take off the time of a wait, less what came meanwhile is worth: what is left over is not kept."""
+        moved, self._counted = self.store.traffic.bytes - self._counted, self.store.traffic.bytes
+        self._left_s = min(self._patience_s, self._left_s - seconds + moved / _RATE)
+        if self._left_s <= 0:
+            self.failed("it is too slow" if heard or moved else "it does not answer")
 
 
 class _Crew(Generic[_K, _R]):

@@ -7,7 +7,6 @@ goes on as if the folder had had it. What is damaged, or made by nobody who is t
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -210,8 +209,10 @@ class Shared:
             sent += self._send(index, [key for key in keys if key not in there])
             if not sent or self._calls.one(partial(self._write_index, index.united(sent), tag)):
                 break
-            # Whoever else writes just now shall read at another time, what this one wrote.
-            time.sleep(random.uniform(0, _APART_S * 2**turn))  # noqa: S311 - it need not be a secret
+            if (
+                turn < _TRIES - 1
+            ):  # whoever else writes just now shall read at another time what this one wrote
+                self._calls.pause(random.uniform(0, _APART_S * 2**turn))  # noqa: S311 - it need not be a secret
         self.pushed |= own & {key for pack in sent for key in pack.slots}
 
     def _send(self, index: Index, keys: Iterable[bytes]) -> list[Pack]:

@@ -192,9 +192,22 @@ def _option_table(
                 if name == "pre_include":  # headers of the project: others the keys could not see
                     for header in item if isinstance(item, list) else [item]:
                         checks.path(header)
+                if name == "ptxas_options":
+                    _ptxas_options(item, reader, (*path, key))
             except ValueError as exc:
                 reader.add(f"options.{key} {exc}", (*path, key))
     return values
+
+
+def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
+    from . import ptxas  # few tables need it
+
+    for index, option in enumerate([value] if isinstance(value, str) else value):
+        try:
+            ptxas.check(option)
+        except ValueError as exc:
+            where = path if isinstance(value, str) else (*path, index)
+            reader.add(f"options.{path[-1]} {exc}", where, ptxas.meant(option))
 
 
 def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Variants:

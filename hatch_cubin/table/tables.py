@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from .. import _files, _limits
 from ..errors import ConfigError, Location, Problem
 from . import toml
 from .names import HOOK, WRAPPER, inside, is_required, misnamed
@@ -181,6 +182,7 @@ def _text(root: Folder, name: str) -> str:
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for ever
     with open(path, encoding="utf-8") as file:
+        _files.refuse_larger(file.fileno(), _limits.TABLE)
         return file.read()
 
 

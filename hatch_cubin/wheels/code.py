@@ -64,9 +64,10 @@ def _block(bundle: Bundle, manifest: Manifest, companions: Companions, entry: En
             Problem(f"it does not describe {name!r}, which it names", bundle.at("manifest.json"))
         )
     said = blocks[name]
-    refuse_bomb(said.packed, said.size, bundle.at(name))
+    data = _file(bundle, manifest, companions, entry)
+    refuse_bomb(len(data), said.size, bundle.at(name))
     try:
-        return unpack(_file(bundle, manifest, companions, entry), said.sha256, said.size)
+        return unpack(data, said.sha256, said.size)
     except ValueError as exc:
         raise BundleError(Problem(str(exc), bundle.at(name))) from exc
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import _files, _limits
 from .._digest import file_digest
 from ..bundle.manifest import NOT_OURS, Manifest
 from ..errors import BundleError, Location, Problem
@@ -186,7 +187,7 @@ def _from_folder(folder: Path, name: str) -> bytes:
     if "/" in name or not os.path.isfile(path):
         raise BundleError(Problem("is missing", Location(path.as_posix())))
     try:
-        return path.read_bytes()
+        return _files.read(path, _limits.most(name))
     except OSError as exc:
         raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(path.as_posix()))) from exc
 

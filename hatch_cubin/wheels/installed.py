@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from .. import _files
+from .. import _files, _limits
 from .._sizes import size
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
 
 BOUND = "companion.json"  # what says of a companion which bundle it belongs to
-_ROOM, _RATIO = 64 << 20, 200  # what is larger, and packed better than code can be, is a bomb
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # others are unpacked without a limit
+_PIECE = 1 << 20
+_TAIL = 22 + (1 << 16)  # bytes at the end of an archive among which its last record begins
 _HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
 _NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
 _IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
@@ -130,6 +132,7 @@ def bundles_of(found: Found, package: str) -> list[Bundle]:
 def archive_at(path: str) -> Iterator[zipfile.ZipFile]:
     """Open a wheel; BundleError where that is no archive."""
     try:
+        refuse_long_list(path)
         archive = zipfile.ZipFile(path)
     except (*DAMAGE, ValueError) as exc:
         why = getattr(exc, "strerror", None) or exc
@@ -140,6 +143,20 @@ def archive_at(path: str) -> Iterator[zipfile.ZipFile]:
         yield archive
 
 
+def refuse_long_list(path: str | Path) -> None:
+    """Raise ValueError for an archive whose list of members would fill the memory."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - _TAIL))
+        tail = file.read(_TAIL)
+    at = tail.rfind(b"PK\x05\x06")
+    said = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+    if (at64 := tail.rfind(b"PK\x06\x06", 0, max(at, 0))) >= 0:
+        said = int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
+    if said > _limits.DIRECTORY:
+        most = size(_limits.DIRECTORY)
+        raise ValueError(f"its list of files has {size(said)}, and no more than {most} are read")
+
+
 def member_at(archive: zipfile.ZipFile, name: str) -> Location:
     """Return where a file of an archive is, as Python's own imports from archives write it."""
     return Location(f"{archive.filename}/{name}")
@@ -147,17 +164,34 @@ def member_at(archive: zipfile.ZipFile, name: str) -> Location:
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
-    info = archive.getinfo(name)
-    refuse_bomb(info.compress_size, info.file_size, member_at(archive, name))
+    info, where = archive.getinfo(name), member_at(archive, name)
+    refuse_bomb(info.compress_size, info.file_size, where)
+    if info.file_size > (most := _limits.most(name)):
+        what = f"is not unpacked: it has {size(info.file_size)}, and no more than {size(most)} are read"
+        raise BundleError(Problem(what, where))
+    return b"".join(pieces_of(archive, name))
+
+
+def pieces_of(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    """Yield a file of an archive piece by piece; BundleError where it is damaged, or a bomb.
+
+    To read all of it at once would unpack what is there, and not what the archive says of it.
+    """
+    info, where = archive.getinfo(name), member_at(archive, name)
+    refuse_bomb(info.compress_size, info.file_size, where)
+    if info.compress_type not in _METHODS:
+        raise BundleError(Problem("is packed by a method that wheels do not have", where))
     try:
-        return archive.read(name)
+        with archive.open(info) as file:
+            while piece := file.read(_PIECE):
+                yield piece
     except DAMAGE as exc:
-        raise BundleError(Problem(f"cannot be unpacked: {exc}", member_at(archive, name))) from exc
+        raise BundleError(Problem(f"cannot be unpacked: {exc}", where)) from exc
 
 
 def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
     """Raise BundleError for what would be unpacked to more than code can be."""
-    if unpacked > max(_ROOM, _RATIO * packed):
+    if _limits.is_bomb(packed, unpacked):
         what = f"is not unpacked: {size(packed)} in the archive would be {size(unpacked)}"
         raise BundleError(Problem(what, where))
 
@@ -231,7 +265,7 @@ def _folder_bundle(folder: Path) -> Bundle:
 
     def read(name: str) -> bytes:
         try:
-            return (folder / name).read_bytes()
+            return _files.read(folder / name, _limits.most(name))
         except OSError as exc:
             raise BundleError(
                 Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))

@@ -9,11 +9,11 @@ import hashlib
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ..errors import BundleError, Location, Problem
 from ..sources.source import BUNDLE
-from .installed import installed_as, member_at, read_member
+from .installed import installed_as, member_at, pieces_of, read_member
 
 At = Callable[[str], Location]  # where a file of the wheel is
 
@@ -91,7 +91,7 @@ def _compare(
             yield Problem("is in RECORD and not in the wheel", at(name))
         elif name not in exempt:
             try:
-                wrong = _difference(read_member(archive, name), said)
+                wrong = _difference(pieces_of(archive, name), said)
             except BundleError as exc:
                 yield from exc.problems
             else:
@@ -99,14 +99,18 @@ def _compare(
                     yield Problem(wrong, at(name))
 
 
-def _difference(data: bytes, said: Sequence[str]) -> str | None:
+def _difference(pieces: Iterable[bytes], said: Sequence[str]) -> str | None:
     """Say how a file differs from its line in RECORD."""
     algorithm, _, expected = said[0].partition("=") if said else ("", "", "")
     if algorithm not in ("sha256", "sha384", "sha512"):
         return "has no digest in RECORD"
-    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, data).digest()).rstrip(b"=").decode()
+    summed, count = hashlib.new(algorithm), 0
+    for piece in pieces:
+        summed.update(piece)
+        count += len(piece)
+    digest = base64.urlsafe_b64encode(summed.digest()).rstrip(b"=").decode()
     if digest != expected:
         return f"its {algorithm} is {digest}, RECORD says {expected}"
-    if said[1:] != [str(len(data))]:
-        return f"has {len(data)} bytes, RECORD says {', '.join(said[1:]) or 'nothing'}"
+    if said[1:] != [str(count)]:
+        return f"has {count} bytes, RECORD says {', '.join(said[1:]) or 'nothing'}"
     return None

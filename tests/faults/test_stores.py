@@ -67,6 +67,46 @@ def drip(handler: Handler) -> bool:
     return True
 
 
+def trickle(handler: Handler) -> bool:
+    """Send what is right, slowly: in each slice of a build's patience there is some of it."""
+    body = handler.server.files.get(handler.path, bytes(1 << 16))
+    handler.answer(200, b"", Content_Length=str(len(body)))
+    return trickled(handler, body)
+
+
+def trickled_error(handler: Handler) -> bool:
+    handler.answer(500, b"", Content_Length="15000")
+    return trickled(handler, bytes(15000))
+
+
+def endless_chunks(handler: Handler) -> bool:
+    handler.answer(200, b"", Transfer_Encoding="chunked", Content_Length="0")
+    while not handler.server.over.wait(0.005):
+        handler.wfile.write(b"10\r\n" + b"x" * 16 + b"\r\n")
+    return True
+
+
+def endless_headers(handler: Handler) -> bool:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    while not handler.server.over.wait(0.005):
+        handler.wfile.write(b"X-More: 1\r\n")
+    return True
+
+
+def endless_continues(handler: Handler) -> bool:
+    while not handler.server.over.wait(0.005):
+        handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    return True
+
+
+def trickled(handler: Handler, body: bytes) -> bool:
+    for at in range(0, len(body), 16):
+        if handler.server.over.wait(0.005):
+            break
+        handler.wfile.write(body[at : at + 16])
+    return True
+
+
 def large(handler: Handler) -> bool:
     handler.answer(200, b"", Content_Length=str(10 << 30))
     return hang(handler)
@@ -88,6 +128,11 @@ FAULTS: Mapping[str, Fault] = {
     "endless": endless,
     "hang": hang,
     "drip": drip,
+    "trickle": trickle,
+    "trickled error": trickled_error,
+    "endless chunks": endless_chunks,
+    "endless headers": endless_headers,
+    "endless continues": endless_continues,
 }
 SILENT = {"404 with a body"}
 

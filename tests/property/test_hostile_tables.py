@@ -106,9 +106,10 @@ def flags() -> frozenset[bytes]:
         "a string or an array of strings": ["['-v']"],
         "an integer or an array of integers": ["[1]"],
     }
+    texts = {"optimization_info": "'inline'", "ofast_compile": "'max'", "undefine_macro": "['N']"}
     found = {b"--define-macro"}
     for name, kind in options.ALLOWED.items():
-        for value in harmless[kind]:
+        for value in [texts[name]] if name in texts else harmless[kind]:
             config = read_config(f"archs = ['sm_90']\noptions = {{ {name} = {value} }}")
             found.update(flag for unit in units_of(config) for flag in flags_of(unit))
     assert not {flag for flag in found if flag.startswith((b"--include-path", b"-I", b"-o"))}

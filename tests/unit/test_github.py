@@ -50,7 +50,7 @@ def test_each_problem_is_an_error_at_its_line(capsys: pytest.CaptureFixture[str]
 def test_what_would_mean_something_to_github_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem("50 %, or: a\n::error::b", Location("a,line=9::b:\n%.cu", 1))
     assert told(capsys, problem) == [
-        "::error file=a%2Cline=9%3A%3Ab%3A%0A%25.cu,line=1::50 %25, or: a%0A::error::b"
+        "::error file=a%2Cline=9%3A%3Ab%3A%0A%25.cu,line=1::50 %25, or: a\\n::error::b"
     ]
 
 

@@ -12,10 +12,12 @@ from typing import TextIO
 import pytest
 
 from hatch_cubin import _streams
+from tests import hostile
 
 WRITES = """\
 import sys
 from hatch_cubin import _streams
+from tests import hostile
 try:
     _streams.write(sys.{stream}, "text")
 except OSError as exc:
@@ -150,3 +152,44 @@ def test_the_words_that_say_what_a_message_is_have_colour(
     _streams.tell(screen := Screen(), message)
     _streams.tell(paper := io.StringIO(), message)
     assert (screen.getvalue(), paper.getvalue()) == (f"{shown}\n", f"{message}\n")
+
+
+# What others wrote
+
+
+@pytest.mark.parametrize("text", hostile.TEXTS, ids=ascii)
+@pytest.mark.parametrize("form", ["{}", "  {}", "x\n{}\ny", "error: {}", "\t\n{}"])
+def test_nothing_that_others_wrote_is_a_command(text: str, form: str) -> None:
+    said = form.format(text)
+    for shown in (_streams.plain(said), _streams.one_line(said), _streams.one_message(said)):
+        assert hostile.commands(shown) == []
+        assert hostile.steering(shown) == ""
+        assert _streams.plain(shown) == shown
+
+
+@pytest.mark.parametrize("text", hostile.COMMANDS, ids=ascii)
+def test_the_texts_would_be_commands(text: str) -> None:
+    """And so the test above can fail."""
+    assert hostile.commands(text) or hostile.steering(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a\n\tb\n", "a::b", "std::min(::max(a, b))", "# a", "## a [b]", "é ü 日本", "k.cu:3: x", "a##b"],
+)
+def test_what_commands_nothing_stays_as_it_is(text: str) -> None:
+    assert _streams.plain(text) == text
+
+
+def test_a_caret_stays_below_its_column() -> None:
+    assert _streams.plain("    ::f(x);\n      ^") == "   \\::f(x);\n      ^"
+
+
+def test_only_the_first_line_of_a_message_begins_as_messages_do() -> None:
+    assert _streams.one_message("a\nhatch-cubin: b\n  c\n\nd") == "a\n  hatch-cubin: b\n  c\n\n  d"
+
+
+def test_a_long_text_takes_no_long_time() -> None:
+    """Each pattern looks at each character a few times: this would take minutes otherwise."""
+    for piece in (" ", "\n", "#", "##", "é", "#é", ":", ": ", "##a", "\u034f"):
+        assert len(_streams.plain(piece * 200_000)) >= 200_000 * len(piece)

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> Answer:
     from ...sources.source import BUNDLE
 
     files = _pipeline.build(project, require=require_compiler)
-    layout.write(files, project.root / project.bundle_folder)
+    layout.write(files, project.root / project.bundle_folder, project.root)
     total = sum(map(len, files.values()))
     facts = {
         "package": project.package,

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ... import _files, _limits
 from ...errors import ConfigError, Location, Problem
 from ...sources.source import BUNDLE
 from ...table import edit, tables
@@ -120,7 +121,7 @@ class _Files:
         if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for ever
             raise ConfigError(Problem("cannot be read: it is not a regular file", Location(name)))
         try:
-            return path.read_bytes().decode()
+            return _files.read(path, _limits.TABLE).decode()
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as exc:

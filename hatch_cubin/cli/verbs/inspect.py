@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import _home
+from ... import _home, _limits
 from ..._sizes import size
 from ...errors import BundleError, Location, Problem
 from ...wheels.cuobjdump import second_reader
@@ -121,7 +121,7 @@ def _title(paths: Sequence[str]) -> str:
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
     """Return what each unit took to compile, by module and arch; BundleError for another build's report."""
     try:
-        with _home.kept(path) as file:
+        with _home.kept(path, _limits.INDEX) as file:
             report = json.loads(file.read())
         units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
         sizes = {unit: int(found["bytes"]) for unit, found in units.items()}

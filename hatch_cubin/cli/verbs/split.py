@@ -18,7 +18,7 @@ import os
 import shutil
 from pathlib import Path
 
-from ... import _home, _locks
+from ... import _home, _limits, _locks
 from ...errors import BundleError, Location, Problem
 from ...wheels.installed import opened
 from ..verb import Answer, json_argument, size
@@ -117,7 +117,7 @@ def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
     from ...wheels.variants import labels_in
 
     try:
-        with _home.kept(index) as file:
+        with _home.kept(index, _limits.INDEX) as file:
             there = labels_in(file.read())
     except FileNotFoundError:
         there = []

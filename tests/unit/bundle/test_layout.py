@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from hatch_cubin import __version__, _pipeline
 from hatch_cubin._locks import Lock
 from hatch_cubin.bundle import layout, runtime
 from hatch_cubin.errors import BundleError
-from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256
+from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256, write_tree
 from tests.strange import a_link_to_nowhere, a_pipe
 
 
@@ -199,8 +201,9 @@ def test_files_are_replaced_once_all_are_written_the_manifest_last(
     replace = Path.replace
 
     def look(temporary: Path, path: Path) -> Path:
-        in_work = sum(each.name.startswith(".writing-") for each in tmp_path.iterdir())
-        seen.append((path.name, in_work))
+        in_work = [each.name for each in temporary.parent.iterdir()]
+        assert all(name.startswith(".writing-") for name in in_work)
+        seen.append((path.name, len(in_work)))
         return replace(temporary, path)
 
     monkeypatch.setattr(Path, "replace", look)
@@ -294,6 +297,74 @@ def test_temporary_files_go_once_no_build_can_own_them(
 def test_a_temporary_file_may_vanish_while_it_is_looked_at(tmp_path: Path) -> None:
     assert layout._is_in_work(tmp_path / ".writing-gone", 60)
     assert not layout._is_in_work(tmp_path / "stale", 60)
+
+
+WRITES = """\
+import sys
+from pathlib import Path
+from hatch_cubin.bundle import layout
+for turn in range(1_000_000):
+    files = {f"f{number}": b"%d" % turn * 10_000 for number in range(20)}
+    layout.write(files, Path(sys.argv[1]), Path(sys.argv[2]))
+    if turn == 0:
+        print("begun", flush=True)
+"""
+
+
+@pytest.mark.linux
+def test_a_build_that_is_killed_leaves_nothing_where_a_backend_takes_files(tmp_path: Path) -> None:
+    """Each is killed at another moment: most of a build's time here goes into temporary files."""
+    folder = tmp_path / "demo/_cubins"
+    write_tree(tmp_path, {"demo/__init__.py": ""})
+    kept = 0
+    for number in range(6):
+        command = [sys.executable, "-c", WRITES, str(folder), str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(number * 0.0071)
+            process.kill()
+        assert {path.name for path in folder.iterdir()} == {f"f{number}" for number in range(20)}
+        assert {path.name for path in tmp_path.iterdir()} <= {"demo", ".hatch"}
+        kept += (tmp_path / ".hatch").exists()
+    assert kept > 0  # or nothing was tried
+    layout.write({"a": b"1"}, folder, tmp_path)
+    assert [path.name for path in folder.iterdir()] == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_files_are_written_around_the_packages_by_default(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/a/__init__.py": "", "src/a/b/__init__.py": ""})
+    assert layout.outside_of(tmp_path / "src/a/b/_cubins") == tmp_path / "src"
+    assert layout.outside_of(Path("/")) == Path("/")
+
+
+def test_what_others_have_there_stays(tmp_path: Path) -> None:
+    write_tree(tmp_path, {".hatch/theirs": "", ".hatch/hatch-cubin-abcdefgh.held": ""})
+    layout.write({"a": b"1"}, tmp_path / "demo/_cubins", tmp_path)
+    assert sorted(path.name for path in (tmp_path / ".hatch").iterdir()) == [
+        "hatch-cubin-abcdefgh.held",
+        "theirs",
+    ]
+
+
+@pytest.mark.parametrize("how", ["a file", "another disk"])
+def test_where_no_file_can_be_moved_from_it_is_written_in_the_folder_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "a file":
+        write_tree(tmp_path, {".hatch": ""})
+    else:
+        real = Path.stat
+
+        def stat(path: Path, **options: Any) -> Any:
+            found = real(path, **options)
+            return os.stat_result((*found[:2], 0, *found[3:])) if path.name == ".hatch" else found
+
+        monkeypatch.setattr(Path, "stat", stat)
+    layout.write({"a": b"1"}, tmp_path / "demo/_cubins", tmp_path)
+    assert [path.name for path in (tmp_path / "demo/_cubins").iterdir()] == ["a"]
+    assert (tmp_path / ".hatch").exists() is (how == "a file")
 
 
 def test_builds_may_write_one_folder_at_once(tmp_path: Path) -> None:

@@ -186,8 +186,8 @@ def test_what_another_build_removed_is_written_again(
     wanted, whole = files(b"1"), layout._write_once
     calls: list[bool] = []
 
-    def interfere(files: Any, folder: Path) -> bool:
-        calls.append(whole(files, folder))
+    def interfere(files: Any, folder: Path, place: Path) -> bool:
+        calls.append(whole(files, folder, place))
         if len(calls) == 1:
             (folder / gone).unlink()
         return calls[-1]
@@ -201,8 +201,8 @@ def test_what_another_build_removed_is_written_again(
 def test_a_fight_without_locks_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, rounds = layout._write_once, list[bool]()
 
-    def interfere(files: Any, folder: Path) -> bool:
-        rounds.append(whole(files, folder))
+    def interfere(files: Any, folder: Path, place: Path) -> bool:
+        rounds.append(whole(files, folder, place))
         (folder / "manifest.json").unlink()
         return rounds[-1]
 

@@ -84,7 +84,7 @@ def test_answers_have_no_colour_and_what_names_hold_gets_none(
         assert said in {out, None}
         assert "\x1b" not in out
         assert err == (
-            "hatch-cubin: \x1b[1;31merror:\x1b[0m k\\x1b.cu: \\x1b[2J\nhatch-cubin: is gone\n"
+            "hatch-cubin: \x1b[1;31merror:\x1b[0m k\\x1b.cu: \\x1b[2J\\nhatch-cubin: is gone\n"
             "  \x1b[1;36mhint:\x1b[0m go on\n"
         )
 

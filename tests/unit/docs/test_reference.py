@@ -16,9 +16,9 @@ from hatch_cubin import _arch
 from hatch_cubin.bundle import runtime
 from hatch_cubin.cli import main
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.table import reader, reserved, toml
+from hatch_cubin.table import ptxas, reader, reserved, toml
 from hatch_cubin.table.config import Config, ModuleRule, Place, SourceRule, parse_config
-from hatch_cubin.table.options import _PTXAS_FILES, ALLOWED, REFUSED
+from hatch_cubin.table.options import ALLOWED, REFUSED
 from tests.helpers import REPOSITORY, read_config
 from tests.pages import code, page, rows, section
 
@@ -162,8 +162,17 @@ def test_the_options_are_those_that_are_documented() -> None:
     refused = {code(name)[0]: why for name, why in tables if not name.startswith("a")}
     assert allowed == dict(ALLOWED)
     assert refused == dict(REFUSED)
-    (files,) = re.findall(r"those that name files \(([^)]*)\)", CONFIGURATION)
-    assert set(code(files)) == _PTXAS_FILES
+
+
+def test_the_options_of_ptxas_are_those_that_are_documented() -> None:
+    allowed, refused = section(CONFIGURATION, "## Options of ptxas").split("| options | why |")
+    for text, known in ((allowed, ptxas.ALLOWED), (refused, ptxas.REFUSED)):
+        named = {
+            name for name in code(text.partition("| --- |")[2]) if re.fullmatch("--?[A-Za-z][^=]*", name)
+        }
+        # A short name that is the long one is not repeated.
+        same = {name[1:] for name in named if name.startswith("--") and name[1:] in known}
+        assert named | same == {*known}
 
 
 # Environment

@@ -127,7 +127,7 @@ def test_a_store_that_sends_next_to_nothing_is_left_alone_too(
 
     assert asked.one(drip) is None
     over.set()
-    assert said == ["it does not answer"]
+    assert said == ["it is too slow"]
 
 
 def test_a_store_that_sends_much_is_waited_for(asked: Calls, said: list[str], store: Store) -> None:
@@ -143,6 +143,68 @@ def test_a_store_that_sends_much_is_waited_for(asked: Calls, said: list[str], st
 
     assert asked.one(send) == "all"
     assert (said, slices) == ([], 99)
+
+
+def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float]:
+    """Return what is said of a store from which an answer comes so slowly, and how long it is waited for."""
+    store, said = Store(), list[str]()
+    over = threading.Event()
+
+    def send() -> None:
+        begun = time.monotonic()
+        sent = 0
+        while not over.wait(0.005) and time.monotonic() - begun < seconds:
+            count = int((time.monotonic() - begun) * bytes_a_second) - sent
+            store.traffic.moved(count)
+            sent += count
+
+    begun = time.monotonic()
+    Calls(store, said.append, patience_s=0.5).one(send)  # type: ignore[arg-type]
+    over.set()
+    return said, time.monotonic() - begun
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_the_patience_with_a_store_that_trickles_is_a_total(share: float) -> None:
+    """However its bytes are spread: in each slice something comes."""
+    said, took = trickled(int(share * calls._RATE), seconds=20)
+    assert said == ["it is too slow" if share else "it does not answer"]
+    assert took < 20  # 0.5 to 1 s on a quiet machine; it would send for longer
+
+
+def test_a_line_that_is_slow_and_fast_enough_is_waited_for() -> None:
+    said, took = trickled(2 * calls._RATE, seconds=1.5)
+    assert said == []
+    assert took >= 1.5  # three times what it would wait for a store that sends nothing
+
+
+def test_many_answers_that_are_each_slow_cost_patience_together(
+    said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_ANSWER_S", 0.001)
+    asked = Calls(Store(), said.append, patience_s=0.1)  # type: ignore[arg-type]
+    tasks = [(number, lambda: time.sleep(0.01)) for number in range(1000)]
+    assert len([*asked.each(tasks, 1)]) < 500
+    assert said == ["it is too slow"]
+    assert asked.one(lambda: 1) is None
+
+
+def test_answers_earn_no_more_patience_than_there_was(
+    asked: Calls, said: list[str], store: Store, hang: Callable[[], None]
+) -> None:
+    store.traffic.moved(1 << 40)
+    assert len([*asked.each([(number, lambda: 1) for number in range(1000)], 4)]) == 1000
+    assert asked._left_s <= 0.1
+    assert asked.one(hang) is None
+    assert said == ["it does not answer"]
+
+
+def test_a_pause_because_of_others_costs_patience(asked: Calls, said: list[str]) -> None:
+    asked.pause(0.05)
+    assert asked._left_s == pytest.approx(0.05)
+    for _ in range(2):
+        asked.pause(60)  # of which no more is waited than patience is left
+    assert said == ["it is too slow"]
 
 
 def test_what_nobody_can_see_go_is_given_time_by_its_size_and_no_more(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _files
 from hatch_cubin.cli.main import main
 from hatch_cubin.wheels import companions, installed
 from hatch_cubin.wheels.code import NotHereError, results
@@ -60,14 +61,14 @@ def test_a_companions_folder_into_which_nobody_may_look_is_told(
     parts = split_wheel(tmp_path)
     site = install(tmp_path / "site", *(parts / name for name in PARTS))
     capsys.readouterr()
-    closed, read = site / "the_demo_cubins_sm90/companion.json", Path.read_bytes
+    closed, read = site / "the_demo_cubins_sm90/companion.json", _files.read
 
-    def refuses(path: Path) -> bytes:
+    def refuses(path: Path, most: int) -> bytes:
         if path == closed:
             raise PermissionError(13, "Permission denied", str(path))
-        return read(path)
+        return read(path, most)
 
-    monkeypatch.setattr(Path, "read_bytes", refuses)
+    monkeypatch.setattr(_files, "read", refuses)
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["verify", str(site / "demo")])
     assert f"{closed.as_posix()}: cannot be read: Permission denied" in capsys.readouterr().err
