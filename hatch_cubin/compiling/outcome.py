@@ -11,6 +11,7 @@ from ..bundle import runtime
 from ..cache.entries import Compiled
 from ..cubin import elf, names, objects
 from ..errors import Location
+from ..keys.jobs import request_of
 from ..sources.source import ptx_entries
 from . import diagnostics, executor
 from .diagnostics import Diagnostic
@@ -28,22 +29,41 @@ def outcome_of(
         return errors or [_unreadable(result.log, source.path)]
     if lost := diagnostics.redefined(found, dict(unit.module.variant)):
         return lost
-    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     try:
-        if unit.module.part_of:
-            objects.kind_of(result.output)
-            return Compiled(result.output, symbols)
-        cubin = elf.read_cubin(result.output)
+        if (wrong := misfit(unit, result)) is None:
+            return _compiled(unit, result)
     except ValueError as exc:
-        return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
-    is_made_ptx = unit.arch.is_ptx and not source.is_ptx
-    kernels = ptx_entries(result.ptx.decode()) if is_made_ptx else cubin.kernels
-    wrong = None if kernels else diagnostics.NO_KERNEL
-    if not cubin.loadable:
-        wrong = "the result is relocatable and cannot be loaded"
-    if wrong is not None:
-        return [Diagnostic("error", Location(source.path), wrong)]
-    return Compiled(code_of(unit, result), names.spelled_names(kernels, symbols))
+        wrong = f"the compiler's result {exc}"
+    return [Diagnostic("error", Location(source.path), wrong)]
+
+
+def misfit(unit: Unit, result: executor.Result) -> str | None:
+    """Say how a result that its compiler calls good is not that of *unit*, whoever made it; None if it is.
+
+    ValueError if the result is damaged.
+    """
+    if unit.module.part_of:
+        objects.kind_of(result.output)
+    else:
+        cubin = elf.read_cubin(result.output)
+        if not cubin.kernels:
+            return diagnostics.NO_KERNEL
+        if not cubin.loadable:
+            return "the result is relocatable and cannot be loaded"
+    made = _compiled(unit, result)
+    symbols = () if unit.arch.is_ptx or unit.module.part_of else cubin.kernels
+    wrong = request_of(unit).refusal(made.kernels, symbols, made.data, is_object=bool(unit.module.part_of))
+    return None if wrong is None else f"the compiler's result {wrong}"
+
+
+def _compiled(unit: Unit, result: executor.Result) -> Compiled:
+    """Return a result with the names of its kernels, none of which was compared with anything."""
+    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
+    if unit.module.part_of:
+        return Compiled(result.output, symbols)
+    code = code_of(unit, result)
+    kernels = ptx_entries(code.decode("utf-8", "replace")) if unit.arch.is_ptx else elf.read_cubin(code).kernels
+    return Compiled(code, names.spelled_names(kernels, symbols))
 
 
 def code_of(unit: Unit, result: executor.Result) -> bytes:

@@ -186,6 +186,15 @@ def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
     return names, [(each.name, each.size) for each in sections if each.kind != _NOTHING_IN_FILE]
 
 
+def read_section(data: bytes, name: str) -> bytes:
+    """Return what is in the sections of this name, in one piece; ValueError if the sections cannot be read."""
+    try:
+        own = [each for each in _sections(data) if each.name == name and each.kind != _NOTHING_IN_FILE]
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+    return b"".join(data[each.offset : each.offset + each.size] for each in own)
+
+
 def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str]]:
     """Return what a relocatable cubin defines, what others may define too, what it needs, and its functions.
 

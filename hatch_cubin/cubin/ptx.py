@@ -1,8 +1,9 @@
-"""Read which parameters the kernels of a PTX text have. Pure."""
+"""Read what a PTX text says of itself, and which parameters its kernels have. Pure."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _ENTRY = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\))?")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -11,6 +12,32 @@ _PARAMETER = re.compile(
     r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+[0-9]{1,4}\s+)?)?"
     r"[\w$%]+\s*(?:\[\s*([0-9]{1,6})\s*\])?"
 )
+
+_NOT_CODE = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_VERSION = re.compile(r"(?<![\w.$%])\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b")
+_TARGET = re.compile(r"(?<![\w.$%])\.target\s+(\w+(?:\s*,\s*\w+)*)")
+_ARCH = re.compile(r"sm_([0-9]{2,4})([af]?)")
+
+
+class Directives(NamedTuple):
+    """What a PTX text says of itself: its version, the archs of its targets, and whether it is for a debugger."""
+
+    version: tuple[int, int] | None
+    targets: tuple[tuple[int, str], ...]  # the number and the suffix of each
+    debug: bool
+
+
+def read_directives(text: str) -> Directives:
+    """Return the `.version` and every `.target` of a text, but for those in comments and strings."""
+    code = _NOT_CODE.sub(" ", text)
+    version = _VERSION.search(code)
+    words = [word.strip() for listed in _TARGET.findall(code) for word in listed.split(",")]
+    archs = [match for word in words if (match := _ARCH.fullmatch(word))]
+    return Directives(
+        (int(version[1]), int(version[2])) if version else None,
+        tuple((int(number), suffix) for number, suffix in (match.groups() for match in archs)),
+        "debug" in words,
+    )
 
 
 def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:

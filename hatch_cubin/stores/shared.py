@@ -34,7 +34,7 @@ _MOST_BLOB = 1 << 27  # a store that sends more could fill the memory
 _UNIT, _INDEX = "unit", "index"  # what an action can be of
 _NO_SEAL = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
 
-Wanted = Mapping[bytes, Collection[str]]  # keys, with the names that each unit asks for
+Wanted = Mapping[bytes, proof.Request]  # by key: what each unit needs of its result
 
 
 class Shared:
