@@ -29,40 +29,40 @@ def outcome_of(
         return errors or [_unreadable(result.log, source.path)]
     if lost := diagnostics.redefined(found, dict(unit.module.variant)):
         return lost
-    try:
-        if (wrong := misfit(unit, result)) is None:
-            return _compiled(unit, result)
-    except ValueError as exc:
-        wrong = f"the compiler's result {exc}"
-    return [Diagnostic("error", Location(source.path), wrong)]
+    wrong = misfit(unit, result)
+    if wrong is None and not unit.module.part_of:
+        cubin = elf.read_cubin(result.output)
+        wrong = None if cubin.kernels else diagnostics.NO_KERNEL
+        if not cubin.loadable:
+            wrong = "the result is relocatable and cannot be loaded"
+    return [Diagnostic("error", Location(source.path), wrong)] if wrong else _compiled(unit, result)
 
 
 def misfit(unit: Unit, result: executor.Result) -> str | None:
-    """Say how a result that its compiler calls good is not that of *unit*, whoever made it; None if it is.
+    """Say how a result is not that of *unit*, whoever made it; None if it is.
 
-    ValueError if the result is damaged.
+    A source may have no kernel, or be compiled to what cannot be loaded: that is its own fault.
     """
-    if unit.module.part_of:
-        objects.kind_of(result.output)
-    else:
-        cubin = elf.read_cubin(result.output)
-        if not cubin.kernels:
-            return diagnostics.NO_KERNEL
-        if not cubin.loadable:
-            return "the result is relocatable and cannot be loaded"
-    made = _compiled(unit, result)
-    symbols = () if unit.arch.is_ptx or unit.module.part_of else cubin.kernels
-    wrong = request_of(unit).refusal(made.kernels, symbols, made.data, is_object=bool(unit.module.part_of))
-    return None if wrong is None else f"the compiler's result {wrong}"
+    is_object = bool(unit.module.part_of)
+    try:
+        if is_object:
+            objects.kind_of(result.output)
+        made = _compiled(unit, result)
+        symbols = () if unit.arch.is_ptx or is_object else made.kernels.values()
+        wrong = request_of(unit).refusal(made.kernels, [*symbols], made.data, is_object=is_object)
+    except ValueError as exc:
+        wrong = str(exc)
+    return f"the compiler's result {wrong}" if wrong else None
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return a result with the names of its kernels, none of which was compared with anything."""
+    """Return a result with the names of its kernels, which were not compared with anything yet."""
     symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)
-    code = code_of(unit, result)
-    kernels = ptx_entries(code.decode("utf-8", "replace")) if unit.arch.is_ptx else elf.read_cubin(code).kernels
+    code, kernels = code_of(unit, result), elf.read_cubin(result.output).kernels
+    if unit.arch.is_ptx:
+        kernels = ptx_entries(code.decode("utf-8", "replace"))
     return Compiled(code, names.spelled_names(kernels, symbols))
 
 

@@ -14,27 +14,32 @@ _PARAMETER = re.compile(
 )
 
 _NOT_CODE = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
-_VERSION = re.compile(r"(?<![\w.$%])\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b")
+_VERSION = re.compile(r"\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b")
+_HEAD = re.compile(r"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*")  # what may precede the version
 _TARGET = re.compile(r"(?<![\w.$%])\.target\s+(\w+(?:\s*,\s*\w+)*)")
 _ARCH = re.compile(r"sm_([0-9]{2,4})([af]?)")
 
 
 class Directives(NamedTuple):
-    """What a PTX text says of itself: its version, the archs of its targets, and whether it is for a debugger."""
+    """What a PTX text says of itself: the archs of its targets, and whether it is for a debugger."""
 
-    version: tuple[int, int] | None
     targets: tuple[tuple[int, str], ...]  # the number and the suffix of each
     debug: bool
 
 
+def ptx_version(text: str) -> tuple[int, int] | None:
+    """Return the `.version` of a text, which is its first directive; None without one."""
+    start = _HEAD.match(text)
+    found = _VERSION.match(text, start.end() if start else 0) or _VERSION.search(_NOT_CODE.sub(" ", text))
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def read_directives(text: str) -> Directives:
-    """Return the `.version` and every `.target` of a text, but for those in comments and strings."""
+    """Return what every `.target` of a text says, but for those in comments and strings."""
     code = _NOT_CODE.sub(" ", text)
-    version = _VERSION.search(code)
     words = [word.strip() for listed in _TARGET.findall(code) for word in listed.split(",")]
     archs = [match for word in words if (match := _ARCH.fullmatch(word))]
     return Directives(
-        (int(version[1]), int(version[2])) if version else None,
         tuple((int(number), suffix) for number, suffix in (match.groups() for match in archs)),
         "debug" in words,
     )

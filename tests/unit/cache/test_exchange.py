@@ -46,7 +46,7 @@ def test_cuda_core_reads_what_was_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "record", "data", "request"),
+    ("key", "record", "data", "wanted"),
     [
         pytest.param(OTHER.key, ONE.record, ONE.data, Request(), id="of another key"),
         pytest.param(ONE.key, OTHER.record, ONE.data, Request(), id="another's record"),
@@ -59,8 +59,8 @@ def test_cuda_core_reads_what_was_accepted(tmp_path: Path) -> None:
         pytest.param(ONE.key, ONE.record, ONE.data, Request(declared=lambda: ["j"]), id="without a kernel"),
     ],
 )
-def test_what_is_not_proven_is_told(key: bytes, record: bytes, data: bytes, request: Request) -> None:
-    assert exchange.proven(key, record, data, request) is None
+def test_what_is_not_proven_is_told(key: bytes, record: bytes, data: bytes, wanted: Request) -> None:
+    assert exchange.proven(key, record, data, wanted) is None
 
 
 def test_what_names_no_kernel_of_the_bytes_is_not_proven() -> None:
