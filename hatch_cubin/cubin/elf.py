@@ -26,6 +26,16 @@ _CUDA_INFO = 0x70000000
 _LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
+_BYTE, _HALF = 2, 3  # EIFMT_BVAL and EIFMT_HVAL: so much of the attribute is its value
+_LIMITS = {
+    0x05: "max_threads",
+    0x10: "required_threads",
+    0x1B: "max_registers",
+    0x3D: "cluster",
+    0x3F: "max_cluster",
+    0x4C: "barriers",
+}
+_ANY_REGISTERS = (0xFF,)
 _SPILL = 1  # the annotation of an instruction that spills or refills a register
 _ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
 
@@ -125,6 +135,30 @@ def read_kernels(data: bytes) -> dict[str, Kernel]:
     return kernels
 
 
+def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return what the code of each kernel limits or requires of a launch, by symbol, as far as it says so.
+
+    Threads and clusters have three dimensions. ValueError if that cannot be read.
+    """
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    try:
+        sections = _sections(data)
+        own: dict[int, dict[str, tuple[int, ...]]] = {}
+        for section in sections:
+            if section.kind == _CUDA_INFO and section.info:
+                for attribute, value in _attributes(data[section.offset : section.offset + section.size]):
+                    if attribute in _LIMITS:
+                        own.setdefault(section.info, {})[_LIMITS[attribute]] = _integers(value)
+        for name, _symbol, code in _kernels(data, sections):
+            limits = own.get(code, {})
+            found[name] = {
+                what: value for what, value in limits.items() if (what, value) != ("max_registers", _ANY_REGISTERS)
+            }
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a cubin whose attributes cannot be read") from exc
+    return found
+
+
 def number_of(data: bytes, kernel: str) -> int:
     """Return the number of a kernel's symbol, by which NVIDIA's tools know it; ValueError without one."""
     try:
@@ -186,13 +220,24 @@ def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
     return names, [(each.name, each.size) for each in sections if each.kind != _NOTHING_IN_FILE]
 
 
-def read_section(data: bytes, name: str) -> bytes:
-    """Return what is in the sections of this name, in one piece; ValueError if the sections cannot be read."""
+def read_sections(data: bytes) -> list[tuple[str, int, bytes]]:
+    """Return each section's name, its size, and what the file has of it; ValueError if damaged."""
     try:
-        own = [each for each in _sections(data) if each.name == name and each.kind != _NOTHING_IN_FILE]
+        return [
+            (each.name, each.size, b"" if each.kind == _NOTHING_IN_FILE else _inside(data, each))
+            for each in _sections(data)
+        ]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    return b"".join(data[each.offset : each.offset + each.size] for each in own)
+
+
+def read_section(data: bytes, name: str) -> bytes:
+    """Return what is in the sections of this name, in one piece; ValueError if the sections cannot be read."""
+    return b"".join(inside for each, _size, inside in read_sections(data) if each == name)
+
+
+def _inside(data: bytes, section: _Section) -> bytes:
+    return data[section.offset : section.offset + section.size]
 
 
 def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str]]:
@@ -264,8 +309,13 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         if form == _LONG:
             yield attribute, data[at : at + size]
             at += size
-        elif attribute == _PARAMETERS_END:
-            yield attribute, size.to_bytes(2, "little")
+        elif form in (_BYTE, _HALF):
+            yield attribute, size.to_bytes(2, "little")[: form - 1]
+
+
+def _integers(value: bytes) -> tuple[int, ...]:
+    """Return a value of one, two or four bytes, or several of four."""
+    return tuple(int.from_bytes(value[at : at + 4], "little") for at in range(0, len(value), 4))
 
 
 def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int], ...] | None:

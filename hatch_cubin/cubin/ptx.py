@@ -18,6 +18,16 @@ _VERSION = re.compile(r"\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b")
 _HEAD = re.compile(r"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*")  # what may precede the version
 _TARGET = re.compile(r"(?<![\w.$%])\.target\s+(\w+(?:\s*,\s*\w+)*)")
 _ARCH = re.compile(r"sm_([0-9]{2,4})([af]?)")
+_HEADING = re.compile(r"\.entry\s+([\w$%.]+)([^{;]*)")
+_LIMIT = re.compile(r"\.(\w+)\s+([0-9]{1,9}(?:\s*,\s*[0-9]{1,9})*)")
+_LIMITS = {
+    "maxntid": "max_threads",
+    "reqntid": "required_threads",
+    "maxnreg": "max_registers",
+    "minnctapersm": "min_blocks",
+    "reqnctapercluster": "cluster",
+    "maxclusterrank": "max_cluster",
+}
 
 
 class Directives(NamedTuple):
@@ -43,6 +53,18 @@ def read_directives(text: str) -> Directives:
         tuple((int(number), suffix) for number, suffix in (match.groups() for match in archs)),
         "debug" in words,
     )
+
+
+def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return what each kernel of a text limits or requires of a launch, as far as it says so."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, between in _HEADING.findall(_NOT_CODE.sub(" ", text)):
+        found[name] = {
+            _LIMITS[what]: tuple(int(each) for each in value.split(","))
+            for what, value in _LIMIT.findall(between)
+            if what in _LIMITS
+        }
+    return found
 
 
 def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:

@@ -10,7 +10,7 @@ from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.tags import tag_problems, tag_warnings
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, write_tree
-from tests.library import INFO, whole_wheel
+from tests.library import INFO, METADATA, whole_wheel
 
 
 def files(data_model: str = "lp64") -> dict[str, bytes]:
@@ -103,7 +103,7 @@ def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_cannot_be_read_is_told_by_what_proves_it(tmp_path: Path) -> None:
-    said = {f"{INFO}/WHEEL": b"Tag: py3-none-any\n"}
+    said = {f"{INFO}/WHEEL": b"Tag: py3-none-any\n", f"{INFO}/METADATA": METADATA}
     members = inside("demo/_cubins", {"manifest.json": b'{"format":99}'})
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", members | said)
     assert problems(wheel) == []
