@@ -173,9 +173,7 @@ class Cache:
             self.release(key)
         self.attempt(lambda: housekeeping.trim(self.folder, size=self._cap), None)
 
-    def get(
-        self, key: bytes, known: Known | None = None, request: Request = _ANYTHING
-    ) -> Compiled | None:
+    def get(self, key: bytes, known: Known | None = None, request: Request = _ANYTHING) -> Compiled | None:
         """Return what *known* proves, or what a record proves and is as requested; None on a miss."""
         return self.attempt(lambda: self._get(key, known, request), None)
 
@@ -374,9 +372,7 @@ class Cache:
                 self._warn(fault)
 
 
-def _found(
-    entry: File, proof: Record | Known, held: File | None, request: Request
-) -> Compiled | None:
+def _found(entry: File, proof: Record | Known, held: File | None, request: Request) -> Compiled | None:
     """Return what *proof* proves, and describes: that is not found out once more."""
     if entry.status.st_size != proof.size or not proof.is_of(data := read(entry)):
         return None

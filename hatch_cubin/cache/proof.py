@@ -44,8 +44,8 @@ class Request(NamedTuple):
     ) -> str | None:
         """Say how *data*, with these *kernels*, is not what was requested; None if it is.
 
-        *symbols* are those of its kernels that were read from it: all of them, or none of PTX. An object, which
-        is to be linked, may have no kernel, and LTO-IR shows no names.
+        *symbols* are those of its kernels that were read from it: all of them, or none of PTX. An object,
+        which is to be linked, may have no kernel, and LTO-IR shows no names.
         """
         from ..cubin.names import are_spelled, squeezed  # nothing of these is needed if all is recalled
         from ..cubin.target import other_arch

@@ -26,7 +26,7 @@ _CUDA_INFO = 0x70000000
 _LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
-_BYTE, _HALF = 2, 3  # EIFMT_BVAL and EIFMT_HVAL: so much of the attribute is its value
+_BYTE, _HALF = 2, 3  # EIFMT_BVAL and EIFMT_HVAL: the value is so large, in the place of a size
 _LIMITS = {
     0x05: "max_threads",
     0x10: "required_threads",
@@ -151,9 +151,9 @@ def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
                         own.setdefault(section.info, {})[_LIMITS[attribute]] = _integers(value)
         for name, _symbol, code in _kernels(data, sections):
             limits = own.get(code, {})
-            found[name] = {
-                what: value for what, value in limits.items() if (what, value) != ("max_registers", _ANY_REGISTERS)
-            }
+            if limits.get("max_registers") == _ANY_REGISTERS:
+                del limits["max_registers"]
+            found[name] = limits
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a cubin whose attributes cannot be read") from exc
     return found
@@ -232,7 +232,7 @@ def read_sections(data: bytes) -> list[tuple[str, int, bytes]]:
 
 
 def read_section(data: bytes, name: str) -> bytes:
-    """Return what is in the sections of this name, in one piece; ValueError if the sections cannot be read."""
+    """Return what is in the sections of this name, in one piece; ValueError if that cannot be read."""
     return b"".join(inside for each, _size, inside in read_sections(data) if each == name)
 
 
@@ -309,8 +309,8 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         if form == _LONG:
             yield attribute, data[at : at + size]
             at += size
-        elif form in (_BYTE, _HALF):
-            yield attribute, size.to_bytes(2, "little")[: form - 1]
+        elif attribute == _PARAMETERS_END or (attribute in _LIMITS and form in (_BYTE, _HALF)):
+            yield attribute, size.to_bytes(2, "little")[: 1 if form == _BYTE else 2]
 
 
 def _integers(value: bytes) -> tuple[int, ...]:

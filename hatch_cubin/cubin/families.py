@@ -1,4 +1,4 @@
-"""Say what a cubin is made of: code, relocations, the symbol tables that headers bring along, and constants."""
+"""Say what a cubin is made of: code, relocations, and the symbol tables that headers bring along."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LOADED = {
     ".rel": "code",
     ".nv.constant": "constants",
     ".nv.global": "globals",
-    ".nv.shared": "shared memory",
+    ".nv.shared": "shared",
     ".nv.info": "attributes",
 }
-_REST = "notes, symbols or debug information"
+_REST = "rest"  # notes, symbols, debug information
 _START = re.compile(r"_Z(?:T[VTIS]|GV)?(?:N[rVK]*)?")
 _LENGTH = re.compile(r"[0-9]{1,6}")
 _LOCAL = ("_INTERNAL_", "_GLOBAL__N")  # scopes of a file's own, around those of headers

@@ -1,7 +1,7 @@
-"""Read from a compiler's result what it is for: its arch, the driver that it needs, whether it is for a debugger.
+"""Read what a compiler's result is for: its arch, the CUDA that it needs, and whether it is for a debugger.
 
-A label says what somebody thought. This reads the file: a cubin of any CUDA 12 or 13, whether NVRTC, nvJitLink,
-ptxas, nvlink or tileiras made it, PTX, or LTO-IR. Pure.
+A label may be wrong. This reads the file: PTX, LTO-IR, or a cubin of any CUDA 12 or 13, whether NVRTC,
+nvJitLink, ptxas, nvlink or tileiras made it. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from . import elf
 from .objects import LTO_MAGIC
 from .ptx import read_directives
 
-# By the ABI in the header: where its flags have the number of the arch, and which of them is set for `a` code.
+# By the ABI in the header: where its flags have the number of the arch, and which one is set for `a` code.
 # CUDA 12 writes 7, and 8 for sm_100 and newer. CUDA 13 writes 8, and sets no flag for `a`.
 _FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
 
@@ -45,7 +45,7 @@ def arch_of(data: bytes) -> str | None:
 
 
 def other_arch(data: bytes, arch: str) -> str | None:
-    """Return the arch that a result is for if it is not *arch*; ValueError if it is nothing that is compiled."""
+    """Return the arch that a result is for if it is not *arch*; ValueError as above."""
     real = arch_of(data)
     if data.startswith(LTO_MAGIC):
         arch = arch.removesuffix("f")  # LTO-IR does not tell families

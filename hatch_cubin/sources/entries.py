@@ -1,7 +1,6 @@
-"""Tell from a source's text which kernels every compile of it has, as far as that needs no compiler. Pure.
+"""Read from a source's text which kernels every compile of it has, as far as that needs no compiler. Pure.
 
-A text tells that only if it cannot mean anything else: a header, a condition or a macro may change every line.
-Other texts tell nothing.
+Only a text that cannot mean anything else says that: a header, a condition or a macro may change every line.
 """
 
 from __future__ import annotations

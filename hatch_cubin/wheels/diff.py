@@ -53,14 +53,14 @@ class Change(TypedDict):
 
 
 class LimitChange(TypedDict):
-    """Another limit, or another requirement, of a kernel's launch for an arch; null where there is none."""
+    """Another limit or requirement of a kernel's launch for an arch, as in `16x8`; null if there is none."""
 
     what: str
     module: str
     kernel: str
     arch: str
-    before: list[int] | None
-    after: list[int] | None
+    before: str | None
+    after: str | None
 
 
 class OtherBytes(TypedDict):
@@ -238,7 +238,7 @@ def _limits(
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
         for what in dict.fromkeys((*was["limits"], *now["limits"])) if was is not None else ():
-            before, after = was["limits"].get(what) if was else None, now["limits"].get(what)
+            before, after = (_limit(each["limits"].get(what)) for each in (was or now, now))
             if before != after:
                 found.append(
                     {
@@ -246,11 +246,21 @@ def _limits(
                         "module": kernel[0],
                         "kernel": kernel[1],
                         "arch": arch,
-                        "before": None if before is None else [*before],
-                        "after": None if after is None else [*after],
+                        "before": before,
+                        "after": after,
                     }
                 )
     return sorted(found, key=lambda each: (by_number(each["module"]), by_number(each["kernel"])))
+
+
+def _limit(value: Sequence[int] | None) -> str | None:
+    """Return `128` for 128 x 1 x 1, `16x8` for 16 x 8 x 1."""
+    if value is None:
+        return None
+    shown = [*value]
+    while len(shown) > 1 and shown[-1] == 1:
+        shown.pop()
+    return "x".join(map(str, shown))
 
 
 def _pairs(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
@@ -332,5 +342,15 @@ def is_empty(diffs: Sequence[BundleDiff]) -> bool:
     return not any(
         each[name]
         for each in diffs
-        for name in ("toolchain", "lost", "gained", "signatures", "changes", "limits", "other", "archs", "units")
+        for name in (
+            "toolchain",
+            "lost",
+            "gained",
+            "signatures",
+            "changes",
+            "limits",
+            "other",
+            "archs",
+            "units",
+        )
     )

@@ -112,8 +112,8 @@ def _limited(changes: Sequence[LimitChange]) -> Iterator[Part]:
             kernel_title(each["module"], each["kernel"]),
             each["arch"],
             _LIMITS.get(each["what"], each["what"]),
-            _dimensions(each["before"]),
-            _dimensions(each["after"]),
+            each["before"] or "any",
+            each["after"] or "any",
         ]
         for each in changes[:_ROWS]
     ]
@@ -122,21 +122,15 @@ def _limited(changes: Sequence[LimitChange]) -> Iterator[Part]:
     yield Part(title, _and_more(len(changes) - len(rows)), Table(head, rows, numbers=[3, 4], names=[0, 1]))
 
 
-def _dimensions(value: Sequence[int] | None) -> str:
-    """Return `128`, `16 x 8`, or what there is without a limit."""
-    if value is None:
-        return "any"
-    shown = [*value]
-    while len(shown) > 1 and shown[-1] == 1:
-        shown.pop()
-    return " x ".join(map(str, shown))
+def _part(name: str) -> str:
+    return "notes, symbols or debug information" if name == "rest" else name
 
 
 def _other(diff: BundleDiff) -> Iterator[Part]:
     if not diff["other"]:
         return
     rows = [
-        [each["module"], each["arch"], ", ".join(each["parts"]) or "unknown"]
+        [each["module"], each["arch"], ", ".join(map(_part, each["parts"])) or "unknown"]
         for each in diff["other"][:_UNITS]
     ]
     title = f"units with other bytes: {len(diff['other'])} of {diff['compared']}"

@@ -1,4 +1,4 @@
-"""Find in a wheel what no manifest tells of and might be taken for its kernels: code beside bundles, copies."""
+"""Find in a wheel what no manifest describes and users might load: code beside bundles, copies of bundles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 
 
 def stray_problems(found: Found, spared: Sequence[str] = ()) -> Iterator[Problem]:
-    """Yield code for GPUs that lies in no bundle, unless its path is *spared*, and bundles in a wrong place."""
+    """Yield code for GPUs that is in no bundle, unless its path is *spared*, and misplaced bundles."""
     if found.wheel is None:
         return
     rules = [glob_regex(glob) for glob in spared]

@@ -233,7 +233,12 @@ def _looked(
         parts = {"text": whole["all"]} if entry.is_ptx else digests_of(data)
     except ValueError as exc:
         return {**found, "bytes": len(data), "digests": whole, "problem": str(exc)}
-    known = {"usage": usage, "content": content, "digests": {**whole, **parts}, "limits": _limits(data, entry)}
+    known = {
+        "usage": usage,
+        "content": content,
+        "digests": {**whole, **parts},
+        "limits": _limits(data, entry),
+    }
     return {**found, "bytes": len(data), **known}  # type: ignore[typeddict-item]
 
 

@@ -21,7 +21,9 @@ MISNAMED = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
 _WHEEL = re.compile(r"[^/]+\.dist-info/WHEEL")
 _OF_INSTALLERS = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
-_NAMED = {name: re.compile(rf"^{name}: *(.*?) *\r?$", re.MULTILINE | re.IGNORECASE) for name in ("Name", "Version")}
+_NAMED = {
+    name: re.compile(rf"^{name}: *(.*?) *\r?$", re.MULTILINE | re.IGNORECASE) for name in ("Name", "Version")
+}
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
 _OF_WINDOWS = "llp64"  # where `long` is 32 bits
@@ -96,7 +98,9 @@ def _of_metadata(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterat
             yield Problem(what, member_at(wheel, places[0]))
         for value in _PURELIB.findall(text):
             if value.lower() not in ("true", "false"):
-                yield Problem(f"says Root-Is-Purelib: {value}, not true or false", member_at(wheel, places[0]))
+                yield Problem(
+                    f"says Root-Is-Purelib: {value}, not true or false", member_at(wheel, places[0])
+                )
 
 
 def _of_other_folders(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:

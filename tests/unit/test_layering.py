@@ -246,8 +246,8 @@ MODULES: dict[str, dict[str, str]] = {
         "weight": "code coverage installed survey",
         "split": "bill installed record survey",
         "variant_index": "installed split tags",
-        "check": "code companions coverage installed parts paths proof stray survey tags variant_index variants "
-        "weight",
+        "check": "code companions coverage installed parts paths proof stray survey tags variant_index "
+        "variants weight",
         "diff": "parts survey",
         "sides": "diff installed survey",
         "diff_parts": "diff parts sides",

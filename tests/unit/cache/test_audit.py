@@ -71,7 +71,9 @@ CHANGED = Finding("damaged", entry("a"), "is not what its record says")
 UNPROVEN = Finding("orphaned", entry("a"), "has no record")
 DAMAGED = Finding("damaged", record("a"), "is a record that is damaged, or of another version")
 OF_B = [DAMAGED._replace(file=record("b")), UNPROVEN._replace(file=entry("b"))]
-LYING = Finding("damaged", record("a"), "does not fit its entry, which does not have the kernels that are listed for it")
+LYING = Finding(
+    "damaged", record("a"), "does not fit its entry, which does not have the kernels that are listed for it"
+)
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
     "a bit of the entry": (

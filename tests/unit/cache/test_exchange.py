@@ -81,7 +81,9 @@ def test_an_object_has_the_names_that_it_is_asked_for(asked: tuple[str, ...], *,
     record = Record(
         found.key, found.sha256, found.size, {"scale<float,4>": "_Z5scale"}, (), {"object": "lto"}
     )
-    assert (exchange.proven(ONE.key, record.encode(), ONE.data, Request(names=asked)) is not None) == is_proven
+    assert (
+        exchange.proven(ONE.key, record.encode(), ONE.data, Request(names=asked)) is not None
+    ) == is_proven
 
 
 def test_only_what_is_proven_is_given(tmp_path: Path) -> None:

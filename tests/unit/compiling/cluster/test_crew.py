@@ -286,9 +286,7 @@ def test_who_answers_for_a_fleet_that_knows_no_workers_is_named(clock: Clock) ->
     play.misfits = {b"of 0": "it is for sm_80"}
     with pytest.raises(NoneLeftError) as caught:
         play.results()
-    assert caught.value.reasons == (
-        "worker any: node 7: it answered with something else: it is for sm_80",
-    )
+    assert caught.value.reasons == ("worker any: node 7: it answered with something else: it is for sm_80",)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +294,8 @@ def test_who_answers_for_a_fleet_that_knows_no_workers_is_named(clock: Clock) ->
     [
         lambda gift: Answered(gift.lease.number, None, "OSError: disk"),
         lambda gift: Answered(
-            gift.lease.number, reply(gift.lease, *(Result(each, ok=False, log="OSError: disk") for each in gift.numbers))
+            gift.lease.number,
+            reply(gift.lease, *(Result(each, ok=False, log="OSError: disk") for each in gift.numbers)),
         ),
         lambda gift: Answered(
             gift.lease.number,

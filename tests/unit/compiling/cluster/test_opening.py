@@ -67,9 +67,7 @@ class Swapping(ThreadPoolExecutor):
         reply = host.compile_with(parcel, lease._replace(tasks=others))
         tasks = {task.id: task for task in lease.tasks}
         results = (Result(**values) for values, _proof in reply.results)
-        return reply._replace(
-            results=tuple(sealed(tasks[each.id], lease.listing, each) for each in results)
-        )
+        return reply._replace(results=tuple(sealed(tasks[each.id], lease.listing, each) for each in results))
 
 
 SOURCES = {

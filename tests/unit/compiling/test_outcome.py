@@ -1,0 +1,131 @@
+"""When a result is accepted: if it is for the arch that was asked for, and has the kernels of its source."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import pytest
+
+from hatch_cubin._arch import parse_arch
+from hatch_cubin._plan import Unit
+from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.compiling.executor import Result
+from hatch_cubin.compiling.outcome import misfit, outcome_of
+from hatch_cubin.sources.source import Source
+from tests.cubins import FUNC, KERNEL, elf
+from tests.helpers import COPY_PTX, SAXPY, SCALE, made
+from tests.unit.cubin.test_target import with_header
+
+SYMBOL = "_Z5scaleIfLi4EEvPT_"
+NAME = "scale<float, 4>"
+
+
+def code(kernel: str, arch: str = "sm_90", *, kind: int = 2) -> bytes:
+    note = f"NVIDIA Corp\0ptxas\0-arch {arch} \0".encode()
+    data = elf((kernel, FUNC, KERNEL, 2), kind=kind, more=[(".note.nv.tkinfo", 7, note, 0)])
+    return with_header(data, 8, 0x06000002 | int(arch[3:].rstrip("af")) << 8)
+
+
+def text(kernel: str, target: str = "sm_90") -> bytes:
+    return f".version 9.0\n.target {target}\n.visible .entry {kernel}() {{ ret; }}\n".encode()
+
+
+def unit(arch: str, source: str, path: str = "demo/k.cu", *names: str, **changed: str) -> Unit:
+    module = dataclasses.replace(
+        made("k").unit.module,
+        source=Source(path, source),
+        instantiate=names,
+        **changed,  # type: ignore[arg-type]
+    )
+    return Unit(module, parse_arch(arch))
+
+
+def result(output: bytes, ptx: bytes = b"", symbols: Mapping[str, str] | None = None) -> Result:
+    return Result(0, ok=True, output=output, ptx=ptx, symbols=symbols or {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        pytest.param(unit("sm_90", SAXPY), result(code("saxpy")), id="a cubin"),
+        pytest.param(unit("compute_90", SAXPY), result(code("saxpy"), text("saxpy")), id="PTX"),
+        pytest.param(unit("sm_80", COPY_PTX, "demo/copy.ptx"), result(code("copy", "sm_80")), id="of PTX"),
+        pytest.param(
+            unit("compute_80", COPY_PTX, "demo/copy.ptx"), result(code("copy", "sm_75")), id="PTX itself"
+        ),
+        pytest.param(
+            unit("sm_90", SCALE, "demo/k.cu", NAME), result(code(SYMBOL), symbols={NAME: SYMBOL}), id="a name"
+        ),
+        pytest.param(unit("sm_90", SAXPY, part_of="m"), result(code("saxpy", kind=1)), id="an object"),
+    ],
+)
+def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
+    assert misfit(asked, answer) is None
+    assert isinstance(outcome_of(asked, answer, []), Compiled)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "wrong"),
+    [
+        pytest.param(
+            unit("sm_90", SAXPY),
+            result(code("saxpy", "sm_80")),
+            "is for sm_80, not for sm_90",
+            id="another arch",
+        ),
+        pytest.param(
+            unit("sm_90a", SAXPY), result(code("saxpy")), "is for sm_90, not for sm_90a", id="plain code"
+        ),
+        pytest.param(
+            unit("sm_100", SAXPY),
+            result(code("saxpy", "sm_100a")),
+            "is for sm_100a, not for sm_100",
+            id="code for one arch",
+        ),
+        pytest.param(
+            unit("compute_90", SAXPY),
+            result(code("saxpy"), text("saxpy", "sm_100")),
+            "is for compute_100, not for compute_90",
+            id="another target",
+        ),
+        pytest.param(
+            unit("compute_90", SAXPY), result(code("saxpy"), b""), "is neither a cubin nor PTX", id="no PTX"
+        ),
+        pytest.param(unit("sm_90", SAXPY), result(b"junk"), "is not a cubin", id="no cubin"),
+        pytest.param(
+            unit("sm_90", SAXPY),
+            result(code("other")),
+            "lacks kernels of its source: saxpy",
+            id="another source",
+        ),
+        pytest.param(
+            unit("sm_80", COPY_PTX, "demo/copy.ptx"),
+            result(code("other", "sm_80")),
+            "lacks kernels of its source: copy",
+            id="another PTX",
+        ),
+        pytest.param(
+            unit("sm_90", SCALE, "demo/k.cu", "scale<int, 4>"),
+            result(code(SYMBOL)),
+            "has other kernels than were requested",
+            id="without a name",
+        ),
+        pytest.param(
+            unit("sm_90", SCALE, "demo/k.cu", NAME),
+            result(code("_Z5scaleIiLi4EEvPT_"), symbols={NAME: SYMBOL}),
+            "does not have the kernels that are listed for it",
+            id="another instance",
+        ),
+        pytest.param(
+            unit("sm_90", SAXPY, part_of="m"),
+            result(code("saxpy", "sm_80", kind=1)),
+            "is for sm_80, not for sm_90",
+            id="an object for another arch",
+        ),
+    ],
+)
+def test_what_was_not_asked_for_is_refused_whoever_sent_it(asked: Unit, answer: Result, wrong: str) -> None:
+    assert misfit(asked, answer) == f"the compiler's result {wrong}"
+    (problem,) = outcome_of(asked, answer, [])  # type: ignore[misc]
+    assert problem.text == f"the compiler's result {wrong}"
