@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from .._arch import can_assemble, parse_arch
+from .._arch import parse_arch
 from .._digest import file_digest
 from .._plan import Unit
 from ..bundle import runtime
@@ -42,6 +42,8 @@ _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 _RUNTIME = "{wheel}:**/libcudadevrt.a"
+
+_STRICTNESS = ("", "f", "a")  # suffixes of archs: of an arch's number, its family, or the arch alone
 
 Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
 
@@ -117,10 +119,10 @@ class Links:
             yield self._error(job, what, hint=hint)
 
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
-        """Yield why a cubin cannot be linked, whose code has what other GPUs lack: some releases link it."""
+        """Yield why a cubin that runs on fewer GPUs than the result cannot be linked: some releases do it."""
         target, real = job.unit.arch.real, arch_of(data)
         own = parse_arch(real) if real else target
-        if own.suffix and (not can_assemble(own, target) or own == target._replace(suffix="f") != target):
+        if _STRICTNESS.index(own.suffix) > _STRICTNESS.index(target.suffix):
             what = f"{each.name} is code for {own}, which cannot be a part of code for {target}"
             yield self._error(job, what, hint=f"take it built for {target}, or name {own} in 'archs'")
 

@@ -163,7 +163,7 @@ def test_code_beside_the_bundle_is_not_for_publishing_unless_it_is_spared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = bundle(*units(KERNELS))
-    wheel = whole_wheel(tmp_path, files, **{"../demo/old.cubin": code("a")})
+    wheel = whole_wheel(tmp_path, files, "py3-none-any", **{"../demo/old.cubin": code("a")})
     members = {name.replace(f"{INFO}/../", ""): data for name, data in wheel_files(wheel).items()}
     make_wheel(wheel, {name: data.replace(f"{INFO}/../".encode(), b"") for name, data in members.items()})
     answer = check(capsys, wheel)

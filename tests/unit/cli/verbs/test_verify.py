@@ -228,10 +228,8 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
             id="plain code, under a family's name",
         ),
         pytest.param(
-            files_with(made("k", data=of_13(90, kernel="k")), major=12),
-            [
-                "k.sm_90.cubin: is of CUDA 13, and needs driver 13000; the manifest says 12000",
-            ],
+            files_with(made("k", data=of_13(90, "-arch sm_90", release="14.0", kernel="k"))),
+            ["k.sm_90.cubin: is of CUDA 14, and needs driver 14000; the manifest says 13000"],
             id="code of a newer CUDA than its driver",
         ),
         pytest.param(
