@@ -233,21 +233,23 @@ def _looked(
         parts = {"text": whole["all"]} if entry.is_ptx else digests_of(data)
     except ValueError as exc:
         return {**found, "bytes": len(data), "digests": whole, "problem": str(exc)}
-    known = {
+    return {
+        **found,
+        "bytes": len(data),
         "usage": usage,
         "content": content,
         "digests": {**whole, **parts},
         "limits": _limits(data, entry),
     }
-    return {**found, "bytes": len(data), **known}  # type: ignore[typeddict-item]
 
 
 def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int]]]:
     if entry.is_ptx:
         return ptx_limits(data.decode("utf-8", "replace"))
-    with contextlib.suppress(ValueError):  # of a cubin that another reader may know
+    try:
         return read_limits(data)
-    return {}
+    except ValueError:  # a second reader may know the rest
+        return {}
 
 
 def _content(found: Iterable[_Result]) -> dict[str, int]:

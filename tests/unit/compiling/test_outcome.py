@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _home, _pipeline
 from hatch_cubin._arch import parse_arch
 from hatch_cubin._plan import Unit
 from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.cache.proof import decode, place, record_key
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.compiling.outcome import misfit, outcome_of
+from hatch_cubin.errors import CompileError
 from hatch_cubin.sources.source import Source
 from tests.cubins import FUNC, KERNEL, elf
-from tests.helpers import COPY_PTX, SAXPY, SCALE, made
+from tests.helpers import COPY_PTX, SAXPY, SCALE, made, make_project
 from tests.unit.cubin.test_target import with_header
 
 SYMBOL = "_Z5scaleIfLi4EEvPT_"
@@ -129,3 +135,50 @@ def test_what_was_not_asked_for_is_refused_whoever_sent_it(asked: Unit, answer: 
     assert misfit(asked, answer) == f"the compiler's result {wrong}"
     (problem,) = outcome_of(asked, answer, [])  # type: ignore[misc]
     assert problem.text == f"the compiler's result {wrong}"
+
+
+def swapped(cache: Path) -> None:
+    """Exchange the results of two units of a cache, and write records that prove the exchanged ones."""
+    records = [record for path in cache.glob("entries/*/*") if (record := decode(path.read_bytes()))]
+    one, other = sorted(records, key=lambda record: str(record.inputs["arch"]))
+    data = {each.key: Path(place(cache, bytes.fromhex(each.key))).read_bytes() for each in (one, other)}
+    for mine, theirs in ((one, other), (other, one)):
+        key = bytes.fromhex(mine.key)
+        Path(place(cache, key)).write_bytes(data[theirs.key])
+        forged = mine._replace(sha256=theirs.sha256, size=theirs.size, kernels=theirs.kernels)
+        Path(place(cache, record_key(key))).write_bytes(forged.encode())
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    "archs", [("sm_80", "sm_90"), ("sm_90", "sm_90a"), ("sm_100", "sm_100a"), ("compute_80", "compute_90")]
+)
+@pytest.mark.parametrize("recalled", [True, False], ids=["recalled", "not recalled"])
+def test_a_cache_that_has_another_archs_code_under_a_key_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archs: tuple[str, str], *, recalled: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    said: list[str] = []
+    project = dataclasses.replace(
+        make_project(
+            tmp_path / "project",
+            {"k.cu": SAXPY},
+            f"archs = {json.dumps(archs)}",
+            HATCH_CUBIN_CACHE_DIR=str(tmp_path / "cache"),
+        ),
+        warn=said.append,
+    )
+    right = _pipeline.build(project)
+    swapped(tmp_path / "cache")
+    if not recalled:
+        shutil.rmtree(_home.own_folder() / "recall")
+    assert _pipeline.build(project) == right
+    assert said == ["damaged cache entries, built again: 2"]
+    assert _pipeline.build(project) == right
+
+
+@pytest.mark.nvrtc
+def test_ptx_whose_later_target_is_for_one_arch_alone_is_not_built_under_the_first(tmp_path: Path) -> None:
+    text = COPY_PTX.replace(".target sm_80\n", ".target sm_80\n.target sm_90a\n")
+    with pytest.raises(CompileError):
+        _pipeline.build(make_project(tmp_path, {"copy.ptx": text}, 'archs = ["compute_80"]'))

@@ -14,7 +14,7 @@ from hatch_cubin.wheels.diff_parts import diff_parts
 from hatch_cubin.wheels.parts import Part
 from hatch_cubin.wheels.sides import Side, pairs
 from hatch_cubin.wheels.survey import BundleFacts, KernelFacts
-from tests.cubins import facts_of
+from tests.cubins import FUNC, KERNEL, elf, facts_of
 from tests.helpers import bundle, made, make_project
 from tests.library import Kernel, code, units
 
@@ -308,3 +308,9 @@ def test_a_unit_that_cannot_be_read_has_no_parts_that_could_be_others(tmp_path: 
     (part,) = (part for part in shown([found]) if part.title == "units with other bytes: 1 of 1")
     assert part.table is not None
     assert part.table.rows == [["k", "sm_80", "unknown"]]
+
+
+def test_attributes_that_cannot_be_read_limit_nothing(tmp_path: Path) -> None:
+    cut = elf(("k", FUNC, KERNEL, 2), more=[(".nv.info.k", 0x70000000, b"\x04", 2)])
+    (unit,) = facts(tmp_path, {("k", "sm_80"): cut})["units"]
+    assert [kernel["limits"] for kernel in unit["kernels"]] == [{}]

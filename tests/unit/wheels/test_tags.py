@@ -160,3 +160,10 @@ def test_whether_the_root_is_pure_has_to_be_said_plainly(tmp_path: Path, value: 
     said = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {value}\nTag: py3-none-any\n".encode()
     what = f"W/{INFO}/WHEEL: says Root-Is-Purelib: {value}, not true or false"
     assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [what] * told
+
+
+def test_a_wheel_without_metadata(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, files())
+    bare = {name: data for name, data in wheel_files(wheel).items() if not name.endswith("METADATA")}
+    what = f"W/{INFO}/METADATA: is missing\n  hint: installers refuse such a wheel"
+    assert problems(make_wheel(wheel, bare)) == [what]

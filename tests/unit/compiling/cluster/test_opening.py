@@ -211,7 +211,7 @@ def test_a_worker_that_is_not_as_needed_is_told_with_what_to_install(
     monkeypatch.setattr(identity, "difference", lambda *_both: "NVRTC 13.4.92, this build has 13.5.37")
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
     _what, reason, hint = told(project, ToolchainError)
-    assert reason == f"worker {NAME}: NVRTC 13.4.92, this build has 13.5.37"
+    assert reason == f"worker {NAME}: {host.here().name}: NVRTC 13.4.92, this build has 13.5.37"
     assert hint.startswith("hint: on each worker: pip install hatch-cubin==")
 
 
