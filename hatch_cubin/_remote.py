@@ -32,7 +32,7 @@ def open_remote(
 
 def fetch(remote: Shared, jobs: Iterable[Job]) -> None:
     """Store in the cache what the store has of the results of *jobs*."""
-    remote.fetch({job.keys.key: job.unit.module.instantiate for job in jobs})
+    remote.fetch({job.keys.key: job.request for job in jobs})
 
 
 def conclude(project: Project, remote: Shared, jobs: Iterable[Job], results: Results) -> None:

@@ -16,6 +16,7 @@ from tests.helpers import bundle, made
 Kernel = tuple[str, str]  # its name, which is its module's too, and an arch
 
 INFO = "demo-1.0.dist-info"
+METADATA = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n"
 _ATTRIBUTES = 0x70000000
 
 
@@ -46,7 +47,7 @@ def units(kernels: Mapping[Kernel, bytes]) -> list[layout.Built]:
 def whole_wheel(folder: Path, files: Mapping[str, bytes], tag: str = "py3-none-any", **more: bytes) -> Path:
     """Return a wheel as a build makes it, with a bundle in `demo`; *more* replaces files of the metadata."""
     folder.mkdir(parents=True, exist_ok=True)
-    metadata = {"WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode(), **more}
+    metadata = {"WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode(), "METADATA": METADATA, **more}
     members = {
         "demo/__init__.py": b"",
         **inside("demo/_cubins", files),

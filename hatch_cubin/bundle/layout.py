@@ -19,8 +19,8 @@ from .._locks import wait_for_lock
 from .._plan import Module, Unit
 from .._sizes import size
 from ..cache.entries import Compiled, Content
+from ..cubin.ptx import ptx_version
 from ..errors import BundleError, Location, Problem
-from ..sources.source import read_ptx_version
 from ..sources.tree import Tree
 from ..toolkit.toolkit import Keys
 from . import editable, runtime, signatures
@@ -185,7 +185,7 @@ def min_driver(arch: Arch, data: bytes, major: int) -> int:
 
 def _ptx_driver(data: bytes) -> int:
     """Return the CUDA release that brought the PTX version, as `cuDriverGetVersion` counts."""
-    major, minor = read_ptx_version(data.decode()) or (0, 0)
+    major, minor = ptx_version(data.decode("utf-8", "replace")) or (0, 0)
     if major >= 9:
         return (major + 4) * 1000 + minor * 10
     if major == 8:  # 12.6 brought no PTX version: 8.5 is of 12.5, 8.6 of 12.7

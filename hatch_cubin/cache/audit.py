@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from .. import _files, _limits
 from .._locks import wait_for_lock
 from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
-from .proof import MOST, Record, decode, kernels_of, place, record_key
+from .proof import MOST, Record, Request, decode, kernels_of, place, record_key
 
 _R = TypeVar("_R")
 
@@ -121,8 +121,8 @@ class _Look:
                 data = self._tried(entry, _bytes) if self._sizes[entry] == record.size else b""
                 if data is not None and not record.is_of(data):
                     self._note("damaged", entry, "is not what its record says")
-                elif data is not None and not record.names(kernels_of(data), data, _asked(record)):
-                    self._note("damaged", path, "names other kernels than its entry has")
+                elif data is not None and (why := record.refusal(_request(record), kernels_of(data), data)):
+                    self._note("damaged", path, f"does not fit its entry, which {why}")
                 elif data is not None:
                     self._take(record, written, data)
                     yield entry, path
@@ -138,10 +138,10 @@ class _Look:
             return None
 
 
-def _asked(record: Record) -> Collection[str] | None:
-    """Return the names that the build asked for; None where it has not written that down."""
-    names = record.inputs.get("instantiate")
-    return names if isinstance(names, list) else None
+def _request(record: Record) -> Request:
+    """Return what the build requested, as far as it has written that down."""
+    arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
+    return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 
 
 def _bytes(path: str) -> bytes:

@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ from .proof import (
     Known,
     NoFileError,
     Record,
+    Request,
     kernels_of,
     look,
     place,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from .signing import Doubt, Signing
 
+_ANYTHING = Request()
 _TRIES = 3  # to write where another process clears the folder
 _R = TypeVar("_R")
 
@@ -171,11 +173,9 @@ class Cache:
             self.release(key)
         self.attempt(lambda: housekeeping.trim(self.folder, size=self._cap), None)
 
-    def get(
-        self, key: bytes, known: Known | None = None, asked: Collection[str] | None = None
-    ) -> Compiled | None:
-        """Return what *known* proves, or a record with the names *asked* for; None on a miss."""
-        return self.attempt(lambda: self._get(key, known, asked), None)
+    def get(self, key: bytes, known: Known | None = None, request: Request = _ANYTHING) -> Compiled | None:
+        """Return what *known* proves, or what a record proves and is as requested; None on a miss."""
+        return self.attempt(lambda: self._get(key, known, request), None)
 
     def put(self, key: bytes, compiled: Compiled, inputs: Mapping[str, Any]) -> None:
         """Store one result."""
@@ -278,7 +278,7 @@ class Cache:
         if folder is not None and folder not in self._claims.values():
             self._locks.pop(folder).close()
 
-    def _get(self, key: bytes, known: Known | None, asked: Collection[str] | None) -> Compiled | None:
+    def _get(self, key: bytes, known: Known | None, request: Request) -> Compiled | None:
         path = place(self.folder, key)
         try:
             held = self._linked(path)
@@ -288,7 +288,7 @@ class Cache:
                 return None
             new = known is None or known.record != disk.stamp_of(record.status)
             proof = self._record_of(key, record) if new else known
-            found = None if proof is None else _found(entry, proof, held, asked)
+            found = None if proof is None else _found(entry, proof, held, request)
         except FileNotFoundError:  # trimmed since it was looked at
             return None
         except NoFileError:
@@ -383,16 +383,14 @@ class Cache:
                 self._warn(fault)
 
 
-def _found(
-    entry: File, proof: Record | Known, held: File | None, asked: Collection[str] | None
-) -> Compiled | None:
+def _found(entry: File, proof: Record | Known, held: File | None, request: Request) -> Compiled | None:
     """Return what *proof* proves, and describes: that is not found out once more."""
     if entry.status.st_size != proof.size or not proof.is_of(data := read(entry)):
         return None
     described = ""
     if isinstance(proof, Record):
         described = json.dumps(kernels := kernels_of(data))
-        if not proof.names(kernels, data, asked):
+        if proof.refusal(request, kernels, data):
             return None
     if held is not None:
         return _Held(held.path, proof, described)

@@ -10,21 +10,20 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 from .._locks import Lock, try_lock
-from .proof import STEP_NS, Record, decode, kernels_of, look, place, read, record_key, use
+from .proof import STEP_NS, Record, Request, decode, kernels_of, look, place, read, record_key, use
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-def proven(key: bytes, record: bytes, data: bytes, asked: Collection[str]) -> Record | None:
-    """Return the record if it proves *data* to be what builds store under *key*, with names *asked* for."""
+def proven(key: bytes, record: bytes, data: bytes, request: Request) -> Record | None:
+    """Return the record if it proves *data* to be what builds store under *key*, and what is requested."""
     found = decode(record)
     if found is None or found.key != key.hex() or not found.is_of(data):
         return None
-    return found if found.names(kernels_of(data), data, asked) else None
+    return None if found.refusal(request, kernels_of(data), data) else found
 
 
 class Intake:

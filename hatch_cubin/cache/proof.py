@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _OBJECT = "object"  # the input of a unit that is to be linked: how
 BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
+_OTHER_NAMES = "has other kernels than were requested"
 _FORMAT = 2  # since 2 the kernels that a source instantiates itself have readable names
 MOST = 1 << 23  # bytes of a record, twelve times what the largest has
 _SIZES = range(_limits.CODE + 1)
@@ -30,6 +31,43 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | _home.AT_ONCE
 NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 STEP_NS = 1000  # two times so far apart differ in seconds too, as a float has them
+
+
+class Request(NamedTuple):
+    """What a unit needs of its result, as far as that is known before it is compiled."""
+
+    arch: str | None = None
+    names: Collection[str] | None = None  # which the compiler was told to instantiate
+    declared: Callable[[], Collection[str]] = tuple  # symbols of kernels that every compile of the source has
+
+    def refusal(
+        self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
+    ) -> str | None:
+        """Say how *data*, with these *kernels*, is not what was requested; None if it is.
+
+        *symbols* are those of its kernels that were read from it: all of them, or none of PTX. An object,
+        which is to be linked, may have no kernel, and LTO-IR shows no names.
+        """
+        from ..cubin.names import are_spelled, squeezed  # nothing of these is needed if all is recalled
+        from ..cubin.target import other_arch
+
+        named = {*kernels.values()}
+        end = b"\0" if symbols else b""  # around each name of a cubin
+        try:
+            real = None if self.arch is None else other_arch(data, self.arch)
+        except ValueError as exc:
+            return str(exc)
+        if real is not None:
+            return f"is for {real}, not for {self.arch}"
+        if is_object:
+            same = self.names is None or {*map(squeezed, self.names)} == {*map(squeezed, kernels)}
+            return None if same else _OTHER_NAMES
+        if not named.issuperset(symbols) or any(end + name.encode() + end not in data for name in named):
+            return "does not have the kernels that are listed for it"
+        if self.names is not None and not are_spelled(kernels, symbols or named, self.names):
+            return _OTHER_NAMES
+        missing = [symbol for symbol in self.declared() if symbol not in named]
+        return f"lacks kernels of its source: {', '.join(sorted(missing))}" if missing else None
 
 
 class Record(NamedTuple):
@@ -56,19 +94,9 @@ class Record(NamedTuple):
         """Say whether *data* is what was stored, to the byte."""
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
-    def names(self, symbols: Collection[str], data: bytes, asked: Collection[str] | None) -> bool:
-        """Say whether the kernels are those of *data*: all *symbols* that were read of it, and no others.
-
-        With the names that the unit has *asked* for, they have to be named as a build names them.
-        """
-        if self.is_object:
-            return asked is None or {*map(_squeezed, asked)} == {*map(_squeezed, self.kernels)}
-        named = {*self.kernels.values()}
-        end = b"\0" if symbols else b""  # around each name of a cubin
-        from ..cubin.names import are_spelled  # nothing of it is needed where all is recalled
-
-        there = named.issuperset(symbols) and all(end + symbol.encode() + end in data for symbol in named)
-        return there and (asked is None or are_spelled(self.kernels, symbols or named, asked))
+    def refusal(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
+        """Say how *data*, with these *symbols* of kernels, is not what was requested and is recorded here."""
+        return request.refusal(self.kernels, symbols, data, is_object=self.is_object)
 
 
 class Known(NamedTuple):
@@ -133,10 +161,6 @@ def decode(data: bytes) -> Record | None:
     # A block of a packed bundle has no kernels of its own, an object may have none.
     inputs, has_kernels = values["inputs"], bool(values["kernels"])
     return Record(**values) if _OBJECT in inputs or has_kernels != (BLOCK in inputs) else None
-
-
-def _squeezed(name: str) -> str:
-    return "".join(name.split())
 
 
 def _is_signature(line: bytes) -> bool:

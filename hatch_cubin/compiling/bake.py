@@ -17,7 +17,7 @@ from ..toolkit.toolkit import Toolkit
 from . import cores, diagnostics, executor, preludes
 from .assembly import located
 from .diagnostics import Diagnostic
-from .outcome import code_of, outcome_of
+from .outcome import code_of, misfit, outcome_of
 from .paths import CompilePaths
 from .remarks import remarks
 from .results import Results, archs_of, repeat_warnings
@@ -96,8 +96,17 @@ class Bake:
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
-        work = opening.Work(project, first, toolkit, paths, self._upcoming, self._accepts, setup)
+        work = opening.Work(
+            project, first, toolkit, paths, self._upcoming, self._accepts, self._misfit, setup
+        )
         return opening.results(work, where)
+
+    def _misfit(self, answer: executor.Result) -> str | None:
+        """Say how a result of another machine is not what it was asked for; None if it is."""
+        for job in self._misses[answer.id] if answer.ok else ():
+            if (wrong := misfit(job.unit, answer)) is not None:
+                return f"{job.unit.name}: {wrong}"
+        return None
 
     def _compare(self, sample: Sample, setup: executor.Setup) -> None:
         """Compare a sample with results of this machine; of a worker that made others, nothing is kept."""

@@ -14,14 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from .. import _files, _limits
+from .._arch import parse_arch
 from .._digest import file_digest
 from .._plan import Unit
 from ..bundle import runtime
 from ..cache.entries import Compiled
 from ..cubin import elf, names, objects
 from ..cubin.objects import Symbols
+from ..cubin.target import arch_of
 from ..errors import Location, SourceError
-from ..keys.jobs import Job
+from ..keys.jobs import Job, request_of
 from ..sources.project import Project, read_sources
 from ..sources.source import Source, ptx_entries
 from ..table.lines import setting
@@ -55,6 +57,8 @@ _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
 _OPAQUE = ("fatbin", "library")  # of inputs that show no symbols
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
+
+_STRICTNESS = ("", "f", "a")  # suffixes of archs: of an arch's number, its family, or the arch alone
 
 Content = tuple[str, bytes, bytes]  # a kind, a name, and bytes
 
@@ -109,6 +113,8 @@ class Links:
                 continue
             if each.path is not None and each.kind == "lto":
                 yield from self._doubts_about_lto(job, each, data, contents)
+            if each.path is not None and each.kind == "cubin":
+                yield from self._doubts_about_arch(job, each, data)
             contents.append((each.kind, each.name.encode(), data))
             if (found := objects.symbols_of(each.kind, data)) is not None:
                 symbols.append((each.name, found))
@@ -126,6 +132,14 @@ class Links:
             what = f"{each.name} is LTO-IR of a newer compiler than nvJitLink {job.toolkit.nvjitlink}"
             hint = 'take it of that release, or build with a newer toolkit = "…"'
             yield self._error(job, what, hint=hint)
+
+    def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
+        """Yield why a cubin that runs on fewer GPUs than the result cannot be linked: some releases do it."""
+        target, real = job.unit.arch.real, arch_of(data)
+        own = parse_arch(real) if real else target
+        if _STRICTNESS.index(own.suffix) > _STRICTNESS.index(target.suffix):
+            what = f"{each.name} is code for {own}, which cannot be a part of code for {target}"
+            yield self._error(job, what, hint=f"take it built for {target}, or name {own} in 'archs'")
 
     def _data(self, each: Input) -> bytes | None:
         """Return the bytes of an input; None where these are not those that were proven."""
@@ -209,7 +223,11 @@ class Links:
         if not kernels:
             return [self._error(job, diagnostics.NO_KERNEL)]
         code = result.ptx if unit.arch.is_ptx else result.output
-        return Compiled(code, names.spelled_names(kernels, self._instantiated(job)))
+        named = names.spelled_names(kernels, self._instantiated(job))
+        symbols = () if unit.arch.is_ptx else kernels
+        if (wrong := request_of(unit).refusal(named, symbols, code)) is not None:
+            return [self._error(job, f"the linker's result {wrong}")]
+        return Compiled(code, named)
 
     def _instantiated(self, job: Job) -> dict[str, str]:
         wanted = {runtime.normal_name(name) for name in job.unit.module.instantiate}

@@ -11,6 +11,7 @@ from ..bundle import runtime
 from ..cache.entries import Compiled
 from ..cubin import elf, names, objects
 from ..errors import Location
+from ..keys.jobs import request_of
 from ..sources.source import ptx_entries
 from . import diagnostics, executor
 from .diagnostics import Diagnostic
@@ -28,22 +29,41 @@ def outcome_of(
         return errors or [_unreadable(result.log, source.path)]
     if lost := diagnostics.redefined(found, dict(unit.module.variant)):
         return lost
-    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
-    try:
-        if unit.module.part_of:
-            objects.kind_of(result.output)
-            return Compiled(result.output, symbols)
+    wrong = misfit(unit, result)
+    if wrong is None and not unit.module.part_of:
         cubin = elf.read_cubin(result.output)
+        wrong = None if cubin.kernels else diagnostics.NO_KERNEL
+        if not cubin.loadable:
+            wrong = "the result is relocatable and cannot be loaded"
+    return [Diagnostic("error", Location(source.path), wrong)] if wrong else _compiled(unit, result)
+
+
+def misfit(unit: Unit, result: executor.Result) -> str | None:
+    """Say how a result is not that of *unit*, whoever made it; None if it is.
+
+    A source may have no kernel, or be compiled to what cannot be loaded: that is its own fault.
+    """
+    is_object = bool(unit.module.part_of)
+    try:
+        if is_object:
+            objects.kind_of(result.output)
+        made = _compiled(unit, result)
+        symbols = () if unit.arch.is_ptx or is_object else made.kernels.values()
+        wrong = request_of(unit).refusal(made.kernels, [*symbols], made.data, is_object=is_object)
     except ValueError as exc:
-        return [Diagnostic("error", Location(source.path), f"the compiler's result {exc}")]
-    is_made_ptx = unit.arch.is_ptx and not source.is_ptx
-    kernels = ptx_entries(result.ptx.decode()) if is_made_ptx else cubin.kernels
-    wrong = None if kernels else diagnostics.NO_KERNEL
-    if not cubin.loadable:
-        wrong = "the result is relocatable and cannot be loaded"
-    if wrong is not None:
-        return [Diagnostic("error", Location(source.path), wrong)]
-    return Compiled(code_of(unit, result), names.spelled_names(kernels, symbols))
+        wrong = str(exc)
+    return f"the compiler's result {wrong}" if wrong else None
+
+
+def _compiled(unit: Unit, result: executor.Result) -> Compiled:
+    """Return a result with the names of its kernels, which were not compared with anything yet."""
+    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
+    if unit.module.part_of:
+        return Compiled(result.output, symbols)
+    code, kernels = code_of(unit, result), elf.read_cubin(result.output).kernels
+    if unit.arch.is_ptx:
+        kernels = ptx_entries(code.decode("utf-8", "replace"))
+    return Compiled(code, names.spelled_names(kernels, symbols))
 
 
 def code_of(unit: Unit, result: executor.Result) -> bytes:

@@ -30,6 +30,16 @@ _CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
 _LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
+_BYTE, _HALF = 2, 3  # EIFMT_BVAL and EIFMT_HVAL: the value is so large, in the place of a size
+_LIMITS = {
+    0x05: "max_threads",
+    0x10: "required_threads",
+    0x1B: "max_registers",
+    0x3D: "cluster",
+    0x3F: "max_cluster",
+    0x4C: "barriers",
+}
+_ANY_REGISTERS = (0xFF,)
 _SPILL = 1  # the annotation of an instruction that spills or refills a register
 _ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
 
@@ -146,6 +156,30 @@ def read_kernels(data: bytes) -> dict[str, Kernel]:
     return kernels
 
 
+def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return what the code of each kernel limits or requires of a launch, by symbol, as far as it says so.
+
+    Threads and clusters have three dimensions. ValueError if that cannot be read.
+    """
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    try:
+        sections = _sections(data)
+        own: dict[int, dict[str, tuple[int, ...]]] = {}
+        for section in sections:
+            if section.kind == _CUDA_INFO and section.info:
+                for attribute, value in _attributes(data[section.offset : section.offset + section.size]):
+                    if attribute in _LIMITS:
+                        own.setdefault(section.info, {})[_LIMITS[attribute]] = _integers(value)
+        for name, _symbol, code in _kernels(data, sections):
+            limits = own.get(code, {})
+            if limits.get("max_registers") == _ANY_REGISTERS:
+                del limits["max_registers"]
+            found[name] = limits
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a cubin whose attributes cannot be read") from exc
+    return found
+
+
 def number_of(data: bytes, kernel: str) -> int:
     """Return the number of a kernel's symbol, by which NVIDIA's tools know it; ValueError without one."""
     try:
@@ -205,6 +239,26 @@ def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
     return names, [(each.name, each.size) for each in sections if each.is_in_file]
+
+
+def read_sections(data: bytes) -> list[tuple[str, int, bytes]]:
+    """Return each section's name, its size, and what the file has of it; ValueError if damaged."""
+    try:
+        return [
+            (each.name, each.size, _inside(data, each) if each.is_in_file else b"")
+            for each in _sections(data)
+        ]
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
+
+
+def read_section(data: bytes, name: str) -> bytes:
+    """Return what is in the sections of this name, in one piece; ValueError if that cannot be read."""
+    return b"".join(inside for each, _size, inside in read_sections(data) if each == name)
+
+
+def _inside(data: bytes, section: _Section) -> bytes:
+    return data[section.offset : section.offset + section.size]
 
 
 def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, Shape]]:
@@ -298,8 +352,13 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         if form == _LONG:
             yield attribute, data[at : at + size]
             at += size
-        elif attribute == _PARAMETERS_END:
-            yield attribute, size.to_bytes(2, "little")
+        elif attribute == _PARAMETERS_END or (attribute in _LIMITS and form in (_BYTE, _HALF)):
+            yield attribute, size.to_bytes(2, "little")[: 1 if form == _BYTE else 2]
+
+
+def _integers(value: bytes) -> tuple[int, ...]:
+    """Return a value of one, two or four bytes, or several of four."""
+    return tuple(int.from_bytes(value[at : at + 4], "little") for at in range(0, len(value), 4))
 
 
 def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int], ...] | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping
 
-from .elf import read_layout
+from .elf import read_layout, read_sections
 
 _FAMILIES = {
     "cub": "CUB",
@@ -21,6 +22,15 @@ _SYMBOL = 24  # bytes in the table, beside the name and the zero behind it
 _TABLES = (".symtab", ".strtab")
 _DEBUG = "debug information"
 _KINDS = {".text": "code", ".rel": "relocations", ".debug": _DEBUG, ".nv_debug": _DEBUG}
+_LOADED = {
+    ".text": "code",
+    ".rel": "code",
+    ".nv.constant": "constants",
+    ".nv.global": "globals",
+    ".nv.shared": "shared",
+    ".nv.info": "attributes",
+}
+_REST = "rest"  # notes, symbols, debug information
 _START = re.compile(r"_Z(?:T[VTIS]|GV)?(?:N[rVK]*)?")
 _LENGTH = re.compile(r"[0-9]{1,6}")
 _LOCAL = ("_INTERNAL_", "_GLOBAL__N")  # scopes of a file's own, around those of headers
@@ -38,6 +48,17 @@ def made_of(data: bytes) -> Mapping[str, int]:
             found[kind] += size
     found["other"] += max(0, len(data) - sum(found.values()))
     return {name: count for name, count in found.items() if count}
+
+
+def digests_of(data: bytes) -> dict[str, str]:
+    """Return a digest of each part of a cubin that a change may be in; ValueError where it cannot be read."""
+    hashers = {part: hashlib.sha256() for part in (*_LOADED.values(), _REST)}
+    for name, size, inside in read_sections(data):
+        plain = name.replace(".nv.merc", "", 1)
+        part = next((part for start, part in _LOADED.items() if plain.startswith(start)), _REST)
+        part = _REST if "debug" in name or name in _TABLES else part
+        hashers[part].update(f"{name} {size}\n".encode("utf-8", "replace") + inside)
+    return {part: hasher.hexdigest()[:16] for part, hasher in hashers.items()}
 
 
 def family(symbol: str) -> str:

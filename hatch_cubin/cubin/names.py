@@ -76,9 +76,9 @@ def are_spelled(kernels: Mapping[str, str], symbols: Iterable[str], asked: Itera
 
     Which symbol a name has that was asked for, only the compiler knows, unless it is a symbol's own name.
     """
-    wanted = {*map(_squeezed, asked)}
-    instantiated = {name: symbol for name, symbol in kernels.items() if _squeezed(name) in wanted}
-    if {*map(_squeezed, instantiated)} != wanted or dict(kernels) != spelled_names(symbols, instantiated):
+    wanted = {*map(squeezed, asked)}
+    instantiated = {name: symbol for name, symbol in kernels.items() if squeezed(name) in wanted}
+    if {*map(squeezed, instantiated)} != wanted or dict(kernels) != spelled_names(symbols, instantiated):
         return False
     own: dict[str, set[str]] = {}
     for symbol in symbols:
@@ -86,7 +86,8 @@ def are_spelled(kernels: Mapping[str, str], symbols: Iterable[str], asked: Itera
     return all(len(own.get(name, ())) != 1 or symbol in own[name] for name, symbol in instantiated.items())
 
 
-def _squeezed(name: str) -> str:
+def squeezed(name: str) -> str:
+    """Return a name without blanks."""
     return "".join(name.split())
 
 

@@ -1,8 +1,9 @@
-"""Read which parameters the kernels of a PTX text have. Pure."""
+"""Read what a PTX text says of itself, and which parameters its kernels have. Pure."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _ENTRY = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\))?")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -11,6 +12,59 @@ _PARAMETER = re.compile(
     r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+[0-9]{1,4}\s+)?)?"
     r"[\w$%]+\s*(?:\[\s*([0-9]{1,6})\s*\])?"
 )
+
+_NOT_CODE = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_VERSION = re.compile(r"\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b")
+_HEAD = re.compile(r"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*")  # what may precede the version
+_TARGET = re.compile(r"(?<![\w.$%])\.target\s+(\w+(?:\s*,\s*\w+)*)")
+_ARCH = re.compile(r"sm_([0-9]{2,4})([af]?)")
+_HEADING = re.compile(r"\.entry\s+([\w$%.]+)([^{;]*)")
+_LIMIT = re.compile(r"\.(\w+)\s+([0-9]{1,9}(?:\s*,\s*[0-9]{1,9})*)")
+_LIMITS = {
+    "maxntid": "max_threads",
+    "reqntid": "required_threads",
+    "maxnreg": "max_registers",
+    "minnctapersm": "min_blocks",
+    "reqnctapercluster": "cluster",
+    "maxclusterrank": "max_cluster",
+}
+
+
+class Directives(NamedTuple):
+    """What a PTX text says of itself: the archs of its targets, and whether it is for a debugger."""
+
+    targets: tuple[tuple[int, str], ...]  # the number and the suffix of each
+    debug: bool
+
+
+def ptx_version(text: str) -> tuple[int, int] | None:
+    """Return the `.version` of a text, which is its first directive; None without one."""
+    start = _HEAD.match(text)
+    found = _VERSION.match(text, start.end() if start else 0) or _VERSION.search(_NOT_CODE.sub(" ", text))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def read_directives(text: str) -> Directives:
+    """Return what every `.target` of a text says, but for those in comments and strings."""
+    code = _NOT_CODE.sub(" ", text)
+    words = [word.strip() for listed in _TARGET.findall(code) for word in listed.split(",")]
+    archs = [match for word in words if (match := _ARCH.fullmatch(word))]
+    return Directives(
+        tuple((int(number), suffix) for number, suffix in (match.groups() for match in archs)),
+        "debug" in words,
+    )
+
+
+def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return what each kernel of a text limits or requires of a launch, as far as it says so."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, between in _HEADING.findall(_NOT_CODE.sub(" ", text)):
+        found[name] = {
+            _LIMITS[what]: tuple(int(each) for each in value.split(","))
+            for what, value in _LIMIT.findall(between)
+            if what in _LIMITS
+        }
+    return found
 
 
 def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,8 +15,9 @@ from .. import _arch, _linked, _plan
 from .._digest import digest
 from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
-from ..cache.proof import Known
+from ..cache.proof import Known, Request
 from ..errors import Problem, SourceError
+from ..sources.entries import declared_kernels
 from ..sources.includes import Closure, Resolver
 from ..sources.outside import names_in
 from ..sources.project import Project, Sources
@@ -59,7 +60,26 @@ class Job:
 
     def found_in(self, cache: Cache) -> Compiled | None:
         """Return what the cache has of the unit; None where it has nothing that is proven."""
-        return cache.get(self.keys.key, self.known, self.unit.module.instantiate)
+        return cache.get(self.keys.key, self.known, self.request)
+
+    @property
+    def request(self) -> Request:
+        """What the unit needs of its result, whoever made that."""
+        return request_of(self.unit)
+
+
+def request_of(unit: Unit) -> Request:
+    """Return what a unit needs of its result."""
+    module = unit.module
+    arch = unit.arch.real if module.part_of else unit.arch
+    return Request(str(arch), module.instantiate, partial(_declared, module))
+
+
+def _declared(module: Module) -> Collection[str]:
+    """Return the symbols of kernels that every result of a module has."""
+    if module.link is not None or module.pre_includes:
+        return ()
+    return declared_kernels(module.source, dict(module.macros))
 
 
 def make_jobs(

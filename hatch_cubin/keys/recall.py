@@ -27,8 +27,8 @@ from ..toolkit.toolkit import Facts, Keys
 from .closures import Closures, compact
 
 # Since 2 what several units have in common stands once; since 3 closures, and nothing of dates; since 4 what
-# kernels take.
-_FORMAT = 4
+# kernels take; since 5 nothing of results whose arch no build has compared.
+_FORMAT = 5
 _FILES = 20  # that are kept, those used last
 
 Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch

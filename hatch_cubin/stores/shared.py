@@ -7,7 +7,7 @@ goes on as if the folder had had it. What is damaged, or made by nobody who is t
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ _MOST_BLOB = 1 << 27  # a store that sends more could fill the memory
 _UNIT, _INDEX = "unit", "index"  # what an action can be of
 _NO_SEAL = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
 
-Wanted = Mapping[bytes, Collection[str]]  # keys, with the names that each unit asks for
+Wanted = Mapping[bytes, proof.Request]  # by key: what each unit needs of its result
 
 
 class Shared:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
 from .._sizes import decimal, size
+from ..cubin.target import is_for_debugger
 from ..errors import BundleError, Location, Problem
 from ..sources.source import glob_regex
+from .code import results
 from .companions import missing
 from .coverage import (
     GpuCover,
@@ -27,7 +30,8 @@ from .installed import Bundle, Found
 from .parts import Part, Table, count, kernel_title
 from .paths import path_problems
 from .proof import proof_problems
-from .survey import BundleFacts, SecondReader, manifest_of, survey
+from .stray import stray_problems
+from .survey import BundleFacts, SecondReader, manifest_of, survey, unit_name
 from .tags import tag_problems, tag_warnings
 from .variant_index import index_problems, index_warnings
 from .variants import meant_for
@@ -76,13 +80,15 @@ def check(
 ) -> Verdict:
     """Check all of what was found, for these GPUs; by default for those that its archs name.
 
-    What is *spared* are globs of kernels and modules that some GPUs may lack.
+    What is *spared* are globs: of kernels and modules that some GPUs may lack, of modules that may be for a
+    debugger, and of code that may lie beside the bundle.
     """
     problems = [
         *proof_problems(found),
         *tag_problems(found),
         *index_problems(found),
         *path_problems(found),
+        *stray_problems(found, spared),
     ]
     warnings = [*tag_warnings(found), *index_warnings(found)]
     bundles: list[Checked] = []
@@ -96,6 +102,7 @@ def check(
             what = f"companions are not here, and were not looked at: {', '.join(absent)}"
             warnings.append(Problem(what, Location(bundle.where)))
         problems += _not_served(bundle, checked, spared)
+        problems += _for_debuggers(bundle, spared)
         warnings += _left_to_ptx(bundle, checked, spared)
     wheel = found.wheel is not None
     total = os.path.getsize(found.path) if wheel else None
@@ -141,6 +148,23 @@ def _not_served(bundle: Bundle, checked: Checked, spared: Sequence[str]) -> Iter
         gpus = ", ".join(left["gpus"])
         what = f"{len(left['kernels'])} of {count(total, 'kernel')} cannot run on {gpus}"
         yield Problem(what, Location(bundle.where), _add_archs(left["gpus"]), tuple(_named(left)))
+
+
+def _for_debuggers(bundle: Bundle, spared: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for the units that were compiled with -G: they run many times slower."""
+    rules = [glob_regex(glob) for glob in spared]
+    units: list[str] = []
+    for module, entry, data in results(bundle, manifest_of(bundle).here):
+        if any(rule.fullmatch(name) for rule in rules for name in (module.name, *entry.kernels)):
+            continue
+        with contextlib.suppress(ValueError):  # its proof tells what is damaged
+            if isinstance(data, bytes) and is_for_debugger(data):
+                units.append(unit_name(module.name, entry.arch))
+    if units:
+        what = f"{count(len(units), 'unit')} compiled for a debugger (-G), without optimization"
+        more = [f"and {len(units) - _SHOWN} more"] * (len(units) > _SHOWN)
+        hint = "build without the option debug; profilers need lineinfo alone"
+        yield Problem(what, Location(bundle.where), hint, (*units[:_SHOWN], *more))
 
 
 def _but(spared: Sequence[str], lacks: Iterable[Left]) -> Iterator[Left]:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypedDict
 
 from .._order import by_number
 from .parts import kernel_title
-from .survey import BundleFacts, KernelFacts, TotalFacts, arch_order
+from .survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order
 
 Measure = Literal["spills", "registers", "stack", "shared"]
 MEASURES: tuple[Measure, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
@@ -52,6 +52,25 @@ class Change(TypedDict):
     after: int
 
 
+class LimitChange(TypedDict):
+    """Another limit or requirement of a kernel's launch for an arch, as in `16x8`; null if there is none."""
+
+    what: str
+    module: str
+    kernel: str
+    arch: str
+    before: str | None
+    after: str | None
+
+
+class OtherBytes(TypedDict):
+    """A unit whose bytes are others, and the parts of it that are, as far as they are known."""
+
+    module: str
+    arch: str
+    parts: list[str]
+
+
 class UnitSizes(TypedDict):
     """A unit whose file has another size."""
 
@@ -82,6 +101,9 @@ class BundleDiff(TypedDict):
     gained: list[KernelMoved]
     signatures: list[SignatureChange]
     changes: list[Change]
+    limits: list[LimitChange]
+    compared: int
+    other: list[OtherBytes]
     archs: dict[str, Sizes]
     units: list[UnitSizes]
 
@@ -114,6 +136,9 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
         "gained": _moved(new, old),
         "signatures": _signatures(old, new),
         "changes": _changes(old, new),
+        "limits": _limits(old, new),
+        "compared": len(_pairs(before, after)),
+        "other": _other(_pairs(before, after)),
         "archs": _archs(before["archs"] if before else {}, after["archs"] if after else {}),
         "units": _units(before, after),
     }
@@ -205,6 +230,56 @@ def _changes(
     return sorted(changes, key=_worst_first)
 
 
+def _limits(
+    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[LimitChange]:
+    """Return what is another limit or requirement of a launch, in kernels that both have."""
+    found: list[LimitChange] = []
+    for (kernel, arch), now in new.items():
+        was = old.get((kernel, arch))
+        for what in dict.fromkeys((*was["limits"], *now["limits"])) if was is not None else ():
+            before, after = (_limit(each["limits"].get(what)) for each in (was or now, now))
+            if before != after:
+                found.append(
+                    {
+                        "what": what,
+                        "module": kernel[0],
+                        "kernel": kernel[1],
+                        "arch": arch,
+                        "before": before,
+                        "after": after,
+                    }
+                )
+    return sorted(found, key=lambda each: (by_number(each["module"]), by_number(each["kernel"])))
+
+
+def _limit(value: Sequence[int] | None) -> str | None:
+    """Return `128` for 128 x 1 x 1, `16x8` for 16 x 8 x 1."""
+    if value is None:
+        return None
+    shown = [*value]
+    while len(shown) > 1 and shown[-1] == 1:
+        shown.pop()
+    return "x".join(map(str, shown))
+
+
+def _pairs(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
+    """Return the units that both have, as they were and as they are."""
+    old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
+    units = after["units"] if after else ()
+    return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]
+
+
+def _other(pairs: Sequence[tuple[UnitFacts, UnitFacts]]) -> list[OtherBytes]:
+    found: list[OtherBytes] = []
+    for was, unit in pairs:
+        one, other = was["digests"], unit["digests"]
+        if one and other and one["all"] != other["all"]:
+            parts = [part for part in other if part in one and part != "all" and one[part] != other[part]]
+            found.append({"module": unit["module"], "arch": unit["arch"], "parts": parts})
+    return found
+
+
 def _worst_first(change: Change) -> tuple[object, ...]:
     more = change["after"] - change["before"]
     names = by_number(change["module"]), by_number(change["kernel"]), arch_order(change["arch"])
@@ -222,14 +297,11 @@ def _archs(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Siz
 
 def _units(before: BundleFacts | None, after: BundleFacts | None) -> list[UnitSizes]:
     """Return the units that both have with another size, the largest difference first."""
-    old = {(unit["module"], unit["arch"]): unit["bytes"] for unit in (before["units"] if before else ())}
-    sizes: list[UnitSizes] = []
-    for unit in after["units"] if after else ():
-        was = old.get((unit["module"], unit["arch"]))
-        if was is not None and was != unit["bytes"]:
-            sizes.append(
-                {"module": unit["module"], "arch": unit["arch"], "before": was, "after": unit["bytes"]}
-            )
+    sizes: list[UnitSizes] = [
+        {"module": unit["module"], "arch": unit["arch"], "before": was["bytes"], "after": unit["bytes"]}
+        for was, unit in _pairs(before, after)
+        if was["bytes"] != unit["bytes"]
+    ]
     return sorted(sizes, key=lambda each: -abs(each["after"] - each["before"]))
 
 
@@ -270,5 +342,15 @@ def is_empty(diffs: Sequence[BundleDiff]) -> bool:
     return not any(
         each[name]
         for each in diffs
-        for name in ("toolchain", "lost", "gained", "signatures", "changes", "archs", "units")
+        for name in (
+            "toolchain",
+            "lost",
+            "gained",
+            "signatures",
+            "changes",
+            "limits",
+            "other",
+            "archs",
+            "units",
+        )
     )

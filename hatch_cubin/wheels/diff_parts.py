@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .._sizes import size
-from .diff import BundleDiff, Change, KernelMoved, Sizes, is_empty
+from .diff import BundleDiff, Change, KernelMoved, LimitChange, Sizes, is_empty
 from .parts import Part, Table, count, kernel_title
 from .sides import Side
 
 _ROWS = 25
 _UNITS = 10
 _NAMES = 3
+_LIMITS = {
+    "max_threads": "maximum threads",
+    "required_threads": "required threads",
+    "max_registers": "maximum registers",
+    "min_blocks": "minimum blocks",
+    "max_cluster": "maximum cluster",
+}
 
 
 def diff_parts(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> Iterator[Part]:
@@ -21,7 +28,7 @@ def diff_parts(before: Side, after: Side, diffs: Sequence[BundleDiff]) -> Iterat
     else:
         lines = [f"size: {_sizes({'before': before.bytes, 'after': after.bytes})}"]
     if is_empty(diffs):
-        lines.append("the kernels are the same: each uses what it used, and none came or went")
+        lines.append("the kernels are the same: every unit has the bytes that it had, and none came or went")
     yield Part(f"{before.title} -> {after.title}", lines)
     for diff in diffs:
         yield from _bundle_parts(diff, several=len(diffs) > 1)
@@ -38,6 +45,8 @@ def _bundle_parts(diff: BundleDiff, *, several: bool) -> Iterator[Part]:
         yield Part(title, _and_more(len(rows) - _ROWS), shown)
     more = [each for each in diff["changes"] if each["after"] > each["before"]]
     yield from _changed("more", more)
+    yield from _limited(diff["limits"])
+    yield from _other(diff)
     yield from _grown(diff)
     if diff["toolchain"]:
         rows = [
@@ -92,6 +101,41 @@ def _changed(what: str, changes: Sequence[Change]) -> Iterator[Part]:
         _and_more(len(changes) - len(rows)),
         Table(head, rows, numbers=[3, 4], names=[0, 1]),
     )
+
+
+def _limited(changes: Sequence[LimitChange]) -> Iterator[Part]:
+    if not changes:
+        return
+    kernels = {(each["module"], each["kernel"]) for each in changes}
+    rows = [
+        [
+            kernel_title(each["module"], each["kernel"]),
+            each["arch"],
+            _LIMITS.get(each["what"], each["what"]),
+            each["before"] or "any",
+            each["after"] or "any",
+        ]
+        for each in changes[:_ROWS]
+    ]
+    head = ["kernel", "arch", "what", "before", "after"]
+    title = f"kernels with other limits of a launch: {len(kernels)}"
+    yield Part(title, _and_more(len(changes) - len(rows)), Table(head, rows, numbers=[3, 4], names=[0, 1]))
+
+
+def _part(name: str) -> str:
+    return "notes, symbols or debug information" if name == "rest" else name
+
+
+def _other(diff: BundleDiff) -> Iterator[Part]:
+    if not diff["other"]:
+        return
+    rows = [
+        [each["module"], each["arch"], ", ".join(map(_part, each["parts"])) or "unknown"]
+        for each in diff["other"][:_UNITS]
+    ]
+    title = f"units with other bytes: {len(diff['other'])} of {diff['compared']}"
+    shown = Table(["module", "arch", "what is another"], rows, names=[0, 1])
+    yield Part(title, _and_more(len(diff["other"]) - len(rows)), shown)
 
 
 def _grown(diff: BundleDiff) -> Iterator[Part]:

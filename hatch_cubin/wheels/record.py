@@ -83,6 +83,9 @@ def _compare(
 ) -> Iterator[Problem]:
     at = functools.partial(member_at, archive)
     recorded = {row[0]: row[1:] for row in rows}
+    for name, lines in sorted(Counter(row[0] for row in rows).items()):
+        if lines > 1:
+            yield Problem(f"is in RECORD {lines} times", at(name))
     exempt = {record + ending for ending in _UNSIGNED}
     for name in sorted({*names} - {*recorded} - exempt):
         yield Problem("is not in RECORD", at(name))

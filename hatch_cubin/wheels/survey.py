@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from .._digest import file_digest
 from .._order import by_number
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
 from ..bundle.signatures import signature
-from ..cubin.elf import read_cubin, read_resources
-from ..cubin.families import made_of
+from ..cubin.elf import read_cubin, read_limits, read_resources
+from ..cubin.families import digests_of, made_of
 from ..cubin.names import plain_name
+from ..cubin.ptx import ptx_limits
 from ..errors import BundleError, Location, Problem
 from ..sources.source import ptx_entries
 from .code import NotHereError, results, taken, taken_by
@@ -48,10 +50,11 @@ class KernelFacts(TypedDict):
     spills: int | None
     signature: str
     parameters: list[ParameterFacts]
+    limits: Mapping[str, Sequence[int]]
 
 
 class UnitFacts(TypedDict):
-    """One unit, and the file it is in."""
+    """One unit, and the file it is in. *digests* are of the whole result, and of parts of it."""
 
     module: str
     source: str
@@ -64,6 +67,7 @@ class UnitFacts(TypedDict):
     packed: int | None
     min_driver: int
     kernels: list[KernelFacts]
+    digests: Mapping[str, str]
     problem: str | None
 
 
@@ -115,6 +119,8 @@ class _Result(TypedDict):
     usage: Usage
     problem: str | None
     content: Mapping[str, int]
+    digests: Mapping[str, str]
+    limits: Mapping[str, Mapping[str, Sequence[int]]]  # by symbol
 
 
 _Place: TypeAlias = "tuple[str, int | None]"
@@ -206,18 +212,44 @@ def unit_name(module: str, arch: str) -> str:
 def _looked(
     data: bytes | BundleError, entry: Entry, packed: int | None, second: SecondReader | None
 ) -> _Result:
-    found: _Result = {"bytes": 0, "packed": packed, "usage": {}, "problem": None, "content": {}}
+    found: _Result = {
+        "bytes": 0,
+        "packed": packed,
+        "usage": {},
+        "problem": None,
+        "content": {},
+        "digests": {},
+        "limits": {},
+    }
     if isinstance(data, BundleError):
         problem = data.problems[0].what
         if isinstance(data, NotHereError):  # whose kernels the loader knows, and finds once it is installed
             return {**found, "usage": {symbol: {} for symbol in entry.kernels.values()}, "problem": problem}
         return {**found, "problem": problem}
+    whole = {"all": file_digest(data)}
     try:
         usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
         content = {"PTX": len(data)} if entry.is_ptx else made_of(data)
+        parts = {"text": whole["all"]} if entry.is_ptx else digests_of(data)
     except ValueError as exc:
-        return {**found, "bytes": len(data), "problem": str(exc)}
-    return {**found, "bytes": len(data), "usage": usage, "content": content}
+        return {**found, "bytes": len(data), "digests": whole, "problem": str(exc)}
+    return {
+        **found,
+        "bytes": len(data),
+        "usage": usage,
+        "content": content,
+        "digests": {**whole, **parts},
+        "limits": _limits(data, entry),
+    }
+
+
+def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int]]]:
+    if entry.is_ptx:
+        return ptx_limits(data.decode("utf-8", "replace"))
+    try:
+        return read_limits(data)
+    except ValueError:  # a second reader may know the rest
+        return {}
 
 
 def _content(found: Iterable[_Result]) -> dict[str, int]:
@@ -248,7 +280,13 @@ def _ptx_usage(data: bytes) -> Usage:
 def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
     names = {symbol: name for name, symbol in entry.kernels.items()}
     kernels = [
-        _kernel(names.get(symbol, plain_name(symbol)), symbol, uses, entry.parameters)
+        _kernel(
+            names.get(symbol, plain_name(symbol)),
+            symbol,
+            uses,
+            entry.parameters,
+            found["limits"].get(symbol, {}),
+        )
         for symbol, uses in found["usage"].items()
     ]
     return {
@@ -263,12 +301,17 @@ def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
         "packed": found["packed"],
         "min_driver": entry.min_driver,
         "kernels": sorted(kernels, key=lambda kernel: (by_number(kernel["name"]), kernel["symbol"])),
+        "digests": found["digests"],
         "problem": found["problem"],
     }
 
 
 def _kernel(
-    name: str, symbol: str, uses: Mapping[str, int], parameters: Mapping[str, Sequence[Sequence[Any]]]
+    name: str,
+    symbol: str,
+    uses: Mapping[str, int],
+    parameters: Mapping[str, Sequence[Sequence[Any]]],
+    limits: Mapping[str, Sequence[int]],
 ) -> KernelFacts:
     known = parameters.get(name)
     return {
@@ -280,6 +323,7 @@ def _kernel(
         "spills": uses.get("spills"),
         "signature": name if known is None else signature(name, known),
         "parameters": [_parameter(*each) for each in known or ()],
+        "limits": {what: [*value] for what, value in limits.items()},
     }
 
 

@@ -19,6 +19,11 @@ from .variant_proof import PLACE
 NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
 MISNAMED = "is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
 _WHEEL = re.compile(r"[^/]+\.dist-info/WHEEL")
+_OF_INSTALLERS = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
+_PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
+_NAMED = {
+    name: re.compile(rf"^{name}: *(.*?) *\r?$", re.MULTILINE | re.IGNORECASE) for name in ("Name", "Version")
+}
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
 _OF_WINDOWS = "llp64"  # where `long` is 32 bits
@@ -80,13 +85,45 @@ def _of_metadata(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> Iterat
     if _folded(folder) != _folded(f"{release}.dist-info"):
         what = f"has {folder} in it; the wheel's name says {release}"
         yield Problem(what, Location(str(wheel.filename)), "installers refuse such a wheel")
-    try:
-        said = {*_TAG.findall(read_member(wheel, places[0]).decode("utf-8", "replace"))}
-    except BundleError:  # which its proof tells
+    else:
+        with contextlib.suppress(BundleError):  # which its proof tells
+            yield from _of_release(wheel, f"{folder}/METADATA", release)
+    yield from _of_other_folders(wheel, folder)
+    with contextlib.suppress(BundleError):  # which its proof tells
+        text = read_member(wheel, places[0]).decode("utf-8", "replace")
+        said = {*_TAG.findall(text)}
+        if said != tags:
+            told = ", ".join(sorted(said)) or "no tag"
+            what = f"says {told}; the wheel's name says {', '.join(sorted(tags))}"
+            yield Problem(what, member_at(wheel, places[0]))
+        for value in _PURELIB.findall(text):
+            if value.lower() not in ("true", "false"):
+                yield Problem(
+                    f"says Root-Is-Purelib: {value}, not true or false", member_at(wheel, places[0])
+                )
+
+
+def _of_other_folders(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:
+    """Yield the folders that installers would take for those of another project."""
+    release = folder.removesuffix(".dist-info")
+    known = {folder, f"{release}.data"}
+    found = {match[1] for name in wheel.namelist() if (match := _OF_INSTALLERS.match(name))}
+    for each in sorted(found - known):
+        what = f"is not of {release}: a wheel has one .dist-info folder, and may have its .data folder"
+        yield Problem(what, member_at(wheel, each))
+
+
+def _of_release(wheel: zipfile.ZipFile, place: str, release: str) -> Iterator[Problem]:
+    """Yield how the name and the version in METADATA differ from those of the wheel's file."""
+    if place not in wheel.namelist():
+        yield Problem("is missing", member_at(wheel, place), "installers refuse such a wheel")
         return
-    if said != tags:
-        what = f"says {', '.join(sorted(said)) or 'no tag'}; the wheel's name says {', '.join(sorted(tags))}"
-        yield Problem(what, member_at(wheel, places[0]))
+    head = re.split(r"\r?\n\r?\n", read_member(wheel, place).decode("utf-8", "replace"))[0]
+    for (field, pattern), said in zip(_NAMED.items(), release.split("-"), strict=True):
+        found = pattern.findall(head)
+        if [*map(_folded, found)] != [_folded(said)]:
+            what = f"says {field}: {', '.join(found) or 'nothing'}; the wheel's name says {said}"
+            yield Problem(what, member_at(wheel, place), "installers refuse such a wheel")
 
 
 def _folded(name: str) -> str:

@@ -17,6 +17,7 @@ from ..bundle.signatures import signature
 from ..bundle.stub import stub
 from ..cubin.elf import read_cubin, read_kernels, read_resources
 from ..cubin.ptx import ptx_parameters
+from ..cubin.target import oldest_toolkit, other_arch
 from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from . import releases
@@ -186,7 +187,11 @@ def _of_result(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) ->
 
 
 def _wrong_text(data: bytes, entry: Entry) -> str | None:
-    return _wrong_kernels(ptx_entries(data.decode()), entry.kernels)
+    if data.startswith(b"\x7fELF"):
+        return "is a cubin, the manifest says that it is PTX"
+    if (real := other_arch(data, entry.arch)) is not None:
+        return f"is PTX for {real}, the manifest says {entry.arch}"
+    return _wrong_kernels(ptx_entries(data.decode("utf-8", "replace")), entry.kernels)
 
 
 def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
@@ -194,8 +199,8 @@ def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     cubin = read_cubin(data)
     if not cubin.loadable:
         return "is relocatable and cannot be loaded"
-    if cubin.target is not None and f"sm_{cubin.target}" != entry.arch.rstrip("af"):
-        return f"is code for sm_{cubin.target}, the manifest says {entry.arch}"
+    if (real := other_arch(data, entry.arch)) is not None:
+        return f"is code for {real}, the manifest says {entry.arch}"
     if ours and entry.resources and dict(entry.resources) != read_resources(data):
         return "does not use what the manifest says of its kernels"
     return _wrong_kernels(cubin.kernels, entry.kernels)
@@ -211,6 +216,8 @@ def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
     if _places(data, entry) != told:
         return "does not take what the manifest says of its kernels"
     needed = min_driver(arch, data, int(major[0]) if major else 0)
+    if not arch.is_ptx and (oldest := oldest_toolkit(data) * 1000) > needed:
+        return f"is of CUDA {oldest // 1000}, and needs driver {oldest}; the manifest says {entry.min_driver}"
     if needed != entry.min_driver:
         return f"needs driver {needed}, the manifest says {entry.min_driver}"
     return None

@@ -14,6 +14,7 @@ import pytest
 
 from hatch_cubin import _home, _pipeline
 from hatch_cubin.cache.entries import Cache
+from hatch_cubin.cache.proof import Request
 from hatch_cubin.sources.project import Project
 from hatch_cubin.stores import calls, shared
 from hatch_cubin.stores.calls import Calls
@@ -165,7 +166,7 @@ def test_a_build_goes_on_whatever_the_store_does(
     server.fault = lambda handler: handler.path.split("/")[1] in kinds and FAULTS[fault](handler)
     said = list[str]()
     one = machine(server, tmp_path / "second", units, said, patience_s=0.2)
-    one.fetch(dict.fromkeys(KEYS, ()))
+    one.fetch(dict.fromkeys(KEYS, Request()))
     assert right(tmp_path / "second") == 0
     folder_with(tmp_path / "second", ITEMS)
     one.push(KEYS)
@@ -175,13 +176,13 @@ def test_a_build_goes_on_whatever_the_store_does(
     server.fault = lambda _handler: False
     later = list[str]()
     again = machine(server, tmp_path / "third", units, later)
-    again.fetch(dict.fromkeys(KEYS, ()))
+    again.fetch(dict.fromkeys(KEYS, Request()))
     got = right(tmp_path / "third")
     assert got == len(again.fetched)
     folder_with(tmp_path / "third", ITEMS)
     again.push(KEYS)
     last = machine(server, tmp_path / "fourth", units, later)
-    last.fetch(dict.fromkeys(KEYS, ()))
+    last.fetch(dict.fromkeys(KEYS, Request()))
     assert right(tmp_path / "fourth") == len(ITEMS)
     assert later == []
 
@@ -196,11 +197,11 @@ def test_a_store_that_loses_half_gives_the_other_half(tmp_path: Path, server: Sh
     for name in lost:
         del server.files[name]
     one = machine(server, tmp_path / "second", units, said)
-    one.fetch(dict.fromkeys(KEYS, ()))
+    one.fetch(dict.fromkeys(KEYS, Request()))
     assert right(tmp_path / "second") == len(one.fetched) == len(ITEMS) // 2
     folder_with(tmp_path / "second", ITEMS)
     one.push(KEYS)
-    machine(server, tmp_path / "third", units, said).fetch(dict.fromkeys(KEYS, ()))
+    machine(server, tmp_path / "third", units, said).fetch(dict.fromkeys(KEYS, Request()))
     assert right(tmp_path / "third") == len(ITEMS)
     assert said == []
 
@@ -219,7 +220,7 @@ def test_no_flipped_bit_is_taken(
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         server.files[name] = bytes(data)
         folder = tmp_path / f"flip {number}"
-        machine(server, folder, units, []).fetch(dict.fromkeys(KEYS, ()))
+        machine(server, folder, units, []).fetch(dict.fromkeys(KEYS, Request()))
         assert right(folder) <= len(ITEMS)
 
 
@@ -241,7 +242,7 @@ def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: Shelf,
     for thread in threads:
         thread.join()
     one = machine(server, tmp_path / "reader", units, said)
-    one.fetch(dict.fromkeys(KEYS, ()))
+    one.fetch(dict.fromkeys(KEYS, Request()))
     assert right(tmp_path / "reader") == len(one.fetched) > 0
     assert said == []
 

@@ -2,7 +2,8 @@
 
 Each has to have a bundle with kernels, and each kernel has to run on every GPU that the wheel promises: those
 that its archs name, or those of --gpu. It has to hold together as 'verify' says, to be no larger than
-'max-size' allows, to have tags that fit, and no path of the machine that built it. All that is wrong with any
+'max-size' allows, to have tags that fit, no path of the machine that built it, no code that was
+compiled for a debugger, and none beside its bundle. All that is wrong with any
 of them is told. --table looks at the project's table as well, or alone, and needs no compiler for that.
 """
 
@@ -44,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="spared",
         action="append",
         default=[],
-        help="kernels or modules that some GPUs may lack",
+        help="kernels or modules that some GPUs may lack, or files of code that lie beside the bundle",
     )
     parser.add_argument(
         "--max-size", metavar="SIZE", type=size_of, help="of a wheel, as in '100 MB'; by default the table's"

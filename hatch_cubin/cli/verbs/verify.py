@@ -19,7 +19,7 @@ import argparse
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,9 +98,11 @@ def _checked(what: str, again: _Again | None) -> Answer:
             elif again is not None:
                 again.note_named(found)
                 bundle, comparison = _compare(again, found)
-                facts["rebuild"] = _facts(comparison)
-                lines += _summary(bundle, comparison, len(found.bundles) - 1)
+                others = [each for each in found.bundles if each is not bundle]
+                facts["rebuild"] = {**_facts(comparison), "others": [each.place for each in others]}
+                lines += _summary(bundle, comparison)
                 problems += _findings(bundle, comparison, again.install_command())
+                problems += _not_of_project(bundle, others)
     except HatchCubinError as exc:  # what is known already must not be lost
         problems += exc.problems
     return Answer({**facts, "ok": not problems}, lines, problems)
@@ -260,7 +262,7 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _summary(bundle: Bundle, comparison: Comparison, others: int) -> Iterator[str]:
+def _summary(bundle: Bundle, comparison: Comparison) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
     units = _count(len(comparison.verdicts), "unit")
     yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
@@ -271,8 +273,14 @@ def _summary(bundle: Bundle, comparison: Comparison, others: int) -> Iterator[st
         yield f"{bundle.where}: {_count(unseen, 'unit')} of {where}: not compared"
     files, same = _count(len(comparison.files), "other file"), sum(comparison.files.values())
     yield f"{bundle.where}: {files} made again: {_same(same)}"
-    if others:
-        yield f"{_count(others, 'other bundle')} not of this project: not compared with a build"
+
+
+def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:
+    """Yield a problem for each bundle that no build was compared with: anything may be in it."""
+    for other in others:
+        what = f"was not compared: the project here builds {bundle.place} alone"
+        hint = "take it out of the wheel; code of another project is proven in that project's own wheel"
+        yield Problem(what, Location(other.where), hint if other.wheel else None)
 
 
 def _same(number: int) -> str:

@@ -49,6 +49,7 @@ class Terms(NamedTuple):
     timeout_s: float  # for each task
     total: int  # tasks at most
     warn: Callable[[str], object]
+    misfit: Callable[[Result], str | None]  # how a result is not what was asked for
 
 
 @dataclass(slots=True)
@@ -89,6 +90,8 @@ class Crew:
         self._ends: dict[int, list[str]] = {}  # the workers that a task may have ended
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
+        self._useful: set[str] = set()  # workers that compiled something
+        self._useless: dict[str, str] = {}  # workers that failed at something, and how they did so last
         self._gone: Gone | None = None
         self._quiet_since: float | None = None  # from the first lease to the first answer
         self._pace = _Pace()
@@ -99,6 +102,7 @@ class Crew:
             while self._hand_out():
                 yield from self._took(self._wait())
         finally:
+            self._name_useless()
             self._fleet.close()
 
     def _hand_out(self) -> bool:
@@ -284,7 +288,12 @@ class Crew:
         try:
             found = _proven(event, given)
         except ValueError as exc:
-            yield from self._fault(given, str(exc))
+            yield from self._fault(given, str(exc), _who(event, given))
+            return
+        if wrong := next(filter(None, map(self._terms.misfit, found.values())), None):
+            # No accident does that, so it is not given another chance.
+            self._faults[given.worker] = _MOST_FAULTS
+            yield from self._fault(given, f"it answered with something else: {wrong}", _who(event, given))
             return
         for task in given.lease.tasks:
             if task.id in self._open:
@@ -295,18 +304,26 @@ class Crew:
         crashed = not result.ok and any(each in result.log for each in _CRASHES)
         if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
             one = given.lease._replace(tasks=(task,))
-            how = f"worker {given.worker}: {result.log.splitlines()[0].removeprefix('fatal: ')}"
+            why = result.log.splitlines()[0].removeprefix("fatal: ")
+            self._useless[result.worker] = why
+            how = f"worker {given.worker}: {why}"
             yield from self._blame(_Given(given.worker, one, given.since, given.until), how)
             return
         self._pace.note(task, result.seconds)
+        if result.ok:
+            self._useful.add(result.worker)
+        else:
+            self._useless[result.worker] = result.log.partition("\n")[0].removeprefix("fatal: ")
         yield self._finished(result)
 
-    def _fault(self, given: _Given, why: str) -> Iterator[Result]:
+    def _fault(self, given: _Given, why: str, who: str) -> Iterator[Result]:
         """Note that a worker did not do a lease as it should; after some of that it gets no more."""
         self._again.extend(self._unheld(given))
+        self._useless[who] = why
         self._faults[given.worker] += 1
         if self._faults[given.worker] >= _MOST_FAULTS:
-            yield from self._lose(given.worker, why, blames=False)
+            told = why if who == given.worker else f"{who}: {why}"
+            yield from self._lose(given.worker, told, blames=False)
 
     def _too_late(self) -> Iterator[Result]:
         """Give up workers that were given longer than they can take."""
@@ -314,6 +331,12 @@ class Crew:
         late = {given.worker for given in self._given.values() if given.until < now}
         for worker in late:
             yield from self._lose(worker, "it did not answer in time")
+
+    def _name_useless(self) -> None:
+        """Name the workers that failed at all that they were given, unless that may be the sources' fault."""
+        for worker, why in self._useless.items():
+            if self._useful and worker not in self._useful and worker not in self._reasons:
+                self._terms.warn(f"worker {worker} failed at all that it was given, at last so: {why}")
 
     def _wonder(self) -> None:
         """Tell that nothing has come back for long: deadlines of leases are far off."""
@@ -358,6 +381,12 @@ class _Pace:
 
 
 _ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled it"
+
+
+def _who(event: Answered, given: _Given) -> str:
+    """Return the name of the worker that answered: what a lease was given to may know no workers."""
+    name = getattr(event.reply, "worker", None)
+    return name if isinstance(name, str) and not given.lease.process else given.worker
 
 
 def _proven(event: Answered, given: _Given) -> dict[int, Result]:

@@ -37,6 +37,7 @@ class Work:
     paths: CompilePaths
     upcoming: Next
     accepts: Callable[[Result], bool]
+    misfit: Callable[[Result], str | None]
     setup: Setup
 
 
@@ -84,7 +85,7 @@ def _crew(work: Work, name: str, upcoming: Callable[[], Task | None]) -> Crew:
     wanted = "system" if project.config.toolkit == "system" else None
     asked = Asked(identity.of(work.toolkit), wanted)
     slots = project.config.jobs or cores.count()
-    terms = Terms(parcel.listing.digest, project.config.timeout_s, len(work.jobs), project.warn)
+    terms = Terms(parcel.listing.digest, project.config.timeout_s, len(work.jobs), project.warn, work.misfit)
     return Crew(upcoming, _fleet(name, asked, parcel, slots), terms)
 
 

@@ -25,11 +25,11 @@ from tests.helpers import make_project
 
 KERNEL = 'extern "C" __global__ void {0}() {{ }}\n'
 FILES: Mapping[str, str] = {
-    "a.cu": '#include "near.cuh"\n' + KERNEL.format("a"),
+    "a.cu": '#include "near.cuh"\n' + KERNEL.format("k"),
     "near.cuh": "#pragma once\n#include <deep.cuh>\n",
-    "b.cu": '#if __has_include("maybe.cuh")\n#include "maybe.cuh"\n#endif\n' + KERNEL.format("b"),
+    "b.cu": '#if __has_include("maybe.cuh")\n#include "maybe.cuh"\n#endif\n' + KERNEL.format("k"),
     "maybe.cuh": "#define MAYBE 1\n",
-    "inner/c.cu": KERNEL.format("c"),
+    "inner/c.cu": KERNEL.format("k"),
     "inner/__init__.py": "",
     "../include/deep.cuh": "#define DEEP 1\n",
 }

@@ -71,7 +71,9 @@ CHANGED = Finding("damaged", entry("a"), "is not what its record says")
 UNPROVEN = Finding("orphaned", entry("a"), "has no record")
 DAMAGED = Finding("damaged", record("a"), "is a record that is damaged, or of another version")
 OF_B = [DAMAGED._replace(file=record("b")), UNPROVEN._replace(file=entry("b"))]
-LYING = Finding("damaged", record("a"), "names other kernels than its entry has")
+LYING = Finding(
+    "damaged", record("a"), "does not fit its entry, which does not have the kernels that are listed for it"
+)
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
     "a bit of the entry": (
@@ -102,6 +104,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
     "a record of another format": (lambda folder: lie(folder, format=1), [DAMAGED, UNPROVEN]),
     "a record that names nothing": (lambda folder: lie(folder, kernels={}), [DAMAGED, UNPROVEN]),
     "a record that names another": (lambda folder: lie(folder, kernels={"b": "b"}), [LYING]),
+    "a record of another arch": (
+        lambda folder: lie(folder, inputs={"arch": "sm_90"}),
+        [LYING._replace(what="does not fit its entry, which is neither a cubin nor PTX")],
+    ),
     "a record of another size": (lambda folder: lie(folder, size=10**8), [CHANGED]),
     "a record of other bytes": (lambda folder: lie(folder, sha256="0" * 64), [CHANGED]),
     "no entry": (

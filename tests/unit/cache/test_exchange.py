@@ -12,7 +12,7 @@ import pytest
 
 from hatch_cubin.cache import exchange, housekeeping
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.cache.proof import Known, Record, decode, place, record_key
+from hatch_cubin.cache.proof import Known, Record, Request, decode, place, record_key
 from tests.results import folder_with, item
 
 ONE, OTHER = item("one"), item("other")
@@ -47,27 +47,29 @@ def test_cuda_core_reads_what_was_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "record", "data", "asked"),
+    ("key", "record", "data", "wanted"),
     [
-        pytest.param(OTHER.key, ONE.record, ONE.data, (), id="of another key"),
-        pytest.param(ONE.key, OTHER.record, ONE.data, (), id="another's record"),
-        pytest.param(ONE.key, ONE.record, OTHER.data, (), id="another's bytes"),
-        pytest.param(ONE.key, ONE.record, ONE.data[:-1], (), id="cut off"),
-        pytest.param(ONE.key, ONE.record[:-1], ONE.data, (), id="a record cut off"),
-        pytest.param(ONE.key, b"", ONE.data, (), id="no record"),
-        pytest.param(ONE.key, ONE.record, ONE.data, ("scale<float>",), id="without what the unit asks for"),
+        pytest.param(OTHER.key, ONE.record, ONE.data, Request(), id="of another key"),
+        pytest.param(ONE.key, OTHER.record, ONE.data, Request(), id="another's record"),
+        pytest.param(ONE.key, ONE.record, OTHER.data, Request(), id="another's bytes"),
+        pytest.param(ONE.key, ONE.record, ONE.data[:-1], Request(), id="cut off"),
+        pytest.param(ONE.key, ONE.record[:-1], ONE.data, Request(), id="a record cut off"),
+        pytest.param(ONE.key, b"", ONE.data, Request(), id="no record"),
+        pytest.param(ONE.key, ONE.record, ONE.data, Request(names=["scale<float>"]), id="without a name"),
+        pytest.param(ONE.key, ONE.record, ONE.data, Request("sm_90"), id="for no arch"),
+        pytest.param(ONE.key, ONE.record, ONE.data, Request(declared=lambda: ["j"]), id="without a kernel"),
     ],
 )
-def test_what_is_not_proven_is_told(key: bytes, record: bytes, data: bytes, asked: tuple[str, ...]) -> None:
-    assert exchange.proven(key, record, data, asked) is None
+def test_what_is_not_proven_is_told(key: bytes, record: bytes, data: bytes, wanted: Request) -> None:
+    assert exchange.proven(key, record, data, wanted) is None
 
 
 def test_what_names_no_kernel_of_the_bytes_is_not_proven() -> None:
     found = decode(ONE.record)
     assert found is not None
     record = Record(found.key, found.sha256, found.size, {"stranger": "stranger"}, (), {})
-    assert exchange.proven(ONE.key, record.encode(), ONE.data, ()) is None
-    assert exchange.proven(*ONE, ()) == found
+    assert exchange.proven(ONE.key, record.encode(), ONE.data, Request()) is None
+    assert exchange.proven(*ONE, Request()) == found
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,9 @@ def test_an_object_has_the_names_that_it_is_asked_for(asked: tuple[str, ...], *,
     record = Record(
         found.key, found.sha256, found.size, {"scale<float,4>": "_Z5scale"}, (), {"object": "lto"}
     )
-    assert (exchange.proven(ONE.key, record.encode(), ONE.data, asked) is not None) == is_proven
+    assert (
+        exchange.proven(ONE.key, record.encode(), ONE.data, Request(names=asked)) is not None
+    ) == is_proven
 
 
 def test_only_what_is_proven_is_given(tmp_path: Path) -> None:

@@ -58,12 +58,13 @@ ARGUMENTS = {
 # Where its shared store is, one run after another: nowhere, where nobody answers, and at a server.
 STORES = {"bake": (None, "gone", "there"), "cache pull": ("gone", "there"), "cache push": ("gone", "there")}
 LISTED = '.entry copy() {\n.loc 1 1 1\nret;\n}\n.file 1 "copy.ptx"\n'
+BOUND = b".version 8.0\n.target sm_80\n.entry bound() N { ret; }\n"
 COPY_CU = SAXPY.replace("saxpy", "copy")
 PROJECT = {
     "pyproject.toml": pyproject('archs = ["sm_90", "compute_90"]\n'),
     "demo/__init__.py": "",
     "demo/saxpy.cu": SAXPY,
-    "demo/include.cu": '#include "empty.h"\n' + SAXPY.replace("saxpy", "axpy"),
+    "demo/include.cu": '#include "empty.h"\n' + SAXPY.replace("saxpy", "__launch_bounds__(256) axpy"),
     "demo/empty.h": "",
 }
 
@@ -235,12 +236,16 @@ def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
     with zipfile.ZipFile(project / "demo-1.0-py3-none-any.whl", "w") as archive:
         for path in sorted((project / "demo").rglob("*")):
             archive.write(path, path.relative_to(project))
+            if path.parent.name == "_cubins" and verb == "verify":
+                archive.write(path, f"other/_cubins/{path.name}")
     look("demo-1.0-py3-none-any.whl")
     if verb == "inspect":
         look("demo-1.0-py3-none-any.whl", "--ptx", "copy")
         (project / "demo/_cubins/copy.compute_80.ptx").write_text(LISTED)
         look("demo", "--ptx", "copy")
     write_tree(project, {"demo/include.cu": SAXPY.replace("saxpy", "other")})
+    if verb == "verify":
+        look("demo-1.0-py3-none-any.whl", "--rebuild")
     look("demo", *(["--rebuild"] if verb == "verify" else []))
     (project / "demo/_cubins/include.sm_90.cubin").write_bytes(b"")
     look("demo")
@@ -293,12 +298,16 @@ def test_diff_prints_the_fields_that_are_documented(
         made("a", "sm_80", data=code("a")),
         made("b", "sm_80", data=code("b")),
         made("copy", "compute_80", data=takes),
+        made("bound", "compute_80", data=BOUND.replace(b"N", b".maxntid 128")),
+        made("bound", "compute_90", data=BOUND.replace(b"N", b"")),
         toolchain=old,
     )
     after = bundle(
         made("a", "sm_80", data=code("a", spills=1)),
         made("c", "sm_90", data=code("c")),
         made("copy", "compute_80", data=less),
+        made("bound", "compute_80", data=BOUND.replace(b"N", b"")),
+        made("bound", "compute_90", data=BOUND.replace(b"N", b".maxntid 128")),
         toolchain=new,
     )
     one, other = whole_wheel(tmp_path / "one", before), whole_wheel(tmp_path / "other", after)

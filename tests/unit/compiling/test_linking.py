@@ -20,6 +20,7 @@ from hatch_cubin.compiling.executor import Result
 from hatch_cubin.compiling.linking import Links
 from hatch_cubin.compiling.results import Results
 from hatch_cubin.cubin import elf
+from hatch_cubin.cubin.target import arch_of
 from hatch_cubin.errors import CompileError
 from hatch_cubin.sources.project import Project
 from hatch_cubin.toolkit import worker
@@ -698,4 +699,55 @@ def test_what_the_driver_brings_is_never_missing() -> None:
         True,
         True,
         False,
+    ]
+
+
+def object_for(root: Path, arch: str) -> bytes:
+    """Return `f` as a relocatable cubin for one arch, as a build has cached it."""
+    cache = root / arch / "cache"
+    options = module("m", "a.cu", "b.cu", mode="rdc", archs=[arch])
+    project = make_project(
+        root / arch, {"a.cu": USER, "b.cu": ADD}, f"{ONE}{options}", HATCH_CUBIN_CACHE_DIR=str(cache)
+    )
+    _pipeline.build(project)
+    entries = [path.read_bytes() for path in cache.glob("entries/*/*")]
+    (found,) = (
+        data
+        for data in entries
+        if data.startswith(b"\x7fELF")
+        and not elf.read_cubin(data).loadable
+        and not elf.read_cubin(data).kernels
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("own", "arch"),
+    [("sm_90a", "sm_90"), ("sm_100f", "sm_100"), ("sm_100a", "sm_100f")],
+)
+def test_code_that_other_gpus_lack_is_no_part_of_code_for_them(tmp_path: Path, own: str, arch: str) -> None:
+    files: dict[str, str | bytes] = {"a.cu": USER, "../lib/f.cubin": object_for(tmp_path, own)}
+    options = module("m", "a.cu", mode="rdc", link=["lib/f.cubin"], archs=[arch])
+    (told,) = failure(tmp_path / "project", files, options)
+    assert told.splitlines()[0].endswith(
+        f"lib/f.cubin is code for {own}, which cannot be a part of code for {arch}"
+    )
+    assert told.splitlines()[-1] == f"  hint: take it built for {arch}, or name {own} in 'archs'"
+
+
+@pytest.mark.parametrize(("own", "arch"), [("sm_90a", "sm_90a"), ("sm_90", "sm_90a"), ("sm_100f", "sm_100a")])
+def test_code_that_runs_wherever_the_result_runs_is_linked(tmp_path: Path, own: str, arch: str) -> None:
+    files: dict[str, str | bytes] = {"a.cu": USER, "../lib/f.cubin": object_for(tmp_path, own)}
+    options = module("m", "a.cu", mode="rdc", link=["lib/f.cubin"], archs=[arch])
+    built = _pipeline.build(project_of(tmp_path / "project", files, options))
+    assert arch_of(built[f"m.{arch}.cubin"]) == arch
+
+
+def test_a_linkers_result_for_another_arch_is_refused(tmp_path: Path) -> None:
+    options = module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_90a"])
+    files = {"a.cu": USER, "b.cu": ADD}
+    other = _pipeline.build(project_of(tmp_path / "other", files, options))["m.sm_90a.cubin"]
+    _project, found, _results = links(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc"))
+    assert told_of(found, Result(0, ok=True, output=other)) == [
+        "the linker's result is for sm_90a, not for sm_90"
     ]

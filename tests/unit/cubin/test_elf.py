@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin.cubin.elf import Cubin, read_cubin, read_kernels, read_order, read_resources
+from hatch_cubin.cubin.elf import (
+    Cubin,
+    read_cubin,
+    read_kernels,
+    read_limits,
+    read_order,
+    read_resources,
+)
 from tests.capabilities import cuobjdump
 from tests.cubins import FUNC, KERNEL, OBJECT, SECTION, USING, elf
 
@@ -335,3 +342,23 @@ def test_parameters_that_do_not_add_up_are_unknown_and_hide_nothing_else(
     (kernel,) = read_kernels(data).values()
     assert kernel.parameters == parameters
     assert kernel.uses["registers"] == 40
+
+
+def test_what_a_kernel_asks_of_its_launch() -> None:
+    def launch(**values: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
+        return read_limits(
+            elf(K, ("j", FUNC, KERNEL, 8), more=[(".nv.info.k", INFO, b"".join(values.values()), 7)])
+        )
+
+    threads = struct.pack("<BBHIII", 4, 0x05, 12, 128, 2, 1)
+    short = {"registers": struct.pack("<BBH", 3, 0x1B, 40), "barriers": struct.pack("<BBH", 2, 0x4C, 4)}
+    assert launch(threads=threads, **short) == {
+        "k": {"max_threads": (128, 2, 1), "max_registers": (40,), "barriers": (4,)},
+        "j": {},
+    }
+    assert launch(registers=struct.pack("<BBH", 3, 0x1B, 0xFF), other=struct.pack("<BBH", 3, 0x5F, 1)) == {
+        "k": {},
+        "j": {},
+    }
+    with pytest.raises(ValueError, match="attributes cannot be read"):
+        launch(cut=b"\x04")

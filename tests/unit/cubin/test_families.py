@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.cubin.families import family, made_of
+from hatch_cubin.cubin.families import digests_of, family, made_of
 from tests.cubins import FUNC, KERNEL, OBJECT, elf
 
 
@@ -46,3 +46,17 @@ def test_every_byte_of_a_cubin_is_of_something() -> None:
 def test_what_cannot_be_read_is_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match="is a damaged cubin"):
         made_of(data)
+
+
+def test_each_part_that_changed_has_another_digest() -> None:
+    names = {"text.k": "code", "nv.constant3": "constants", "nv.global.init": "globals"}
+    names |= {"nv.info": "attributes", "nv.shared.k": "shared", "comment": "rest"}
+
+    def parts(changed: str = "") -> dict[str, str]:
+        sections = [(f".{name}", 1, b"x" if name == changed else b"as it was", 0) for name in names]
+        return digests_of(elf(more=sections))
+
+    before = parts()
+    for name, part in names.items():
+        after = parts(name)
+        assert [each for each in after if after[each] != before[each]] == [part]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cache.entries import Cache
+from hatch_cubin.cache.proof import Request
 from hatch_cubin.stores.calls import Calls
 from hatch_cubin.stores.http import HttpStore
 from hatch_cubin.stores.shared import FEW, Shared
@@ -96,7 +97,7 @@ def test_who_has_the_password_writes_and_everybody_reads(
     said.clear()
     machine(tmp_path / "one", f"http://ci:hunter2@{place}", said, units).push(KEYS)
     other = machine(tmp_path / "other", f"http://{place}", said, units)
-    other.fetch(dict.fromkeys(KEYS, ()))
+    other.fetch(dict.fromkeys(KEYS, Request()))
     if most == "1m" and units > FEW:  # a pack of 2.4 MB
         assert said == ["it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"]
     else:

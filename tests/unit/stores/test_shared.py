@@ -10,7 +10,7 @@ import pytest
 
 from hatch_cubin._digest import file_digest
 from hatch_cubin.cache import exchange
-from hatch_cubin.cache.proof import Record
+from hatch_cubin.cache.proof import Record, Request
 from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
 from hatch_cubin.stores import actions, packs, shared
 from hatch_cubin.stores.actions import Action, File
@@ -120,7 +120,7 @@ def keys(items: Iterable[Item]) -> list[bytes]:
 
 def fetch(one: Shared, items: Sequence[Item] = ITEMS) -> list[Item]:
     """Fetch *items*, and return those that lie in the folder then."""
-    one.fetch(dict.fromkeys(keys(items), ()))
+    one.fetch(dict.fromkeys(keys(items), Request()))
     there = ((each.key, exchange.stored(one._cache.folder, each.key)) for each in items)
     return [Item(key, *found) for key, found in there if found is not None]
 
@@ -358,7 +358,7 @@ def test_a_store_that_fails_is_left_alone(opened: Open, said: list[str], units: 
     assert one.pushed == set()
     assert (said, one.facts["fault"]) == (["it fails (500)"], "it fails (500)")
     assert len(store.asked()) >= 3
-    one.fetch(dict.fromkeys(keys(ITEMS), ()))
+    one.fetch(dict.fromkeys(keys(ITEMS), Request()))
     assert store.asked() == []
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from hatch_cubin import _pipeline
 from hatch_cubin.wheels.diff import BundleDiff, Limit, compare, too_much
 from hatch_cubin.wheels.diff_parts import diff_parts
 from hatch_cubin.wheels.parts import Part
 from hatch_cubin.wheels.sides import Side, pairs
 from hatch_cubin.wheels.survey import BundleFacts, KernelFacts
-from tests.cubins import facts_of
-from tests.helpers import bundle, made
+from tests.cubins import FUNC, KERNEL, elf, facts_of
+from tests.helpers import bundle, made, make_project
 from tests.library import Kernel, code, units
 
 BASE: dict[Kernel, bytes] = {
@@ -49,10 +50,13 @@ def test_what_is_the_same_differs_in_nothing(tmp_path: Path) -> None:
         "gained": [],
         "signatures": [],
         "changes": [],
+        "limits": [],
+        "compared": 6,
+        "other": [],
         "archs": {},
         "units": [],
     }
-    said = "the kernels are the same: each uses what it used, and none came or went"
+    said = "the kernels are the same: every unit has the bytes that it had, and none came or went"
     assert shown([found]) == [Part("A -> B", ["size: 1000 B -> 1.1 KiB, +12.0 %", said])]
 
 
@@ -110,7 +114,7 @@ def test_sizes_by_arch_and_the_files_that_changed_most(tmp_path: Path) -> None:
         {"module": "a", "arch": "sm_80", "before": size, "after": grown},
         {"module": "b", "arch": "sm_80", "before": size, "after": less},
     ]
-    table = shown([found])[1].table
+    (table,) = (part.table for part in shown([found]) if part.title == "size by arch, unpacked")
     assert table is not None
     assert table.rows[0] == ["sm_80", "1.8 KiB", "3.7 KiB", "+101.1 %"]
 
@@ -243,3 +247,70 @@ def test_a_kernel_that_takes_other_arguments(
     assert ("kernels that take other arguments: 3" in titles) == bool(passed) == other
     if before == [(4, "float")] and after == [(4, "int")]:
         assert passed == ["a(float) is a(int)", "b(float) is b(int)", "c(float) is c(int)"]
+
+
+LIMITED = """
+__constant__ float c[2] = {1, 2};
+__device__ int g = 3;
+extern "C" __global__ void __launch_bounds__(128) k(float *x) { x[0] = c[threadIdx.x & 1] + g; }
+"""
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("(128)", "(256)", ["attributes"]),
+        ("{1, 2}", "{1, 3}", ["constants"]),
+        ("g = 3", "g = 4", ["globals"]),
+        ("+ g", "- g", ["code"]),
+    ],
+    ids=["launch bounds", "constant data", "a global's first value", "code"],
+)
+def test_a_change_that_takes_as_much_of_everything_is_told(
+    tmp_path: Path, old: str, new: str, parts: list[str]
+) -> None:
+    sides = []
+    for name, text in (("one", LIMITED), ("other", LIMITED.replace(old, new))):
+        project = make_project(tmp_path / name, {"k.cu": text}, 'archs = ["sm_90", "compute_90"]')
+        sides.append(facts_of(tmp_path / f"of {name}", _pipeline.build(project)))
+    found = compare(*sides)
+    assert (found["changes"], found["compared"]) == ([], 2)
+    assert found["other"] == [
+        {"module": "k", "arch": "sm_90", "parts": parts},
+        {"module": "k", "arch": "compute_90", "parts": ["text"]},
+    ]
+    assert "units with other bytes: 2 of 2" in [part.title for part in shown([found])]
+    bounds = [(each["what"], each["arch"], each["before"], each["after"]) for each in found["limits"]]
+    both = [("max_threads", arch, "128", "256") for arch in ("sm_90", "compute_90")]
+    assert bounds == (both if parts == ["attributes"] else [])
+
+
+def test_limits_of_launches_are_rows_whatever_their_dimensions(tmp_path: Path) -> None:
+    def text(bounds: str) -> bytes:
+        return f".version 8.0\n.target sm_80\n.entry k()\n{bounds}\n{{ ret; }}\n".encode()
+
+    before = {("k", "compute_80"): text(".maxntid 16, 8, 1\n.minnctapersm 2")}
+    found = diff(tmp_path, {("k", "compute_80"): text(".reqntid 16, 1, 8\n.minnctapersm 4")}, before)
+    (part,) = (part for part in shown([found]) if part.title == "kernels with other limits of a launch: 1")
+    assert part.table is not None
+    assert part.table.rows == [
+        ["k", "compute_80", "maximum threads", "16x8", "any"],
+        ["k", "compute_80", "minimum blocks", "2", "4"],
+        ["k", "compute_80", "required threads", "any", "16x1x8"],
+    ]
+
+
+def test_a_unit_that_cannot_be_read_has_no_parts_that_could_be_others(tmp_path: Path) -> None:
+    one, other = ({("k", "sm_80"): b"no code, %d" % number} for number in range(2))
+    found = diff(tmp_path, one, other)
+    assert found["other"] == [{"module": "k", "arch": "sm_80", "parts": []}]
+    (part,) = (part for part in shown([found]) if part.title == "units with other bytes: 1 of 1")
+    assert part.table is not None
+    assert part.table.rows == [["k", "sm_80", "unknown"]]
+
+
+def test_attributes_that_cannot_be_read_limit_nothing(tmp_path: Path) -> None:
+    cut = elf(("k", FUNC, KERNEL, 2), more=[(".nv.info.k", 0x70000000, b"\x04", 2)])
+    (unit,) = facts(tmp_path, {("k", "sm_80"): cut})["units"]
+    assert [kernel["limits"] for kernel in unit["kernels"]] == [{}]

@@ -9,8 +9,8 @@ import pytest
 from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.tags import tag_problems, tag_warnings
 from tests.cubins import cubin, inside, make_wheel
-from tests.helpers import bundle, made, write_tree
-from tests.library import INFO, whole_wheel
+from tests.helpers import bundle, made, wheel_files, write_tree
+from tests.library import INFO, METADATA, whole_wheel
 
 
 def files(data_model: str = "lp64") -> dict[str, bytes]:
@@ -103,7 +103,7 @@ def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_cannot_be_read_is_told_by_what_proves_it(tmp_path: Path) -> None:
-    said = {f"{INFO}/WHEEL": b"Tag: py3-none-any\n"}
+    said = {f"{INFO}/WHEEL": b"Tag: py3-none-any\n", f"{INFO}/METADATA": METADATA}
     members = inside("demo/_cubins", {"manifest.json": b'{"format":99}'})
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", members | said)
     assert problems(wheel) == []
@@ -118,3 +118,52 @@ def test_a_tag_that_pypi_refuses(tmp_path: Path) -> None:
 def test_a_folder_has_no_tags(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "_cubins", files("llp64"))
     assert (problems(place), warnings(place)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (b"Metadata-Version: 2.1\nName: demo\nVersion: 2.0\n", "Version: 2.0; the wheel's name says 1.0"),
+        (
+            b"Metadata-Version: 2.1\r\nName: other\r\nVersion: 1.0\r\n",
+            "Name: other; the wheel's name says demo",
+        ),
+        (
+            b"Metadata-Version: 2.1\nName: demo\n\nVersion: 1.0\n",
+            "Version: nothing; the wheel's name says 1.0",
+        ),
+        (METADATA + b"Version: 2.0\n", "Version: 1.0, 2.0; the wheel's name says 1.0"),
+    ],
+    ids=["version", "name", "in the description", "twice"],
+)
+def test_metadata_of_another_release(tmp_path: Path, metadata: bytes, said: str) -> None:
+    wheel = whole_wheel(tmp_path, files(), METADATA=metadata)
+    assert problems(wheel) == [f"W/{INFO}/METADATA: says {said}\n  hint: installers refuse such a wheel"]
+
+
+@pytest.mark.parametrize("metadata", [b"name: Demo\nVERSION: 1.0 \n\nName: other\n", METADATA])
+def test_the_same_release_spelled_otherwise(tmp_path: Path, metadata: bytes) -> None:
+    assert problems(whole_wheel(tmp_path, files(), METADATA=metadata)) == []
+
+
+def test_folders_of_installers_that_are_another_projects(tmp_path: Path) -> None:
+    more = {"other-1.0.dist-info/METADATA": METADATA, "demo-2.0.data/purelib/x.py": b"", "demo/a.data/x": b""}
+    wheel = whole_wheel(tmp_path, files())
+    assert problems(make_wheel(wheel, wheel_files(wheel) | more)) == [
+        f"W/{each}: is not of demo-1.0: a wheel has one .dist-info folder, and may have its .data folder"
+        for each in ("demo-2.0.data", "other-1.0.dist-info")
+    ]
+
+
+@pytest.mark.parametrize(("value", "told"), [("true", False), ("False", False), ("yes", True)])
+def test_whether_the_root_is_pure_has_to_be_said_plainly(tmp_path: Path, value: str, *, told: bool) -> None:
+    said = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {value}\nTag: py3-none-any\n".encode()
+    what = f"W/{INFO}/WHEEL: says Root-Is-Purelib: {value}, not true or false"
+    assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [what] * told
+
+
+def test_a_wheel_without_metadata(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, files())
+    bare = {name: data for name, data in wheel_files(wheel).items() if not name.endswith("METADATA")}
+    what = f"W/{INFO}/METADATA: is missing\n  hint: installers refuse such a wheel"
+    assert problems(make_wheel(wheel, bare)) == [what]

@@ -10,9 +10,9 @@ import pytest
 
 from hatch_cubin.cli.main import main
 from hatch_cubin.wheels import check as checking
-from tests.cubins import PTX, make_wheel
-from tests.helpers import bundle, made, pyproject, write_tree
-from tests.library import Kernel, code, units, wheel_of, whole_wheel
+from tests.cubins import FUNC, KERNEL, PTX, REGISTERS, elf, make_wheel
+from tests.helpers import bundle, made, pyproject, wheel_files, write_tree
+from tests.library import INFO, Kernel, code, units, wheel_of, whole_wheel
 
 KERNELS: dict[Kernel, bytes] = {
     (name, arch): code(name) for name in ("a", "b", "c") for arch in ("sm_80", "sm_90")
@@ -126,6 +126,52 @@ def test_a_list_of_gpus_that_is_empty_is_not_the_wheels_own(
     answer = check(capsys, wheel_of(tmp_path, KERNELS), "--gpu", "")
     assert answer.code == 2
     assert answer.err[-1].endswith("argument --gpu: '' is no compute capability: write it as 8.9")
+
+
+def for_debugger(name: str) -> bytes:
+    return elf((name, FUNC, KERNEL, 3), more=[(".nv_debug_info_reg_sass", 1, b"", 0), REGISTERS])
+
+
+def test_code_for_a_debugger_is_not_for_publishing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PTX.replace(b".target sm_80", b".target sm_80, debug")
+    kernels = {("a", "sm_80"): for_debugger("a"), ("b", "sm_80"): code("b"), ("copy", "compute_80"): text}
+    wheel = wheel_of(tmp_path, kernels)
+    answer = check(capsys, wheel, "--gpu", "8.0")
+    assert answer.code == 1
+    what = "2 units compiled for a debugger (-G), without optimization"
+    assert answer.err[-4:] == [
+        f"hatch-cubin: error: {wheel}/demo/_cubins: {what}",
+        "  a for sm_80",
+        "  copy for compute_80",
+        "  hint: build without the option debug; profilers need lineinfo alone",
+    ]
+    assert check(capsys, wheel, "--gpu", "8.0", "--except", "a", "--except", "copy").code == 0
+
+
+def test_of_many_units_for_a_debugger_the_first_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels = {(f"k{number:02}", "sm_80"): for_debugger(f"k{number:02}") for number in range(12)}
+    answer = check(capsys, wheel_of(tmp_path, kernels))
+    assert answer.err[1] == "  k00 for sm_80"
+    assert answer.err[-2] == "  and 2 more"
+
+
+def test_code_beside_the_bundle_is_not_for_publishing_unless_it_is_spared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = bundle(*units(KERNELS))
+    wheel = whole_wheel(tmp_path, files, "py3-none-any", **{"../demo/old.cubin": code("a")})
+    members = {name.replace(f"{INFO}/../", ""): data for name, data in wheel_files(wheel).items()}
+    make_wheel(wheel, {name: data.replace(f"{INFO}/../".encode(), b"") for name, data in members.items()})
+    answer = check(capsys, wheel)
+    assert answer.code == 1
+    assert answer.err[0] == (
+        f"hatch-cubin: error: {wheel}/demo/old.cubin: is code for GPUs that belongs to no bundle"
+    )
+    assert check(capsys, wheel, "--except", "demo/*.cubin").code == 0
 
 
 @pytest.mark.parametrize("glob", ["b", "b*", "[ab]", "**"])

@@ -16,9 +16,10 @@ import pytest
 
 from hatch_cubin import __version__, _pipeline
 from hatch_cubin.cli.main import main
+from hatch_cubin.cubin.families import digests_of
 from hatch_cubin.wheels.installed import opened
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
-from tests.helpers import SAXPY, bundle, made, make_project, write_tree
+from tests.helpers import SAXPY, bundle, made, make_project, sha256, write_tree
 from tests.strange import a_pipe
 from tests.unit.wheels.test_page import Page
 
@@ -46,7 +47,7 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     with opened(str(wheel)) as found:
         packed = found.bundles[0].packed
     uses = {"registers": 40, "shared": 0, "stack": 0, "spills": 0}
-    kernel = {"name": "f", "symbol": "_Z1fv", **uses, "signature": "f()", "parameters": []}
+    kernel = {"name": "f", "symbol": "_Z1fv", **uses, "signature": "f()", "parameters": [], "limits": {}}
     unit: dict[str, Any] = {
         "module": "a",
         "source": "demo/a.cu",
@@ -59,10 +60,11 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "packed": packed["a.sm_80.cubin"],
         "min_driver": 13000,
         "kernels": [kernel],
+        "digests": {"all": sha256(code), **digests_of(code)},
         "problem": None,
     }
     unknown = dict.fromkeys(("registers", "shared", "stack", "spills"))
-    takes = {"parameters": [{"offset": 0, "size": 8, "type": None}]}
+    takes = {"parameters": [{"offset": 0, "size": 8, "type": None}], "limits": {}}
     text = {
         **unit,
         "module": "copy",
@@ -74,6 +76,7 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "packed": packed["copy.compute_80.ptx"],
         "min_driver": 11000,
         "kernels": [{"name": "copy", "symbol": "copy", **unknown, "signature": "copy(8 bytes)", **takes}],
+        "digests": {"all": sha256(PTX), "text": sha256(PTX)},
     }
     expected = {
         "place": "demo/_cubins",

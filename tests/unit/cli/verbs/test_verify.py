@@ -24,6 +24,7 @@ from hatch_cubin.wheels import releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 from tests.strange import a_pipe
+from tests.unit.cubin.test_target import of_13
 
 Files = Mapping[str, bytes]
 
@@ -215,6 +216,45 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
             files_with(made("k", data=bytes(FOR_80))),
             ["k.sm_90.cubin: is code for sm_80, the manifest says sm_90"],
             id="another arch, well recorded",
+        ),
+        pytest.param(
+            files_with(made("k", data=of_13(90, "-arch sm_90a", kernel="k"))),
+            ["k.sm_90.cubin: is code for sm_90a, the manifest says sm_90"],
+            id="code for one arch alone, under a plain name",
+        ),
+        pytest.param(
+            files_with(made("k", "sm_100f", data=of_13(100, "-arch sm_100", kernel="k"))),
+            ["k.sm_100f.cubin: is code for sm_100, the manifest says sm_100f"],
+            id="plain code, under a family's name",
+        ),
+        pytest.param(
+            files_with(made("k", data=of_13(90, "-arch sm_90", release="14.0", kernel="k"))),
+            ["k.sm_90.cubin: is of CUDA 14, and needs driver 14000; the manifest says 13000"],
+            id="code of a newer CUDA than its driver",
+        ),
+        pytest.param(
+            files_with(made("copy", "compute_90", {"copy": "copy"}, data=TEXT)),
+            ["copy.compute_90.ptx: is PTX for compute_80, the manifest says compute_90"],
+            id="PTX for another arch",
+        ),
+        pytest.param(
+            files_with(made("copy", "compute_80", {"copy": "copy"}, data=TEXT.replace(b"sm_80", b"sm_100a"))),
+            ["copy.compute_80.ptx: is PTX for compute_100a, the manifest says compute_80"],
+            id="PTX for one arch alone",
+        ),
+        pytest.param(
+            rewritten(arch="compute_90", kind="ptx"),
+            [
+                "k.sm_90.cubin: is a cubin, the manifest says that it is PTX",
+                "keys.json: only it has k for sm_90",
+                "keys.json: only the manifest has k for compute_90",
+            ],
+            id="a cubin as PTX",
+        ),
+        pytest.param(
+            files_with(made("copy", "sm_80", {"copy": "copy"}, data=TEXT)),
+            ["copy.sm_80.cubin: is not a cubin"],
+            id="PTX as a cubin",
         ),
         pytest.param(
             files_with(made("k", data=RELOCATABLE)),
@@ -437,6 +477,11 @@ OWN = line_of("demo/__init__.py", INIT)
             {name: data for name, data in GOOD.items() if "RECORD" not in name},
             ["a wheel has one .dist-info/RECORD, here are 0"],
             id="no RECORD",
+        ),
+        pytest.param(
+            {**GOOD, f"{INFO}/RECORD": f"{RECORD}{OWN}".encode()},
+            ["demo/__init__.py: is in RECORD 2 times"],
+            id="a line twice",
         ),
         pytest.param(
             {**GOOD, "other-1.0.dist-info/RECORD": b""},

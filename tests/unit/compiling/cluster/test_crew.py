@@ -29,11 +29,15 @@ class Play:
 
     def __init__(self, clock: Clock, act: Act, *events: Event, tasks: Sequence[Task] | int = 4) -> None:
         self.clock, self.warnings = clock, list[str]()
+        self.misfits: dict[bytes, str] = {}  # outputs that are not what was asked for, and why
         left = [*map(task, range(tasks))] if isinstance(tasks, int) else [*tasks]
         self.fleet = FakeFleet(clock, act, *events)
-        terms = Terms(LISTING, 60.0, len(left), self.warnings.append)
+        terms = Terms(LISTING, 60.0, len(left), self.warnings.append, self._misfit)
         coming = iter(left)
         self.crew = Crew(lambda: next(coming, None), self.fleet, terms)
+
+    def _misfit(self, result: Result) -> str | None:
+        return self.misfits.get(result.output)
 
     def results(self) -> dict[int, Result]:
         """Return all results; fail where a task has two."""
@@ -251,6 +255,88 @@ def test_a_worker_that_never_answers_as_it_should_gets_no_more(clock: Clock) -> 
     play = Play(clock, act, A, B, tasks=12)
     assert len(play.results()) == 12
     assert play.warnings == ["worker a: OSError: disk"]
+
+
+def test_a_worker_that_answers_with_something_else_is_named_and_gets_no_more(clock: Clock) -> None:
+    given: list[str] = []
+
+    def act(fleet: FakeFleet) -> None:
+        for gift in pending(fleet):
+            given.append(gift.worker)
+            lies = gift.worker == "a"
+            others = [Result(number, ok=True, output=b"of sm_80") for number in gift.numbers]
+            fleet.answer(gift, *(others if lies else ()))
+            fleet.say(*[A] * lies)
+
+    play = Play(clock, act, A, B, tasks=12)
+    play.misfits = {b"of sm_80": "k for sm_90: it is for sm_80"}
+    assert play.outputs() == {number: f"of {number}" for number in range(12)}
+    assert (given.count("a"), play.warnings) == (
+        1,
+        ["worker a: it answered with something else: k for sm_90: it is for sm_80"],
+    )
+
+
+def test_who_answers_for_a_fleet_that_knows_no_workers_is_named(clock: Clock) -> None:
+    def act(fleet: FakeFleet) -> None:
+        for gift in pending(fleet):
+            fleet.say(Answered(gift.lease.number, reply(gift.lease, done(gift.numbers[0]), worker="node 7")))
+
+    play = Play(clock, act, Joined("any", "", 1), tasks=1)
+    play.misfits = {b"of 0": "it is for sm_80"}
+    with pytest.raises(NoneLeftError) as caught:
+        play.results()
+    assert caught.value.reasons == ("worker any: node 7: it answered with something else: it is for sm_80",)
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda gift: Answered(gift.lease.number, None, "OSError: disk"),
+        lambda gift: Answered(
+            gift.lease.number,
+            reply(gift.lease, *(Result(each, ok=False, log="OSError: disk") for each in gift.numbers)),
+        ),
+        lambda gift: Answered(
+            gift.lease.number,
+            reply(
+                gift.lease,
+                *(Result(each, ok=False, log="OSError: disk\nthe compiler crashed") for each in gift.numbers),
+            ),
+        ),
+    ],
+    ids=["the lease", "the compile", "the compiler"],
+)
+def test_a_worker_that_fails_at_all_it_was_given_is_named(
+    clock: Clock, fails: Callable[[Gift], Event]
+) -> None:
+    """Its failures may be too few to exclude it, as here where the others do the rest."""
+    failed: list[str] = []
+
+    def act(fleet: FakeFleet) -> None:
+        for gift in pending(fleet):
+            if gift.worker == "a" and not failed:
+                failed.append("a")
+                fleet.say(fails(gift))
+            elif gift.worker == "b":
+                fleet.answer(gift)
+
+    play = Play(clock, act, A, B)
+    results = play.results()
+    assert (len(results), play.warnings) == (
+        4,
+        ["worker a failed at all that it was given, at last so: OSError: disk"],
+    )
+
+
+def test_of_sources_that_fail_everywhere_no_worker_is_blamed(clock: Clock) -> None:
+    def act(fleet: FakeFleet) -> None:
+        for gift in pending(fleet):
+            fleet.answer(gift, *(Result(number, ok=False, log="k.cu(1): error") for number in gift.numbers))
+
+    play = Play(clock, act, A, B)
+    play.results()
+    assert play.warnings == []
 
 
 def test_the_same_reply_twice_and_one_that_is_late_count_once(clock: Clock) -> None:

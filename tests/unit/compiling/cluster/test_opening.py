@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from hatch_cubin import _pipeline
 from hatch_cubin.compiling import cores, executor
 from hatch_cubin.compiling.cluster import host, identity
-from hatch_cubin.compiling.cluster.lease import Listing
+from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, sealed
 from hatch_cubin.compiling.executor import Next, Result, Setup
 from hatch_cubin.compiling.paths import CompilePaths
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
@@ -52,6 +53,23 @@ class Broken(Executor):
         raise RuntimeError("cannot schedule new futures")
 
 
+class Swapping(ThreadPoolExecutor):
+    """Compiles for another arch than it is told to, and answers as if it had not."""
+
+    def submit(self, _function: Any, parcel: host.Parcel, lease: Lease) -> Future[Any]:  # type: ignore[override]
+        return super().submit(self._swapped, parcel, lease)
+
+    def _swapped(self, parcel: host.Parcel, lease: Lease) -> Reply:
+        others = tuple(
+            replace(task, options=tuple(each.replace(b"sm_90", b"sm_100") for each in task.options))
+            for task in lease.tasks
+        )
+        reply = host.compile_with(parcel, lease._replace(tasks=others))
+        tasks = {task.id: task for task in lease.tasks}
+        results = (Result(**values) for values, _proof in reply.results)
+        return reply._replace(results=tuple(sealed(tasks[each.id], lease.listing, each) for each in results))
+
+
 SOURCES = {
     "one.cu": '#include "own.h"\n' + SAXPY,
     "own.h": "#define OWN 1\n",
@@ -74,6 +92,20 @@ def test_an_executor_of_ones_own_gives_the_same_bytes(tmp_path: Path) -> None:
     project = make_project(tmp_path / "b", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME, **cache)
     assert workers(project) == {"one": host.here().name}
     assert _pipeline.build(project) == here
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "compute_90"])
+def test_a_worker_that_gives_another_archs_code_gets_nothing_into_a_wheel(tmp_path: Path, arch: str) -> None:
+    table, name = f'archs = ["{arch}"]', f"{__name__}:Swapping"
+    place = host.here().name
+    project = make_project(tmp_path / "a", files(), table, HATCH_CUBIN_EXECUTOR=name)
+    real = arch.replace("90", "100")
+    assert told(project, ToolchainError)[1] == (
+        f"worker {name}: {place}: it answered with something else: "
+        f"one for {arch}: the compiler's result is for {real}, not for {arch}"
+    )
+    right = make_project(tmp_path / "b", files(), table, HATCH_CUBIN_EXECUTOR=f"{name},local")
+    assert _pipeline.build(right) == _pipeline.build(make_project(tmp_path / "c", files(), table))
 
 
 def test_an_installed_package_can_know_a_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +211,7 @@ def test_a_worker_that_is_not_as_needed_is_told_with_what_to_install(
     monkeypatch.setattr(identity, "difference", lambda *_both: "NVRTC 13.4.92, this build has 13.5.37")
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
     _what, reason, hint = told(project, ToolchainError)
-    assert reason == f"worker {NAME}: NVRTC 13.4.92, this build has 13.5.37"
+    assert reason == f"worker {NAME}: {host.here().name}: NVRTC 13.4.92, this build has 13.5.37"
     assert hint.startswith("hint: on each worker: pip install hatch-cubin==")
 
 

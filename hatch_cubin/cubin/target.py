@@ -1,0 +1,107 @@
+"""Read what a compiler's result is for: its arch, the CUDA that it needs, and whether it is for a debugger.
+
+A label may be wrong. This reads the file: PTX, LTO-IR, or a cubin of any CUDA 12 or 13, whether NVRTC,
+nvJitLink, ptxas, nvlink or tileiras made it. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Collection, Iterable
+
+from . import elf
+from .objects import LTO_MAGIC
+from .ptx import read_directives
+
+# By the ABI in the header: where its flags have the number of the arch, and which one is set for `a` code.
+# CUDA 12 writes 7, and 8 for sm_100 and newer. CUDA 13 writes 8, and sets no flag for `a`.
+_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
+
+_TOOLS = ".note.nv.tkinfo"  # the command lines of the tools that made a cubin, and their releases
+_ARCH = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
+_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
+_FIRST_NEW_LAYOUT = 100  # the first arch for which CUDA 12 wrote the layout of CUDA 13
+_DEBUG = ".nv_debug_info_reg_sass"  # which only -G makes; other .debug_… sections come with line numbers too
+_LTO_NUMBER, _LTO_EXACT = 1, 32  # attributes of LTO-IR
+
+Part = tuple[int, str]  # the number of an arch, and its suffix
+
+
+def arch_of(data: bytes) -> str | None:
+    """Return the arch that a result is for, such as `sm_100a` or, of PTX, `compute_90`.
+
+    A cubin that was linked of parts for several archs runs only where all of them do: it is for the strictest
+    one. None if the layout is not known. ValueError if *data* is neither a cubin, nor PTX, nor LTO-IR.
+    """
+    if data.startswith(b"\x7fELF"):
+        return _arch_of_cubin(data)
+    if data.startswith(LTO_MAGIC):
+        return _arch_of_lto(data)
+    targets = read_directives(data.decode("utf-8", "replace")).targets
+    if not targets:
+        raise ValueError("is neither a cubin nor PTX")
+    return f"compute_{_strictest(max(number for number, _suffix in targets), targets)}"
+
+
+def other_arch(data: bytes, arch: str) -> str | None:
+    """Return the arch that a result is for if it is not *arch*; ValueError as above."""
+    real = arch_of(data)
+    if data.startswith(LTO_MAGIC):
+        arch = arch.removesuffix("f")  # LTO-IR does not tell families
+    return None if real in (None, arch) else real
+
+
+def oldest_toolkit(data: bytes) -> int:
+    """Return the major version of CUDA that a cubin needs at least, as far as it tells; else 0."""
+    number, _flag = _flags(data)
+    is_new = data[8] == 8 and number is not None and number < _FIRST_NEW_LAYOUT
+    return max([13 * is_new, *(int(major) for major in _RELEASE.findall(elf.read_section(data, _TOOLS)))])
+
+
+def is_for_debugger(data: bytes) -> bool:
+    """Say whether a result was compiled with -G, which leaves out optimization; ValueError if damaged."""
+    if data.startswith(b"\x7fELF"):
+        return any(name == _DEBUG for name, _size in elf.read_layout(data)[1])
+    return read_directives(data.decode("utf-8", "replace")).debug
+
+
+def _arch_of_cubin(data: bytes) -> str | None:
+    number, is_exact = _flags(data)
+    if number is None:
+        return None
+    found = _ARCH.findall(elf.read_section(data, _TOOLS))
+    parts = [(int(digits), suffix.decode()) for digits, suffix in found]
+    return f"sm_{_strictest(number, [*parts, (number, 'a' * is_exact)])}"
+
+
+def _flags(data: bytes) -> tuple[int | None, bool]:
+    """Return the number of the arch and whether the code is for this arch alone, as the header has them."""
+    try:
+        (flags,) = struct.unpack_from("<I", data, 48)
+    except struct.error:
+        raise ValueError("is a damaged cubin") from None
+    if data[8] not in _FLAGS:
+        return None, False
+    shift, exact = _FLAGS[data[8]]
+    return flags >> shift & 0xFF, bool(flags & exact)
+
+
+def _arch_of_lto(data: bytes) -> str | None:
+    """Return the arch of LTO-IR, whose header ends with a list of attributes and their values."""
+    try:
+        start, end = struct.unpack_from("<HxxH", data, 12)
+        attributes = dict(struct.iter_unpack("<HH", data[start:end]))
+    except struct.error:
+        return None
+    number, tenth = divmod(attributes.get(_LTO_NUMBER, 0), 10)
+    return f"sm_{number}{'a' * (_LTO_EXACT in attributes)}" if number and not tenth else None
+
+
+def _strictest(number: int, parts: Iterable[Part]) -> str:
+    """Return the arch, without its kind, of what is for *number* and has *parts* for these."""
+    known: Collection[Part] = {*parts}
+    for each, suffix in sorted(known):
+        if suffix == "a":  # code that no other arch runs
+            return f"{each}a"
+    return f"{number}f" if (number, "f") in known else str(number)

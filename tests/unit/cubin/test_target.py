@@ -1,0 +1,160 @@
+"""What a result is for, read from the file: whatever its name says, and whoever made it."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin import _pipeline
+from hatch_cubin.cubin.target import arch_of, is_for_debugger, oldest_toolkit, other_arch
+from tests.cubins import FUNC, KERNEL, REGISTERS, elf
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
+
+ARCHS = ["sm_75", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_120", "sm_120f"]
+VIRTUAL = ["compute_80", "compute_90a", "compute_100", "compute_100f"]
+
+
+def with_header(data: bytes, abi: int, flags: int) -> bytes:
+    return data[:8] + bytes([abi]) + data[9:48] + struct.pack("<I", flags) + data[52:]
+
+
+def of_13(number: int, *commands: str, release: str = "13.5", kernel: str = "") -> bytes:
+    """Return a cubin in the layout of CUDA 13, made with these command lines of tools."""
+    symbols = [(kernel, FUNC, KERNEL, 3)] if kernel else []
+    said = "".join(f"NVIDIA Corp\0ptxas\0tools, release {release}, V1\0{each} \0" for each in commands)
+    more = (
+        [(".note.nv.tkinfo", 7, said.encode(), 0), REGISTERS]
+        if kernel
+        else [(".note.nv.tkinfo", 7, said.encode(), 0)]
+    )
+    return with_header(elf(*symbols, more=more), 8, 0x06000002 | number << 8)
+
+
+def of_12(number: int, *, exact: bool = False) -> bytes:
+    """Return a cubin in the layout of CUDA 12, which has no notes."""
+    return with_header(elf(), 7, 0x500 | number | 0x800 * exact)
+
+
+@pytest.mark.nvrtc
+def test_what_nvrtc_and_nvjitlink_make_says_for_which_arch_it_is(tmp_path: Path) -> None:
+    """Compiled, assembled of PTX, and linked in both ways."""
+    listed = ", ".join(f'"{each}"' for each in [*ARCHS, *VIRTUAL])
+    real = ", ".join(f'"{each}"' for each in ARCHS)
+    assembled = ", ".join(f'"{each}"' for each in ARCHS[1:])  # its .target is sm_80
+    tables = "".join(
+        f"[[tool.hatch.build.hooks.cubin.module]]\nname = '{mode}'\nmode = '{mode}'\n"
+        f"sources = ['demo/k.cu']\narchs = [{real}]\n"
+        for mode in ("rdc", "lto")
+    )
+    ptx = f"[[tool.hatch.build.hooks.cubin.source]]\npath = 'demo/copy.ptx'\narchs = [{assembled}]\n"
+    sources = {"k.cu": SAXPY, "saxpy.cu": SAXPY, "copy.ptx": COPY_PTX}
+    files = _pipeline.build(make_project(tmp_path, sources, f"archs = [{listed}]\n{ptx}{tables}"))
+    units = [name for name in files if name.endswith((".cubin", ".ptx"))]
+    assert {name: arch_of(files[name]) for name in units} == {name: name.split(".")[-2] for name in units}
+    assert len(units) > 3 * len(ARCHS)
+    assert not any(is_for_debugger(files[name]) for name in units)
+    release = max(oldest_toolkit(files[name]) for name in units if name.endswith("cubin"))
+    assert release in {12, 13}
+
+
+@pytest.mark.nvrtc
+def test_lto_ir_says_for_which_arch_it_is_but_for_families(tmp_path: Path) -> None:
+    found = {}
+    for arch in ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"):
+        project = make_project(
+            tmp_path / arch,
+            {"k.cu": SAXPY, "scale.cu": SCALE},
+            f"archs = ['{arch}']\n[[tool.hatch.build.hooks.cubin.module]]\n"
+            "name = 'm'\nmode = 'lto'\nsources = ['demo/k.cu']\n"
+            "[[tool.hatch.build.hooks.cubin.source]]\npath = 'demo/scale.cu'\n"
+            "instantiate = ['scale<int, 1>']\n",
+            HATCH_CUBIN_CACHE_DIR=str(tmp_path / arch / "cache"),
+        )
+        _pipeline.build(project)
+        entries = [path.read_bytes() for path in (tmp_path / arch / "cache").glob("entries/*/*")]
+        (lto,) = (data for data in entries if data.startswith(b"\xedCN\x7f"))
+        found[arch] = arch_of(lto)
+        assert other_arch(lto, arch) is None
+        assert other_arch(lto, "sm_120") == found[arch]
+    assert found == {each: each.removesuffix("f") for each in found}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(("option", "debug"), [("debug", True), ("lineinfo", False)])
+def test_code_for_a_debugger_is_told_from_code_with_line_numbers(
+    tmp_path: Path, option: str, *, debug: bool
+) -> None:
+    table = f'archs = ["sm_75", "sm_100", "compute_90"]\noptions = {{ {option} = true }}\n'
+    files = _pipeline.build(make_project(tmp_path, {"k.cu": SAXPY}, table))
+    units = [data for name, data in files.items() if name.endswith((".cubin", ".ptx"))]
+    assert [is_for_debugger(data) for data in units] == [debug] * 3
+
+
+@pytest.mark.parametrize(
+    ("data", "arch"),
+    [
+        pytest.param(of_12(75), "sm_75", id="CUDA 12"),
+        pytest.param(of_12(90, exact=True), "sm_90a", id="CUDA 12 for one arch"),
+        pytest.param(with_header(elf(), 8, 0x0600640A), "sm_100a", id="CUDA 12.9 for one arch"),
+        pytest.param(of_13(100), "sm_100", id="without a note"),
+        pytest.param(of_13(100, "-O 3 -arch sm_100a"), "sm_100a", id="options before"),
+        pytest.param(of_13(100, "-arch=sm_100f -c"), "sm_100f", id="options behind"),
+        pytest.param(
+            of_13(100, "-arch sm_100", "-arch sm_100a"), "sm_100a", id="linked with one arch's code"
+        ),
+        pytest.param(
+            of_13(100, "-arch sm_100f", "-arch sm_100"), "sm_100f", id="linked with a family's code"
+        ),
+        pytest.param(
+            of_13(103, "-arch sm_100f", "-arch sm_103"), "sm_103", id="linked with an older family's"
+        ),
+        pytest.param(of_13(103, "-arch sm_100a"), "sm_100a", id="linked with what cannot run there"),
+        pytest.param(
+            of_13(90, "-o k-arch sm_90a", "-arch sm_90 -v"), "sm_90", id="a name that looks like it"
+        ),
+        pytest.param(elf(), None, id="a layout that is not known"),
+        pytest.param(b"\xedCN\x7f", None, id="LTO-IR that is cut off"),
+        pytest.param(b"\xedCN\x7f" + bytes(60), None, id="LTO-IR without attributes"),
+        pytest.param(b".version 9.0\n.target sm_90a, debug\n", "compute_90a", id="PTX"),
+        pytest.param(b".version 9.0 .target sm_90 .address_size 64", "compute_90", id="PTX in one line"),
+        pytest.param(
+            b"// .target sm_80\n/* .target sm_70 */.target sm_90", "compute_90", id="PTX with comments"
+        ),
+        pytest.param(b'.file 1 ".target sm_80"\n.target sm_90', "compute_90", id="PTX with a string"),
+        pytest.param(b".target sm_80\n.target sm_100, texmode_independent", "compute_100", id="two targets"),
+        pytest.param(b".target sm_90\n.target sm_90a", "compute_90a", id="two targets, one of them exact"),
+        pytest.param("// \xe4\n.target sm_90".encode("latin-1"), "compute_90", id="PTX in Latin-1"),
+    ],
+)
+def test_the_arch_is_read_from_the_file(data: bytes, arch: str | None) -> None:
+    assert arch_of(data) == arch
+
+
+def test_what_cannot_be_told_is_not_another_arch() -> None:
+    assert other_arch(elf(), "sm_100a") is None
+    assert other_arch(of_13(100), "sm_100a") == "sm_100"
+    assert other_arch(of_13(90, "-arch sm_90a"), "sm_90") == "sm_90a"
+    assert other_arch(of_13(90, "-arch sm_90a"), "sm_90a") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"no code", b"\x7fELF\x02\x01", b"\x80" * 100, b".version 8.0\n"])
+def test_what_is_no_result_of_a_compiler_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"is neither a cubin nor PTX|is a damaged cubin"):
+        arch_of(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "major"),
+    [
+        pytest.param(of_12(90), 0, id="CUDA 12 does not say it"),
+        pytest.param(of_13(90), 13, id="the layout of CUDA 13"),
+        pytest.param(of_13(100), 0, id="a layout that both write"),
+        pytest.param(of_13(100, "-arch sm_100", release="12.9"), 12, id="a note of CUDA 12"),
+        pytest.param(of_13(100, "-arch sm_100"), 13, id="a note of CUDA 13"),
+        pytest.param(elf(), 0, id="a layout that is not known"),
+    ],
+)
+def test_the_oldest_cuda_that_a_cubin_needs(data: bytes, major: int) -> None:
+    assert oldest_toolkit(data) == major
