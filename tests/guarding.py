@@ -38,7 +38,7 @@ def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail a test if it left its folders, or a fixture that was made for it, or what was imported before it."""
+    """Fail a test if it left its folders, or if a fixture or an import that was made for it did."""
     yield
     if seen := item.config.stash[_GUARD].seen():
         pytest.fail("\n".join(["outside of the tests' own folders:", *seen[:20]]), pytrace=False)

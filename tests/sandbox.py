@@ -1,8 +1,9 @@
 """The machine as tests see it: folders of their own, few variables, and the way to the package index.
 
-A user has settings: for pip, for git, for hatch-cubin. None of them may decide whether a test passes. So the tests get
-an environment that names every variable it keeps, and a home folder that is new and empty. Installers alone need
-something of the user's: the address of the package index, and their cache of downloads. They get both by variables.
+A user has settings: for pip, for git, for hatch-cubin. None of them may decide whether a test passes. So the
+tests get an environment that names every variable it keeps, and a home folder that is new and empty. Only
+installers need something of the user's: the address of the package index, and their cache of downloads. They
+get both by variables.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import configparser
 import getpass
 import os
 import re
-import shlex
 import shutil
 import sys
 import tempfile
@@ -29,69 +29,57 @@ SHARED = "TESTS_SHARED_HEADERS"
 _HEADERS = {"darwin": "Library/Caches/hatch-cubin/headers", "win32": "hatch-cubin/Cache/headers"}.get(
     sys.platform, ".cache/hatch-cubin/headers"
 )
-_OF_THE_INDEX = (
-    "NETRC",
-    "PIP_CERT",
-    "PIP_FIND_LINKS",
-    "PYENV_ROOT",
-    "REQUESTS_CA_BUNDLE",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-)
-# The guard does not see whom a cloud's library calls. Without an endpoint of its own, a test reaches nobody by it.
+# Files that installers may read because a variable names them.
+_NAMED = ("NETRC", "PIP_CERT", "PIP_FIND_LINKS", "PYENV_ROOT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+# The guard does not see which host the library of a cloud calls, so that one calls where nobody answers.
 _NOWHERE = dict.fromkeys(("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT"), "http://127.0.0.1:9")
 REPOSITORY = Path(__file__).parent.parent
-# What pip and uv call the same settings, and the names in their files.
+# How installers reach the package index: variables, and what the files of pip and uv call the same.
 PIP_SETTINGS = {
-    *(
-        "cert",
-        "client-cert",
-        "default-timeout",
-        "extra-index-url",
-        "find-links",
-        "index-url",
-        "keyring-provider",
-    ),
-    *("no-index", "proxy", "retries", "timeout", "trusted-host"),
+    f"PIP_{name.upper()}": name.replace("_", "-")
+    for name in (
+        *("cert", "client_cert", "default_timeout", "extra_index_url", "find_links", "index_url"),
+        *("keyring_provider", "no_index", "proxy", "retries", "timeout", "trusted_host"),
+    )
 }
 UV_SETTINGS = {
-    "allow-insecure-host": "UV_INSECURE_HOST",
-    "extra-index-url": "UV_EXTRA_INDEX_URL",
-    "find-links": "UV_FIND_LINKS",
-    "index-url": "UV_INDEX_URL",
-    "keyring-provider": "UV_KEYRING_PROVIDER",
-    "native-tls": "UV_NATIVE_TLS",
-    "system-certs": "UV_SYSTEM_CERTS",
+    "UV_EXTRA_INDEX_URL": "extra-index-url",
+    "UV_FIND_LINKS": "find-links",
+    "UV_INDEX_URL": "index-url",
+    "UV_INSECURE_HOST": "allow-insecure-host",
+    "UV_KEYRING_PROVIDER": "keyring-provider",
+    "UV_NATIVE_TLS": "native-tls",
+    "UV_SYSTEM_CERTS": "system-certs",
 }
 # Of the variables that are set, tests and what they start see these and no other.
 KEPT = re.compile(
     r"""
     PATH | LANG | LANGUAGE | LC_\w+ | TZ | TERM | USER | LOGNAME | LD_LIBRARY_PATH   # the system
     | SYSTEMROOT | SYSTEMDRIVE | COMSPEC | PATHEXT | WINDIR | NUMBER_OF_PROCESSORS | PROGRAM\w+   # Windows
-    | (?:HTTPS?|ALL|NO)_PROXY | SSL_CERT_(?:FILE|DIR) | REQUESTS_CA_BUNDLE | CURL_CA_BUNDLE | NETRC   # the network
-    | (?:PIP|UV)_CACHE_DIR | UV_(?:DEFAULT_)?INDEX | UV_INDEX_\w+_(?:USERNAME|PASSWORD) | UV_HTTP_\w+
+    | (?:HTTPS?|ALL|NO)_PROXY | NETRC   # the network
+    | SSL_CERT_(?:FILE|DIR) | REQUESTS_CA_BUNDLE | CURL_CA_BUNDLE
+    | UV_(?:DEFAULT_)?INDEX | UV_INDEX_\w+_(?:USERNAME|PASSWORD) | UV_HTTP_\w+
     | PYENV_ROOT | PYENV_VERSION   # its shims may be first on PATH
     | PYTEST_\w+ | COVERAGE_\w+ | TESTS_SHARED_HEADERS
     """
-    + "".join(f"| PIP_{key.replace('-', '_').upper()}" for key in sorted(PIP_SETTINGS))
-    + "".join(f"| {name}" for name in UV_SETTINGS.values()),
+    + "".join(f"| {name}" for name in (*PIP_SETTINGS, *UV_SETTINGS)),
     re.VERBOSE | re.IGNORECASE,
 )
 
 
 def enter(home: Path) -> Path:
-    """Give this process an environment of its own, and return the folder that is made for it; *home* is the user's."""
+    """Give this process an environment of its own and return the folder made for it; *home* is the user's."""
     # pytest's folders stay where they would be: the last three runs can be looked at.
     root = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = Path(tempfile.mkdtemp(prefix="tests-", dir=root)).resolve()
     for name in ("headers", "tmp", "virtualenv"):
         (folder / name).mkdir()
-    os.environ.setdefault(
-        SHARED, str(folder / "headers")
-    )  # one process of pytest-xdist's hands it to the others
+    # The first process of pytest-xdist's hands this on to the others.
+    os.environ.setdefault(SHARED, str(folder / "headers"))
     environ = {
-        **{name: value for name, value in os.environ.items() if KEPT.fullmatch(name)},
         **installers(home, os.environ),
+        **{name: value for name, value in os.environ.items() if value and KEPT.fullmatch(name)},
+        **caches(folder),
         **own(folder),
         **_NOWHERE,
         "TMPDIR": str(folder / "tmp"),
@@ -104,13 +92,12 @@ def enter(home: Path) -> Path:
 
 
 def guard(folder: Path, *folders: Path | str) -> sitecustomize.Guard:
-    """Report from now on each file that this process opens outside of the tests' folders, to which *folders* belong."""
-    caches = [os.environ[name] for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR")]
-    tests = [folder, Path(os.environ[SHARED]), REPOSITORY, _pytests_folder(), *map(Path, folders)]
-    index = [value for name in _OF_THE_INDEX for value in os.environ.get(name, "").split()]
-    made = sitecustomize.Guard(
-        str(folder / "report"), [*map(str, tests), *(str(path.resolve()) for path in tests), *caches], index
-    )
+    """Report each file outside the tests' folders that this process opens; *folders* are more of these."""
+    downloads = [Path(os.environ[name]) for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR")]
+    tests = [folder, Path(os.environ[SHARED]), REPOSITORY, _pytests_folder(), *downloads, *map(Path, folders)]
+    named = [value for name in _NAMED for value in os.environ.get(name, "").split()]
+    places = [*map(str, tests), *(str(path.resolve()) for path in tests)]
+    made = sitecustomize.Guard(str(folder / "report"), places, named)
     made.install()
     return made
 
@@ -144,39 +131,37 @@ def own(folder: Path) -> dict[str, str]:
     return variables
 
 
-def installers(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which installers find their downloads and the package index, as this user has it.
-
-    The files of pip's and uv's configuration may hold anything, for example where to install. Of them, tests take only
-    how the index is reached.
-    """
+def caches(folder: Path) -> dict[str, str]:
+    """Return variables for installers' downloads: the user's folders, or below *folder* if he has none."""
     found = {}
+    for name, tool in {"PIP_CACHE_DIR": "pip", "UV_CACHE_DIR": "uv"}.items():
+        try:
+            place = Path(os.environ.get(name) or platformdirs.user_cache_dir(tool, appauthor=False))
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            place = folder / tool
+        found[name] = str(place)
+    return found
+
+
+def installers(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which installers reach the package index, as the user's files say.
+
+    These files may hold anything, for example where to install. Tests take nothing else of them.
+    """
+    found = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     for path in _pip_files(home, environ):
-        found |= {f"PIP_{key.replace('-', '_').upper()}": value for key, value in _pip_settings(path)}
+        found |= dict(_pip_settings(path))
     for path in _uv_files(home, environ):
         found |= dict(_uv_settings(path))
-    netrc = home / ".netrc"
-    pyenv = home / ".pyenv"
-    caches = {"PIP_CACHE_DIR": "pip", "UV_CACHE_DIR": "uv"}
-    return {
-        **found,
-        **{
-            name: environ.get(name) or platformdirs.user_cache_dir(tool, appauthor=False)
-            for name, tool in caches.items()
-        },
-        **({"NETRC": str(netrc)} if netrc.exists() else {}),
-        **({"PYENV_ROOT": str(pyenv)} if pyenv.exists() else {}),
-        **{
-            name: value
-            for name, value in environ.items()
-            if value and re.match("PIP_|UV_|NETRC|PYENV_ROOT", name) and KEPT.fullmatch(name)
-        },
-        "PIP_CONFIG_FILE": os.devnull,  # pip then reads no file at all
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
+    for name, place in {"NETRC": home / ".netrc", "PYENV_ROOT": home / ".pyenv"}.items():
+        if place.exists():
+            found[name] = str(place)
+    return {**found, "PIP_CONFIG_FILE": os.devnull}  # with which pip reads no file at all
 
 
 def _configured(home: Path, environ: Mapping[str, str]) -> Path:
+    """Return the folder of the user's configuration files."""
     return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
@@ -196,12 +181,12 @@ def _pip_files(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 def _pip_settings(path: Path) -> Iterator[tuple[str, str]]:
     parser = configparser.RawConfigParser()
-    parser.read(path, "utf-8")  # reads nothing if there is no file
+    parser.read(path, "utf-8")  # nothing if there is no file
     for section in ("global", "download", "install", "wheel"):
-        if parser.has_section(section):
-            for key, value in parser.items(section):
-                if key.replace("_", "-") in PIP_SETTINGS:
-                    yield key.replace("_", "-"), " ".join(value.split())
+        for variable, name in PIP_SETTINGS.items():
+            for written in {name, name.replace("-", "_")}:
+                if value := parser.get(section, written, fallback=""):
+                    yield variable, " ".join(value.split())
 
 
 def _uv_files(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
@@ -213,22 +198,18 @@ def _uv_settings(path: Path) -> Iterator[tuple[str, str]]:
     if not path.is_file():
         return
     table: Mapping[str, Any] = toml.loads(path.read_text("utf-8"))
-    for key, name in UV_SETTINGS.items():
-        if key in table:
-            value = table[key]
-            values = (
-                value
-                if isinstance(value, list)
-                else [str(value).lower() if value in {True, False} else value]
-            )
-            yield name, ",".join(values) if key == "find-links" else shlex.join(values)
-    for index in table.get("index", []):
-        if index.get("default"):
-            yield "UV_DEFAULT_INDEX", index["url"]
-    more = [
-        f"{index['name']}={index['url']}" if "name" in index else index["url"]
-        for index in table.get("index", [])
-        if not index.get("default")
-    ]
-    if more:
-        yield "UV_INDEX", " ".join(more)
+    for variable, name in UV_SETTINGS.items():
+        if isinstance(value := table.get(name), list):
+            yield variable, ("," if name == "find-links" else " ").join(value)
+        elif value is not None:
+            yield variable, str(value).lower() if isinstance(value, bool) else value
+    indexes = table.get("index", [])
+    written = [(f"{each['name']}=" if "name" in each else "") + each["url"] for each in indexes]
+    others = list[str]()
+    for each, text in zip(indexes, written, strict=True):
+        if each.get("default"):
+            yield "UV_DEFAULT_INDEX", text
+        else:
+            others.append(text)
+    if others:
+        yield "UV_INDEX", " ".join(others)

@@ -1,1 +1,1 @@
-"""The guard of the tests' folders: `sitecustomize.py`, alone in a folder that is on the PYTHONPATH of what tests start."""
+"""The guard of the tests' folders. Its file is alone here: this folder is on the path of what tests start."""

@@ -1,12 +1,11 @@
 """Report each file outside the tests' own folders that this process opens, and each host that it calls.
 
-The process that runs the tests makes a `Guard`. A Python that a test starts finds this file as its `sitecustomize`
-on PYTHONPATH, and makes one too. A guard prevents nothing: it writes a line for each access into a file, and the test
-fails when it ends. This file imports the standard library alone, and as little of it as possible: thousands of
-processes do.
+The process that runs the tests makes a `Guard`. A Python that a test starts finds this file on PYTHONPATH as
+its `sitecustomize`, and makes one too. A guard prevents nothing. It writes a line for each access to a file,
+and the test fails when it ends. Thousands of processes import this file, so it imports little.
 
-An audit hook sees what Python opens. It does not see whether somebody asks if a file exists (`os.stat`), nor what a
-library in C or another program opens. So it also looks at the home folder that each new process gets.
+An audit hook sees what Python opens. It does not see whether somebody asks if a file exists (`os.stat`), nor
+what a library in C or another program opens. So it also looks at the home folder that each new process gets.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class Guard:
                 return
         path = _normpath(path)
         top = "/" + path.split("/")[1]
-        if not f"{path}/".startswith(allowed) and _lexists(top):  # if it does not exist, the path is invented
+        if top != "/" and not f"{path}/".startswith(allowed) and _lexists(top):  # or the path is invented
             self._tell(f"{event} {path}")
 
     def _see_call(self, event: str, socket: Any, address: Any) -> None:
