@@ -34,9 +34,9 @@ BUILDS = {
         "(cd ../before && python -m hatchling build -t wheel -d ../released)"
     ),
     "python -m cibuildwheel --output-dir wheelhouse": (
-        "env $CIBW_ENVIRONMENT_LINUX python -m hatchling build -t wheel -d wheelhouse"
+        'env "$CIBW_ENVIRONMENT_LINUX" python -m hatchling build -t wheel -d wheelhouse'
     ),
-    'sudo chown -R "$(id -u)" /tmp/cubin-cache': 'chown -R "$(id -u)" /tmp/cubin-cache',
+    'sudo chown -R "$(id -u)" /tmp/cubin-cache': 'chown -R "$(id -u)" "/tmp/cubin-cache"',
 }
 OTHER = SAXPY.replace("saxpy", "axpy")
 
