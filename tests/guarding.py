@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from multiprocessing import util
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ _GUARD = pytest.StashKey[Guard]()
 def pytest_configure(config: pytest.Config) -> None:
     """Leave the user's environment before a test is even imported."""
     made = sandbox.enter(Path.home())
-    config.add_cleanup(lambda: sandbox.leave(made))
+    # After multiprocessing has removed what it has in there, with -100.
+    util.Finalize(None, shutil.rmtree, (made,), {"ignore_errors": True}, exitpriority=-200)
     config.stash[_GUARD] = sandbox.guard(made, *filter(None, [config.getoption("basetemp")]))
 
 

@@ -12,7 +12,6 @@ import configparser
 import getpass
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -108,11 +107,6 @@ def _pytests_folder() -> Path:
     except (ImportError, OSError, KeyError):
         user = "unknown"  # as pytest calls it
     return Path(os.environ["PYTEST_DEBUG_TEMPROOT"], f"pytest-of-{user}")
-
-
-def leave(folder: Path) -> None:
-    """Remove what `enter` has made."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def own(folder: Path) -> dict[str, str]:
