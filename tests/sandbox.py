@@ -95,6 +95,7 @@ def guard(folder: Path, *folders: Path | str) -> sitecustomize.Guard:
     downloads = [Path(os.environ[name]) for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR")]
     tests = [folder, Path(os.environ[SHARED]), REPOSITORY, _pytests_folder(), *downloads, *map(Path, folders)]
     named = [value for name in _NAMED for value in os.environ.get(name, "").split()]
+    tests += [Path(sys.prefix), Path(sys.base_prefix)]  # where other Pythons find what the tests give them
     places = [*map(str, tests), *(str(path.resolve()) for path in tests)]
     made = sitecustomize.Guard(str(folder / "report"), places, named)
     made.install()

@@ -152,6 +152,13 @@ def test_what_is_inside_is_not_reported(told: tuple[Path, dict[str, str]], name:
     assert found[name] == ""
 
 
+def test_another_python_may_read_the_environment_of_the_tests(tmp_path: Path) -> None:
+    """pip, for one, runs itself by the Python of the environment that it installs into."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
+    code = f"import os; os.listdir({str(Path(pytest.__file__).parent)!r})"
+    run(tmp_path / "venv/bin/python", "-c", code, cwd=tmp_path)
+
+
 def test_what_a_test_imports_is_reported(tmp_path: Path) -> None:
     write_tree(tmp_path, {"outside/file": ""})
     text = f"open({str(tmp_path / 'outside/file')!r}).close()\nimport pytest\n"
