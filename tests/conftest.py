@@ -49,6 +49,7 @@ _STARTS = {
     )
 }
 
+pytest_plugins = ["tests.guarding"]  # no test uses a folder that is not its own
 
 # The same examples each time: a law that fails must fail for whoever looks.
 settings.register_profile("default", derandomize=True, deadline=None)
@@ -184,36 +185,6 @@ def _forked_compilers(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     many = sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ
     if many and request.node.get_closest_marker("nvrtc") and not _STARTS & around:
         monkeypatch.setattr(processes, "subprocess", forks.Subprocess())
-
-
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep the user's settings and cache folder out of every test."""
-    for name in (
-        *("HATCH_ENV", "HATCH_ENV_ACTIVE", "NO_COLOR", "FORCE_COLOR"),  # of what runs these tests
-        *("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"),
-    ):
-        monkeypatch.delenv(name, raising=False)
-    for name in (
-        "ARCHS",
-        "TOOLKIT",
-        "JOBS",
-        "REQUIRE_HITS",
-        "REPORT",
-        "SKIP",
-        "TRACEBACK",
-        "TIMEOUT",
-        "LOCKED",
-        "STRICT",
-        "REQUIRE_SIGNED",
-        "SIGNING_KEY",
-        "REMOTE",
-        "REMOTE_TOKEN",
-        "REMOTE_WRITE",
-        "EXECUTOR",
-    ):
-        monkeypatch.delenv(f"HATCH_CUBIN_{name}", raising=False)
-    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

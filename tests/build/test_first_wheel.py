@@ -12,6 +12,8 @@ import pytest
 from tests.helpers import run
 from tests.pages import page
 
+from .projects import sdist
+
 pytestmark = pytest.mark.nvrtc
 
 _STEP = re.compile(
@@ -62,4 +64,7 @@ def test_the_first_guide_does_what_it_says(tmp_path: Path, monkeypatch: pytest.M
         if step["output"]:
             assert re.fullmatch(as_pattern(step["output"]), output), output
     shown = re.findall(r"^```toml\n(\[tool.*?)^```$", page("guides/first-wheel"), re.MULTILINE | re.DOTALL)
-    assert [table in (folder / "pyproject.toml").read_text() for table in shown] == [True]
+    project = folder / "vectors"
+    assert [table in (project / "pyproject.toml").read_text() for table in shown] == [True]
+    sources = {"src/vectors/__init__.py", "src/vectors/saxpy.cu"}
+    assert sdist(project) == {*sources, ".gitignore", "pyproject.toml", "PKG-INFO"}

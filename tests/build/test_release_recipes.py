@@ -21,7 +21,7 @@ from hatch_cubin.table import toml
 from tests.helpers import REPOSITORY, SAXPY, run, write_tree
 from tests.pages import blocks, page
 
-from .projects import demo
+from .projects import compiled, demo
 from .services import GitHub, Ran
 
 pytestmark = pytest.mark.nvrtc
@@ -33,7 +33,10 @@ BUILDS = {
     "python -m build --wheel --installer uv --outdir ../released ../before": (
         "(cd ../before && python -m hatchling build -t wheel -d ../released)"
     ),
-    "python -m cibuildwheel --output-dir wheelhouse": "python -m hatchling build -t wheel -d wheelhouse",
+    "python -m cibuildwheel --output-dir wheelhouse": (
+        'env "$CIBW_ENVIRONMENT_LINUX" python -m hatchling build -t wheel -d wheelhouse'
+    ),
+    'sudo chown -R "$(id -u)" /tmp/cubin-cache': 'chown -R "$(id -u)" "/tmp/cubin-cache"',
 }
 OTHER = SAXPY.replace("saxpy", "axpy")
 
@@ -60,7 +63,18 @@ class Workflow(GitHub):
                 lines.append(BUILDS.get(line, line))
                 assert not lines[-1].startswith("python -m build")
         files = {"GITHUB_STEP_SUMMARY": str(workspace / "summary.md"), "GITHUB_WORKSPACE": str(workspace)}
-        super()._command("\n".join(lines) or "true", workspace, {**environ, **files})
+        command = self._on_this_machine("\n".join(lines) or "true", workspace)
+        there = {name: self._on_this_machine(value, workspace) for name, value in environ.items()}
+        super()._command(command, workspace, {**there, **files})
+
+    @staticmethod
+    def _on_this_machine(text: str, workspace: Path) -> str:
+        """Give the job a `/tmp/cubin-cache` of its own, which a container would see below `/host`."""
+        return re.sub(r"(?:/host)?/tmp/cubin-cache\b", str(workspace.parent / "cubin-cache"), text)
+
+    def _cached(self, workspace: Path, settings: Mapping[str, str]) -> Path:
+        (workspace.parent / "cubin-cache").mkdir(exist_ok=True)
+        return Path(self._on_this_machine(settings["path"], workspace))
 
     def _step(self, step: Any, workspace: Path, environ: Any, known: Any) -> dict[str, str]:
         if step.get("uses") == "actions/attest-build-provenance@v3":
@@ -132,7 +146,10 @@ def test_a_pull_request_is_compared_with_what_it_goes_into(tmp_path: Path) -> No
 
 def test_wheels_of_cibuildwheel_are_checked(tmp_path: Path) -> None:
     workflow = Workflow("docs/ci/github-cibuildwheel.yml", demo(tmp_path / "project"), tmp_path)
-    (job,) = workflow.push()
+    (first,) = workflow.push()
+    (job,) = workflow.pull_request()
+    assert [compiled(each.workspace / "report.json") for each in (first, job)] == [1, 0]
+    assert len(workflow.caches) == 1
     (wheel,) = (job.workspace / "wheelhouse").iterdir()
     assert zipfile.is_zipfile(wheel)
     assert f"### wheelhouse/{wheel.name}" in summary(job).replace("\\", "")

@@ -143,7 +143,7 @@ def test_a_store_that_fails_is_told_by_the_build_and_not_before(
 
 
 def test_a_store_in_a_bucket_still_needs_its_client(project: Project) -> None:
-    config = read_config(f'{OPTIONS}remote-cache = "s3://bucket"\n')
+    config = read_config(f'{OPTIONS}remote-cache = "s3://bucket"\n', project.environ)
     assert wanted(replace(project, config=config)) == ["obstore>=0.11,<1"]
 
 

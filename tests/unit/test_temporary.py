@@ -117,7 +117,7 @@ def test_a_signal_that_ends_the_process_removes_its_folders_first(place: Path, n
 @pytest.mark.linux
 @ENDINGS
 def test_a_hosts_own_handler_is_left_to_it(place: Path, name: str) -> None:
-    own = f"import signal\nsignal.signal(signal.{name}, lambda *_: print('mine'))\n"
+    own = f"import signal\nsignal.signal(signal.{name}, lambda *_: print('mine', flush=True))\n"
     done = run(sys.executable, "-c", f"{own}{MADE}end({name!r})\nfolder.close()\nend({name!r})", cwd=place)
     assert (done.stdout, names(place)) == ("mine\nmine\n", [])
 
@@ -125,7 +125,7 @@ def test_a_hosts_own_handler_is_left_to_it(place: Path, name: str) -> None:
 @pytest.mark.linux
 @ENDINGS
 def test_a_handler_that_the_host_sets_meanwhile_stays(place: Path, name: str) -> None:
-    own = f"before = signal.signal(signal.{name}, lambda *_: print('mine'))\n"
+    own = f"before = signal.signal(signal.{name}, lambda *_: print('mine', flush=True))\n"
     after = f"folder.close()\nend({name!r})\nsignal.signal(signal.{name}, before)\nend({name!r})"
     done = run(sys.executable, "-c", MADE + own + after, cwd=place, check=False)
     assert (done.stdout, done.returncode, names(place)) == ("mine\n", -getattr(signal, name), [])
@@ -223,7 +223,7 @@ def test_a_process_that_was_forked_off_has_neither_folders_nor_handlers(place: P
     look = "len(_temporary._open), [signal.getsignal(number).name for number in _temporary._ENDINGS]"
     code = (
         f"{MADE}child = os.fork()\nif not child:\n    print({look}, flush=True)\n    os._exit(0)\n"
-        "os.waitpid(child, 0)\nprint(len(_temporary._open))\nend('SIGTERM')"
+        "os.waitpid(child, 0)\nprint(len(_temporary._open), flush=True)\nend('SIGTERM')"
     )
     done = run(sys.executable, "-c", code, cwd=place, check=False)
     assert (done.stdout, done.returncode) == ("0 ['SIG_DFL', 'SIG_DFL']\n1\n", -signal.SIGTERM)
