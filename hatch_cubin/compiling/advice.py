@@ -14,10 +14,12 @@ _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 # In this order: what comes first explains the most of what the compiler says.
 _CAUSES = (
     texts.spoiled,
+    macros.in_built_in_header,
     host.entered,
     linkage.enclosed,
     headers.missing,
     macros.taken,
+    macros.replaced,
     gone.outdated,
     gone.references,
     gone.unsynced,

@@ -274,6 +274,9 @@ def macro_name(text: str) -> None:
         raise ValueError(
             "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
         )
+    if reserved.PREDEFINED.fullmatch(match[1]):
+        by = f", by '{reserved.BY_KEY[match[1]]}'" if match[1] in reserved.BY_KEY else ""
+        raise ValueError(f"cannot be a macro: NVRTC gives it a value of its own{by}")
 
 
 def macro_text(value: object) -> str | None:

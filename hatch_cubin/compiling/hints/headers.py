@@ -23,7 +23,25 @@ from .way import Step
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
 _INCLUDE = re.compile(r"""[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""")
-_PACKAGES = {r"(cutlass|cute)/.+": "nvidia-cutlass", _CURAND: "nvidia-curand"}
+# Wheels with headers for the device, by what an include of one looks like. Each was installed and compiled
+# with. Of some there is one for each major version of CUDA: what names it, for 12 and for 13.
+_PACKAGES = {
+    r"(cutlass|cute)/.+": "nvidia-cutlass",
+    _CURAND: "nvidia-curand",
+    r"cupy/.+": "cupy",
+    r"flashinfer/.+": "flashinfer-python",
+    r"(cufftdx|curanddx)(/.+)?\.hpp": "nvidia-mathdx",
+    r"nvshmemx?\.h|(device|device_host|non_abi|host)/nvshmem\w*\.(h|cuh)": "nvidia-nvshmem",
+}
+_OF_MAJOR = {
+    "cupy": ("cupy-cuda12x", "cupy-cuda13x"),
+    "nvidia-curand": ("nvidia-curand-cu12", "nvidia-curand"),
+    "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
+}
+_NOWHERE = (
+    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, or "
+    "the distribution, that has it"
+)
 _VENV = "pyvenv.cfg"  # which a virtual environment has in its folder
 # Folders that the toolkit's headers stand in, as far as they tell them from a project's.
 _FOLDERS_OF_TOOLKIT = re.compile(
@@ -92,7 +110,7 @@ def _about(name: str, includer: str, setting: Setting, everything: Sequence[tupl
         return f"{cub.about_whole(setting)}; {_about_toolkit(name, setting)}"
     if _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name):
         return _about_toolkit(name, setting)
-    return "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"
+    return _NOWHERE
 
 
 def folder_of(name: str, includer: str, setting: Setting) -> str | None:
@@ -151,8 +169,8 @@ def _leads_astray(name: str, folder: str, tree: Tree, search: tuple[Root, ...]) 
 def _package_of(name: str, setting: Setting) -> str | None:
     """Return the wheel of NVIDIA's that has a header."""
     package = next((package for pattern, package in _PACKAGES.items() if re.fullmatch(pattern, name)), None)
-    is_of_cuda_12 = package == "nvidia-curand" and setting.version[0] == 12
-    return f"{package}-cu12" if is_of_cuda_12 else package
+    of_12, of_13 = _OF_MAJOR.get(package or "", (package, package))
+    return of_12 if setting.version[0] == 12 else of_13
 
 
 def _about_package(package: str, packages: Sequence[str], setting: Setting) -> str:
