@@ -174,6 +174,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/host": "diagnostics hints/cub hints/setting hints/way",
         "hints/kernels": "",
         "hints/conditions": "hints/host hints/kernels hints/setting",
+        "hints/tiles": "diagnostics hints/conditions hints/setting",
         "hints/headers": "diagnostics hints/conditions hints/cub hints/host hints/setting hints/way",
         "hints/names": "diagnostics hints/setting",
         "hints/linkage": "diagnostics hints/setting hints/way",
@@ -183,10 +184,11 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/switches": "diagnostics hints/setting",
         "hints/targets": "diagnostics",
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "
-        "hints/linkage hints/links hints/macros hints/names hints/setting hints/switches hints/texts",
+        "hints/linkage hints/links hints/macros hints/names hints/setting hints/switches hints/texts "
+        "hints/tiles",
         "tasks": "executor paths preludes",
         "outcome": "diagnostics executor",
-        "remarks": "hints/conditions",
+        "remarks": "hints/conditions hints/tiles",
         "results": "diagnostics hints/targets hints/together",
         "cluster/lease": "executor",
         "cluster/fleet": "cluster/lease",
