@@ -34,7 +34,7 @@ def plan_modules(
     linked = _Linked(config, {source.path: source for source in parts}, expand_targets)
     for number, paths in enumerate(members):
         modules += linked.modules(number, paths)
-    _plan.refuse_shared_names(modules, config.place)
+    _plan.refuse_shared_names(modules, config)
     return sorted([*modules, *linked.objects.values()], key=lambda module: module.name)
 
 

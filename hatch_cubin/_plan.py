@@ -16,7 +16,7 @@ from . import _arch
 from ._arch import Arch, Target
 from ._digest import digest
 from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
-from .sources.source import Source, glob_regex
+from .sources.source import Source, glob_regex, may_have_kernel
 from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
 from .table.options import OptionValue
@@ -27,8 +27,12 @@ Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of spec
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MOST_VARIANTS = 100_000  # of one source
+_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
-_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72})  # which no later CUDA can target
+_THOR_OF_CUDA_12 = 101
+_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72, _THOR_OF_CUDA_12})  # which no later CUDA can target
+# Releases of CUDA that can target an arch and that earlier ones cannot, as NVRTC says itself.
+_SINCE = {88: "13.0", 100: "12.8", 103: "12.9", 107: "13.5", 110: "13.0", 120: "12.8", 121: "12.9"}
 
 
 class Link(NamedTuple):
@@ -191,7 +195,7 @@ def plan_modules(
         places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
         made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
         modules += [replace(module, written=places, tables=tables) for module in made]
-    refuse_shared_names(modules, config.place)
+    refuse_shared_names(modules, config)
     return sorted(modules, key=lambda module: module.name)
 
 
@@ -248,25 +252,36 @@ def combinations(
         yield variant, tuple(name for name, value in chosen if value is None)
 
 
-def refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
+def refuse_shared_names(modules: Sequence[Module], config: Config) -> None:
     """Raise SourceError where two modules have one name, or names that differ in case alone."""
+    from .table import lines  # which only hints need
 
-    def another(path: str) -> str:
-        from .table.lines import source_table  # which only hints need
+    def without_kernel(*both: Module) -> Module | None:
+        return next(filter(_has_no_kernel, both), None)
 
-        return f"these lines give it another:{source_table(place.source_tables, path, name='…')}"
+    def apart(module: Module, other: Module) -> str:
+        """Return how to tell two modules apart; a file that has no kernel needs no name."""
+        if without := without_kernel(module, other):
+            # The table has the key once, so each hint shows all of it.
+            line = lines.setting("exclude", [*config.exclude, *needless])
+            return f"{without.source.path} has no kernel, and needs no name: {line}"
+        if module.link:
+            return "give one of them another name"
+        rule = lines.source_table(config.place.source_tables, module.source.path, name="…")
+        return f"these lines give it another:{rule}"
 
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
         by_name[module.base.casefold()].setdefault(module.location, module)
-    problems = [
-        Problem(
-            f"{first.base!r} is already the name of {other.location}",
-            first.location,
-            "give one of them another name" if first.link else another(first.source.path),
-        )
+    pairs = [
+        (first, other)
         for other, *rest in ([*same.values()] for same in by_name.values())
         for first in rest
+    ]
+    needless = dict.fromkeys(each.source.path for pair in pairs if (each := without_kernel(*pair)))
+    problems = [
+        Problem(f"{first.base!r} is already the name of {other.location}", first.location, apart(first, other))
+        for first, other in pairs
     ]
     by_full_name = Counter(module.name for module in modules)
     problems = problems or [
@@ -276,6 +291,14 @@ def refuse_shared_names(modules: Sequence[Module], place: Place) -> None:
     ]
     if problems:
         raise SourceError(*problems)
+
+
+def _has_no_kernel(module: Module) -> bool:
+    """Say whether a module is of a source that for sure makes no kernel."""
+    if module.link or module.part_of or module.instantiate or module.source.is_ptx:
+        return False
+    text = module.source.text
+    return not may_have_kernel(text) and not _QUOTED_INCLUDE.search(text)
 
 
 def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
@@ -392,8 +415,22 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     suffix = (
         " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
     )
-    older = f'; CUDA 12 can target {arch} too: toolkit = "12.9"' if arch.number in _OF_CUDA_12 else ""
-    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
+    other = _other_toolkit(arch, toolchain)
+    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{other}")
+
+
+def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
+    """Return which toolkit can target an arch that this one cannot, or what runs on such GPUs."""
+    if arch.number in _OF_CUDA_12:
+        renamed = "; CUDA 13 calls it sm_110" if arch.number == _THOR_OF_CUDA_12 else ""
+        return f'; CUDA 12 can target {arch} too{renamed}: toolkit = "12.9"'
+    first = _SINCE.get(arch.number)
+    if first is not None and arch.number not in toolchain.supported:
+        return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
+    if arch.number > max(*_SINCE, *toolchain.supported):
+        newest = _arch.group("all-major", toolchain.supported, ())[-1]
+        return f"; a later GPU runs PTX of an earlier one: {newest} in place of {arch}"
+    return ""
 
 
 def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:

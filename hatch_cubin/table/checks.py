@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from .. import _arch
+from .. import __version__, _arch
 from .names import WRAPPER
 
 Macros = tuple[tuple[str, str], ...]
@@ -21,6 +21,11 @@ _SIZE_UNITS: Mapping[str, int] = {"": 1, "B": 1} | {
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
+# The minor versions of CUDA that package indexes have (there was no 12.7), and the newest patch of each.
+CUDA: Mapping[int, Mapping[int, int]] = {
+    12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
+    13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
+}
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -134,12 +139,33 @@ def arch(text: str) -> str:
 
 
 def toolkit(value: object) -> str:
+    """Check a release of CUDA: none is asked for that no package index has."""
     text = string(value)
-    if text != "system" and not re.fullmatch(r"1[23](\.[0-9]{1,2}){0,3}", text):
+    if text == "system":
+        return text
+    if re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,2}){0,3}", text) is None:
         raise ValueError(
             f"must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not {text!r}"
         )
-    return text
+    major, minor, patch = (*map(int, text.split(".")[:3]), None, None)[:3]
+    assert major is not None
+    minors = CUDA.get(major, {})
+    if minors and (minor is None or (minor in minors and (patch or 0) <= minors[minor])):
+        return text
+    if major < min(CUDA):
+        raise ValueError(f"must be CUDA {min(CUDA)} or later, not {text!r}")
+    if major < max(CUDA) and minor not in minors:
+        raise ValueError(f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}")
+    newest = f"{major}.{minor}.{minors[minor]}" if minor in minors else newest_of(max(CUDA))
+    raise ValueError(
+        f"must be a CUDA that hatch-cubin {__version__} knows, not {text!r}: {newest} is the newest "
+        f"{f'CUDA {major}.{minor}' if minor in minors else 'one'}, and a newer hatch-cubin may know {text}"
+    )
+
+
+def newest_of(major: int) -> str:
+    """Return the newest release of a major version that is known here."""
+    return f"{major}.{max(CUDA[major])}"
 
 
 def jobs(value: object) -> int:

@@ -21,8 +21,8 @@ _NAMES = {
     "maxrregcount": "max-register-count",
     "line-info": "lineinfo",
 }
-_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~-])*(1[23](?:\.[0-9.]+)?)", re.IGNORECASE)
-_WHEELS = re.compile(r"cu(1[23])([0-9])")  # as in the names of PyTorch's: cu130
+_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.\*)?")
+_WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's: cu130
 
 
 def line(key: str, value: object) -> str | None:
@@ -120,14 +120,22 @@ def _archs(text: str) -> tuple[str, ...]:
 
 
 def _toolkit(value: object) -> str | None:
-    text = str(value)
-    if wheels := _WHEELS.fullmatch(text):
-        return f"{wheels[1]}.{wheels[2]}"
-    match = _VERSION.fullmatch(text)
-    try:
-        return checks.toolkit(match[1]) if match else None
-    except ValueError:
+    """Return a release that is known: the one that is named, or the nearest to it."""
+    text = str(value).lower()
+    if text in {"latest", "newest", "cuda", "*"}:
+        return str(max(checks.CUDA))
+    match = _WHEELS.fullmatch(text) or _VERSION.fullmatch(text)
+    if match is None:
         return None
+    named = ".".join(filter(None, match.groups()))
+    try:
+        return checks.toolkit(named)
+    except ValueError:
+        major, minor = (*map(int, named.split(".")[:2]), None)[:2]
+        assert major is not None
+        if minor in checks.CUDA.get(major, {}):  # and the patch is not known
+            return f"{major}.{minor}"
+        return checks.newest_of(min(max(major, min(checks.CUDA)), max(checks.CUDA)))
 
 
 def _source_roots(value: object) -> dict[str, str] | None:

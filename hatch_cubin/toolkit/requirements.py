@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from .._environment import SIGNING_KEY, is_on
 from ..table.config import Config
+from .installed import CORE, name_of, unmet, version_of
 from .libraries import system_major
 
 _NEWEST_LINE = "13"
@@ -34,8 +34,8 @@ _PARTS = {
 # No result depends on its version, and the newest one differs with Python's.
 _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
+_NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
 CLUSTERS = "distributed>=2025.4"
-_NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
 def build_requirements(
@@ -48,6 +48,14 @@ def build_requirements(
     exact = _exact(wanted, locked) if wanted and locked else wanted
     others = [*store_requirements(config), *of_signatures(config, environ), *of_clusters(config)]
     return [*exact, *others]
+
+
+def nvrtc_requirement(toolkit: str | None) -> list[str]:
+    """Return the NVRTC that a release of the toolkit has, as far as its own version tells."""
+    if toolkit in {None, "system"}:
+        return []
+    release = ".".join(str(toolkit).split(".")[:2])
+    return [f"{_NVRTC_WHEELS[release.split('.')[0]]}=={release}.*"]
 
 
 def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
@@ -69,12 +77,16 @@ def store_requirements(config: Config) -> list[str]:
 
 def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
     exact = [f"{name}=={version}" for name, version in locked.items()]
-    return [*exact, *(each for each in wanted if _name(each) in _NOT_LOCKED)]
+    return [*exact, *(each for each in wanted if name_of(each) in _NOT_LOCKED)]
 
 
 def install_command(config: Config, environ: Mapping[str, str]) -> str:
-    """Return the command that installs the same by hand, where no build front end does."""
-    return f"pip install {shlex.join(build_requirements(config, environ))}"
+    """Return the command that installs the same by hand, where no build front end does.
+
+    A table that leaves the choice gets parts that go together.
+    """
+    chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
+    return f"pip install {shlex.join(build_requirements(chosen, environ))}"
 
 
 def locked_command(config: Config, locked: Mapping[str, str]) -> str:
@@ -85,21 +97,16 @@ def locked_command(config: Config, locked: Mapping[str, str]) -> str:
 def versions(config: Config, major: int, others: Iterable[str]) -> dict[str, str]:
     """Return the wheels that make a difference to results, and *others*, with the versions that are here."""
     parts = () if config.toolkit == "system" else ("cuda-toolkit", *_PARTS[13 if major >= 13 else 12])
-    names = {"cuda-core", *parts, *map(_name, config.packages), *others}
-    return {name: importlib.metadata.version(name) for name in sorted(names) if is_installed(name)}
+    names = {"cuda-core", *parts, *map(name_of, config.packages), *others}
+    return {name: version for name in sorted(names) if (version := version_of(name)) is not None}
 
 
 def _toolkit_requirements(toolkit: str | None) -> list[str]:
-    core = "cuda-core>=1.2,<2"
     if toolkit == "system":
         there = system_major()
-        return [core, "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"]
+        return [CORE, "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"]
     if toolkit is None:
-        if (
-            is_installed("cuda-core")
-            and is_installed("cuda-bindings")
-            and any(map(is_installed, _NVRTC_WHEELS))
-        ):
+        if not unmet([CORE]) and version_of("cuda-bindings") and any(map(version_of, _NVRTC_WHEELS.values())):
             return []
         toolkit = _NEWEST_LINE
     major = toolkit.split(".")[0]
@@ -110,21 +117,8 @@ def _toolkit_requirements(toolkit: str | None) -> list[str]:
     linker = "nvidia-nvjitlink-cu12" if major == "12" else "nvidia-nvjitlink"
     extras = _METAPACKAGE_EXTRAS[major]
     return [
-        core,
+        CORE,
         f"cuda-bindings=={major}.*",
         f"cuda-toolkit[{extras}]=={pin}",
         f"{linker}=={minor}.*",
     ]
-
-
-def _name(requirement: str) -> str:
-    return re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0]
-
-
-def is_installed(requirement: str) -> bool:
-    """Say whether some version of what a requirement names is installed here."""
-    try:
-        importlib.metadata.version(_name(requirement))
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from ..._plan import Module
 from ...errors import Location, Problem
-from ...keys import parts
 from ...sources.scan import WORD, spliced
-from ...sources.source import without_comments
+from ...sources.source import may_have_kernel, without_comments
 from ...table import lines
 from .host import APART
 from .kernels import GAP, declared, examples
@@ -90,7 +89,7 @@ def _about_templates(setting: Setting, left_out: str) -> str:
         return left_out
     macros = [text for macro in setting.module.macros for text in macro]
     texts = [*map(setting.text_of, (setting.path, *setting.headers)), *macros]
-    if setting.config.header_packages or any(map(parts.may_have_kernel, texts)):
+    if setting.config.header_packages or any(map(may_have_kernel, texts)):
         return f"{_BY_NAME} with its arguments; {left_out}"
     return left_out
 
