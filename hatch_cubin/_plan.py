@@ -31,6 +31,7 @@ _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
 _THOR_OF_CUDA_12 = 101
 _OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72, _THOR_OF_CUDA_12})  # which no later CUDA can target
+_FAMILIES_SINCE = "12.9"
 # Releases of CUDA that can target an arch and that earlier ones cannot, as NVRTC says itself.
 _SINCE = {88: "13.0", 100: "12.8", 103: "12.9", 107: "13.5", 110: "13.0", 120: "12.8", 121: "12.9"}
 
@@ -274,13 +275,13 @@ def refuse_shared_names(modules: Sequence[Module], config: Config) -> None:
     for module in modules:
         by_name[module.base.casefold()].setdefault(module.location, module)
     pairs = [
-        (first, other)
-        for other, *rest in ([*same.values()] for same in by_name.values())
-        for first in rest
+        (first, other) for other, *rest in ([*same.values()] for same in by_name.values()) for first in rest
     ]
     needless = dict.fromkeys(each.source.path for pair in pairs if (each := without_kernel(*pair)))
     problems = [
-        Problem(f"{first.base!r} is already the name of {other.location}", first.location, apart(first, other))
+        Problem(
+            f"{first.base!r} is already the name of {other.location}", first.location, apart(first, other)
+        )
         for first, other in pairs
     ]
     by_full_name = Counter(module.name for module in modules)
@@ -413,7 +414,9 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     """Word the refusal of an arch that the toolkit cannot target."""
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
-        " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
+        f" (families, as in 100f, need CUDA {_FAMILIES_SINCE})"
+        if arch.suffix == "f" and not toolchain.families
+        else ""
     )
     other = _other_toolkit(arch, toolchain)
     return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{other}")
@@ -425,7 +428,9 @@ def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
         renamed = "; CUDA 13 calls it sm_110" if arch.number == _THOR_OF_CUDA_12 else ""
         return f'; CUDA 12 can target {arch} too{renamed}: toolkit = "12.9"'
     first = _SINCE.get(arch.number)
-    if first is not None and arch.number not in toolchain.supported:
+    if first is not None and arch.suffix == "f" and not toolchain.families:
+        first = max(first, _FAMILIES_SINCE)
+    if first is not None and not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
         return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
     if arch.number > max(*_SINCE, *toolchain.supported):
         newest = _arch.group("all-major", toolchain.supported, ())[-1]

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
-from .hints import conditions, gone, headers, host, instances, linkage, links, macros, names, switches, texts, tiles
+from .hints import (
+    conditions,
+    gone,
+    headers,
+    host,
+    instances,
+    linkage,
+    links,
+    macros,
+    names,
+    switches,
+    texts,
+    tiles,
+)
 from .hints.setting import Setting
 
 _MISSING = "not open source file"  # after "could" or "can"
@@ -19,6 +32,7 @@ _CAUSES = (
     host.entered,
     linkage.enclosed,
     headers.missing,
+    headers.older_than_cuda,
     macros.taken,
     macros.replaced,
     gone.outdated,
@@ -26,6 +40,7 @@ _CAUSES = (
     gone.unsynced,
     links.unresolved,
     switches.types_of_128_bits,
+    switches.shared_memory,
     names.undefined,
     texts.perhaps_filled_in,
     host.unannotated,

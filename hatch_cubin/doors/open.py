@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..errors import PREFIX, ConfigError, Problem, ToolchainError
+from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError
 from ..table import reader, tables
 from ..table.names import WRAPPER
 
@@ -56,12 +56,15 @@ def require_compiler(project: Project) -> None:
     from ..toolkit import installed, requirements
 
     wanted = requirements.build_requirements(project.config, project.environ)
-    missing = installed.unmet([*wanted, *(requirements.nvrtc_requirement(project.config.toolkit) if wanted else ())])
+    missing = installed.unmet(
+        [*wanted, *(requirements.nvrtc_requirement(project.config.toolkit) if wanted else ())]
+    )
     if not missing:
         return
     from .. import _locking
 
-    place, needs = project.config.place.of("toolkit"), "a build"
+    place: Location | None = project.config.place.of("toolkit")
+    needs = "a build"
     if project.config.toolkit is not None:
         needs = f"toolkit = {project.config.toolkit!r}"
     if {*missing} <= {*project.config.header_packages}:

@@ -26,6 +26,15 @@ CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
 }
+_WITH_TOOLKIT = "they come with the toolkit"
+# Names of libraries that other distributions have, or none has.
+_LIBRARIES: Mapping[str, str] = {
+    **dict.fromkeys(("cutlass", "cute"), "did you mean 'nvidia-cutlass'?"),
+    **dict.fromkeys(("cub", "thrust", "libcudacxx", "libcu++", "cccl", "cooperative-groups"), _WITH_TOOLKIT),
+    "curand": "did you mean 'nvidia-curand'?",
+    **dict.fromkeys(("cufftdx", "cublasdx", "curanddx", "mathdx"), "did you mean 'nvidia-mathdx'?"),
+    "flashinfer": "did you mean 'flashinfer-python'?",
+}
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -147,15 +156,17 @@ def toolkit(value: object) -> str:
         raise ValueError(
             f"must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not {text!r}"
         )
-    major, minor, patch = (*map(int, text.split(".")[:3]), None, None)[:3]
-    assert major is not None
+    major, *rest = map(int, text.split("."))
+    minor, patch = (*rest[:2], *(-1, 0)[len(rest[:2]) :])
     minors = CUDA.get(major, {})
-    if minors and (minor is None or (minor in minors and (patch or 0) <= minors[minor])):
+    if minors and (minor < 0 or (minor in minors and patch <= minors[minor])):
         return text
     if major < min(CUDA):
         raise ValueError(f"must be CUDA {min(CUDA)} or later, not {text!r}")
     if major < max(CUDA) and minor not in minors:
-        raise ValueError(f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}")
+        raise ValueError(
+            f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}"
+        )
     newest = f"{major}.{minor}.{minors[minor]}" if minor in minors else newest_of(max(CUDA))
     raise ValueError(
         f"must be a CUDA that hatch-cubin {__version__} knows, not {text!r}: {newest} is the newest "
@@ -201,7 +212,10 @@ def path(value: object) -> str:
     """Check a path or a glob that must stay inside the project."""
     text = place(value)
     if leads_out(text):
-        raise ValueError(f"{text!r} must stay inside the project, relative to it")
+        whose = (
+            ": the toolkit's headers are found without it" if "/cuda" in text and "include" in text else ""
+        )
+        raise ValueError(f"{text!r} must stay inside the project, relative to it{whose}")
     if "\\" in text:
         raise ValueError(f"{text!r} must be written with '/'")
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
@@ -249,6 +263,8 @@ def distribution(text: str) -> str:
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
         raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+    if (meant := _LIBRARIES.get(text.lower())) is not None:
+        raise ValueError(f"{text!r} is not the distribution with these headers: {meant}")
     return text
 
 

@@ -21,6 +21,30 @@ _NAMES = {
     "maxrregcount": "max-register-count",
     "line-info": "lineinfo",
 }
+_KEYS = {
+    "options": "cflags compile-args compile-flags compile-options cuda-flags extra-compile-args flags "
+    "nvcc-args nvcc-flags nvcc-options",
+    "define": "defs definitions macros",
+    "sources": "src files kernels kernel-sources",
+    "include-dirs": "include-path include-paths include-directories headers",
+    "archs": "gpu-archs gencode targets compute-capabilities cuda-architectures sm",
+    "toolkit": "cuda cuda-version cuda-toolkit version",
+    "[[source]] with instantiate": "instantiate-templates template templates instantiations",
+}
+_DEFAULTS = re.compile(r"O[0-3]?|std=c\+\+17")  # flags of nvcc's that change nothing here
+_UNANNOTATED = (
+    "device-as-default-execution-space = true takes functions that are not annotated as device code"
+)
+_OPTIONS = {
+    "expt_relaxed_constexpr": _UNANNOTATED,
+    "default_device": _UNANNOTATED,
+    "expt_extended_lambda": "NVRTC takes lambdas in device code without it: leave it out",
+    "extended_lambda": "NVRTC takes lambdas in device code without it: leave it out",
+    "opt_level": "code is optimized without it: leave it out",
+    "include_dirs": "it is a key of the table and no option",
+    "defines": "macros are set with 'define', a key of the table",
+}
+_NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.\*)?")
 _WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's: cu130
 
@@ -34,6 +58,28 @@ def line(key: str, value: object) -> str | None:
     except (TypeError, ValueError):  # a date, or a number that is too long to be written
         return None
     return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
+
+
+def key_meant(key: str) -> str | None:
+    """Return the key that another name may mean, as in setup scripts and in CMake."""
+    name = key.lower().replace("_", "-")
+    return next(
+        (f"did you mean {known!r}?" for known, others in _KEYS.items() if name in others.split()), None
+    )
+
+
+def option(name: str, value: object) -> str | None:
+    """Return what to do about an option that is unknown, or whose value is wrong."""
+    if name not in options.ALLOWED:
+        return _OPTIONS.get(name)
+    shown = name.replace("_", "-")
+    if name == "std" and (match := _NUMBER_OF_STD.fullmatch(str(value))):
+        return lines.setting(shown, f"c++{match[1]}")
+    if isinstance(value, str) and (switch := _SWITCHES.get(value.lower())) is not None:
+        return lines.setting(shown, switch)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        return lines.setting(shown, int(value))
+    return None
 
 
 def _meant(key: str, value: object) -> Any:
@@ -79,7 +125,8 @@ def _options(value: object) -> dict[str, Any] | None:
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
-    matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", str(item), re.ASCII) for item in items]
+    bare = [item for item in map(str, items) if not _DEFAULTS.fullmatch(item.lstrip("-"))]
+    matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
     named = {_NAMES.get(match[1], match[1].replace("_", "-")): _typed(match[2]) for match in matches if match}
     known = all(name.replace("-", "_") in options.ALLOWED for name in named)
     return named if known and all(matches) else None

@@ -1,7 +1,8 @@
-"""Macro names that no table can give: those that NVRTC's own built-in header uses, and its own macros.
+"""Names of macros that no table can give: those of NVRTC's own built-in header, and NVRTC's own macros.
 
-Measured: each fails with `-DNAME=4`, `=float` and `=1` on an empty kernel under 12.9.86, 13.0.88 and
-13.5.37; `__GNUC__` under the last two. Names of the CUDA runtime (`cuda…`) are left out: they are nobody's macros.
+Measured: each of NAMES fails with `-DNAME=4`, `=float` and `=1` on an empty kernel under 12.9.86, 13.0.88 and
+13.5.37; `__GNUC__` under the last two. Names of the CUDA runtime (`cuda…`) are left out: they are nobody's
+macros.
 """
 
 from __future__ import annotations

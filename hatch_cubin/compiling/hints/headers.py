@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from ...errors import Location, SourceError
 from ...sources.includes import Resolver
@@ -15,6 +15,8 @@ from ...sources.scan import Include
 from ...sources.search import OWN, Root
 from ...sources.source import walk
 from ...sources.tree import Tree
+from ...table.checks import guess
+from ...toolkit.installed import name_of
 from ..diagnostics import Diagnostic, Told
 from . import conditions, cub, host
 from .setting import Setting
@@ -30,7 +32,7 @@ _PACKAGES = {
     _CURAND: "nvidia-curand",
     r"cupy/.+": "cupy",
     r"flashinfer/.+": "flashinfer-python",
-    r"(cufftdx|curanddx)(/.+)?\.hpp": "nvidia-mathdx",
+    r"(cublasdx|cufftdx|curanddx)(/.+)?\.hpp": "nvidia-mathdx",
     r"nvshmemx?\.h|(device|device_host|non_abi|host)/nvshmem\w*\.(h|cuh)": "nvidia-nvshmem",
 }
 _OF_MAJOR = {
@@ -38,9 +40,11 @@ _OF_MAJOR = {
     "nvidia-curand": ("nvidia-curand-cu12", "nvidia-curand"),
     "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
 }
+_DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
+_HEADER_SUFFIXES = (".h", ".hpp", ".cuh")
 _NOWHERE = (
-    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, or "
-    "the distribution, that has it"
+    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
+    "or the distribution, that has it"
 )
 _VENV = "pyvenv.cfg"  # which a virtual environment has in its folder
 # Folders that the toolkit's headers stand in, as far as they tell them from a project's.
@@ -110,7 +114,36 @@ def _about(name: str, includer: str, setting: Setting, everything: Sequence[tupl
         return f"{cub.about_whole(setting)}; {_about_toolkit(name, setting)}"
     if _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name):
         return _about_toolkit(name, setting)
-    return _NOWHERE
+    return _like_it(name, setting) or _NOWHERE
+
+
+def _like_it(name: str, setting: Setting) -> str | None:
+    """Return the guess for a header that is spelled nearly like one that is found."""
+    folder = os.path.dirname(name)
+    found = (each for root in setting.search for each in _names_in(root.path / folder))
+    return guess(name, [os.path.join(folder, each) for each in found])
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.endswith(_HEADER_SUFFIXES)]
+    except OSError:
+        return []
+
+
+def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a wheel whose headers declare anew what the toolkit's headers have otherwise by now."""
+    for each in found:
+        if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
+            wheel = each.where.path.removeprefix("<").partition("/")[0]
+            if any(name_of(wanted) == wheel for wanted in setting.config.header_packages):
+                version = ".".join(map(str, setting.version))
+                hint = (
+                    f"{wheel} is older than CUDA {version}, or newer: another version of one of them, as in "
+                )
+                told = replace(each, hint=f'{hint}toolkit = "13.0"')
+                return told.followed_by(len(found) - 1), []
+    return None
 
 
 def folder_of(name: str, includer: str, setting: Setting) -> str | None:

@@ -76,7 +76,11 @@ def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
 def _about_function(name: str, found: Declared, setting: Setting) -> str:
     """Return what to do about an entry that names a function for the device."""
     what = f"'{name}' is no kernel, and is compiled with the kernels that call it: drop the entry"
-    return what if found.kernels else f"{what}; a file without kernels: {setting.line('exclude', [setting.path])}"
+    return (
+        what
+        if found.kernels
+        else f"{what}; a file without kernels: {setting.line('exclude', [setting.path])}"
+    )
 
 
 def _about_template(entry: str, kernel: Kernel, found: Declared) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,9 @@ GAP = "…"  # an argument that only the author of the template knows
 
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"')
-_HEAD_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:\\\r?\n|[^\n])*__global__.*)$", re.MULTILINE)
+_HEAD_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+((?:\\\r?\n|[^\n])*__global__.*)$", re.MULTILINE
+)
 _CONCEPT = re.compile(r"\bconcept\s+(\w+)")
 _TOKEN = re.compile(
     r"\bnamespace\b(?P<space>[\w:\s]*)\{"
@@ -28,8 +30,10 @@ _NAME = re.compile(r"(\w+)\s*\(")
 _TYPE = re.compile(r"(?:typename|class)\b\s*(\.\.\.)?\s*\w*")
 _FUNCTION = re.compile(r"(.*?)\(\s*(?:\*|&)\s*\w*\s*\)\s*\((.*)\)", re.DOTALL)
 _INTEGRAL = re.compile(r"\b(?:is_)?(?:un)?signed(?:_v|_integral)?\s*<|\b(?:is_)?integral(?:_v)?\b")
+_SPECIFIERS = re.compile(r"\b__\w+__\b|\b(?:static|inline|constexpr)\b")
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_FLOATING = {"float", "double", "long double"}
+# What suits a value of a type, by its name or by its last character.
+_OF_TYPES = {"bool": "true", "float": "1.0f", "double": "1.0", "*": "nullptr", "&": GAP}
 _FEW = re.compile(r"n?_?dims?|.*(?:rank|axis|order|unroll)", re.IGNORECASE)
 _MANY = re.compile(r".*(?:block|thread|warp|tile|size|width|dim|bits)", re.IGNORECASE)
 
@@ -103,7 +107,10 @@ class Declared:
         """Return a type: one of the project's that has what the kernel uses of it, or a plain number's."""
         members = {*re.findall(rf"\b{parameter.name}\s*::\s*(?:template\s+)?(\w+)", kernel.code)}
         arguments = re.findall(rf"\b{parameter.name}\b[\s&]*(\w+)\s*[,)]", kernel.code)
-        calls = [rf"\b{parameter.name}\s*(?:\(\s*\)|\{{\s*\}})\s*\(", *(rf"\b{name}\s*\(" for name in arguments)]
+        calls = [
+            rf"\b{parameter.name}\s*(?:\(\s*\)|\{{\s*\}})\s*\(",
+            *(rf"\b{name}\s*\(" for name in arguments),
+        ]
         if any(re.search(each, kernel.code) for each in calls):
             members.add("operator")
         members |= {member for name in arguments for member in re.findall(rf"\b{name}\.(\w+)", kernel.code)}
@@ -117,17 +124,11 @@ class Declared:
 
     def _value(self, parameter: Parameter) -> str:
         written = re.sub(r"\b(?:const|volatile|typename)\b", "", parameter.type).strip()
-        plain = written.rpartition("::")[2]
-        if plain == "bool":
-            return "true"
-        if written in _FLOATING:
-            return "1.0f"
         if function := _FUNCTION.fullmatch(written):
             return self._function(function[1], function[2])
-        if written.endswith("*"):
-            return "nullptr"
-        if written.endswith("&"):
-            return GAP
+        plain = written.rpartition("::")[2]
+        if (known := _OF_TYPES.get(written[-1:]) or _OF_TYPES.get(plain)) is not None:
+            return known
         declared = next((each for each in self.types if f"::{each.name}".endswith(f"::{plain}")), None)
         if declared is not None:
             return f"{declared.name}::{declared.first}" if declared.first else f"{declared.name}{{}}"
@@ -142,69 +143,90 @@ class Declared:
 def declared(texts: Mapping[str, str]) -> Declared:
     """Return what *texts*, by their paths, declare."""
     bare = {path: without_comments(text) for path, text in texts.items()}
-    macros = dict(match.groups() for text in bare.values() for match in _HEAD_MACRO.finditer(text))
+    macros = {match[1]: match[2] for text in bare.values() for match in _HEAD_MACRO.finditer(text)}
     concepts = {name for text in bare.values() for name in _CONCEPT.findall(text)}
-    kernels: list[Kernel] = []
-    types: list[_Type] = []
-    functions: list[_Function] = []
+    scans = []
     for path, text in bare.items():
         code = _QUOTED.sub(_blank, _DIRECTIVE.sub(_blank, text))
         if macros:
             code = re.sub(rf"\b(?:{'|'.join(macros)})\b", lambda match: _on_one_line(macros[match[0]]), code)
-        for found in _declarations(code, path, concepts):
-            if isinstance(found, Kernel):
-                kernels.append(found)
-            elif isinstance(found, _Type):
-                types.append(found)
+        scans.append(_Scan(path, code, concepts))
+    return Declared(
+        tuple(each for scan in scans for each in scan.kernels),
+        tuple(each for scan in scans for each in scan.types),
+        tuple(each for scan in scans for each in scan.functions),
+    )
+
+
+class _Scan:
+    """One pass through a text: what it declares, each with the names of the scopes around it."""
+
+    def __init__(self, path: str, code: str, concepts: set[str]) -> None:
+        self.kernels: list[Kernel] = []
+        self.types: list[_Type] = []
+        self.functions: list[_Function] = []
+        self._path, self._code, self._concepts = path, code, concepts
+        self._around: list[str] = []
+        self._head: str | None = None  # of the template that is being declared
+        takes: Mapping[str | None, Callable[[re.Match[str]], None]] = {
+            "kernel": self._take_kernel,
+            "first": self._take_enum,
+            "type": self._take_type,
+            "accepts": self._take_function,
+            "space": self._take_scope,
+            "mark": self._take_mark,
+        }
+        at = 0
+        while match := _TOKEN.search(code, at):
+            at = match.end()
+            if match["template"]:
+                at = _end(code, at, "<")
+                self._head = code[match.end() : at - 1]
             else:
-                functions.append(found)
-    return Declared(tuple(kernels), tuple(types), tuple(functions))
+                takes[match.lastgroup](match)
+                if not match["kernel"]:  # whose head may stand on either side of the word
+                    self._head = None
 
+    def _whole(self, name: str) -> str:
+        return "::".join((*filter(None, self._around), name))
 
-def _declarations(code: str, path: str, concepts: set[str]) -> Iterator[Kernel | _Type | _Function]:
-    around: list[str] = []
-    head: str | None = None  # of the template that is being declared
-    at = 0
-    while match := _TOKEN.search(code, at):
-        at = match.end()
-        parameters = () if head is None else tuple(_parameter(each, concepts) for each in _split(head))
+    def _parameters(self) -> tuple[Parameter, ...]:
+        return tuple(_parameter(each, self._concepts) for each in _split(self._head or ""))
 
-        def whole(name: str) -> str:
-            return "::".join((*filter(None, around), name))
+    def _take_kernel(self, match: re.Match[str]) -> None:
+        # Without a parameter, the head is that of a specialization, which is compiled by itself.
+        found = None if self._head == "" else _kernel(self._code, match.end())
+        if found is not None:
+            name, end = found
+            template = "" if self._head is None else f"template <{' '.join(self._head.split())}>"
+            where = Location(self._path, self._code.count("\n", 0, end) + 1)
+            body = self._code[match.start() : _end_of_body(self._code, end)]
+            self.kernels.append(Kernel(self._whole(name), template, where, self._parameters(), body))
 
-        if match["template"]:
-            at = _end(code, at, "<")
-            # A template in a class template, or of a member: the inner head is the one that counts.
-            head = code[match.end() : at - 1]
-            continue
-        if match["kernel"]:
-            # Without a parameter, the head is that of a specialization, which is compiled by itself.
-            if head != "" and (found := _kernel(code, at)) is not None:
-                name, end = found
-                template = "" if head is None else f"template <{' '.join(head.split())}>"
-                line = code.count("\n", 0, end) + 1
-                body = code[match.start() : _end_of_body(code, end)]
-                yield Kernel(whole(name), template, Location(path, line), parameters, body)
-            continue
-        if match["enum"]:
-            yield _Type(whole(match["enum"]), first=match["first"])
-            around.append("")
-        elif match["type"]:
-            yield _Type(whole(match["type"]), code[at : _end(code, at, "{")], arity=len(parameters))
-            around.append(match["type"])
-        elif match["function"]:
-            if head is None:
-                accepts = tuple(map(_without_name, _split(match["accepts"])))
-                result = re.sub(r"\b__\w+__\b|\b(?:static|inline|constexpr)\b", "", match["result"])
-                yield _Function(whole(match["function"]), result.strip(), accepts)
-            around.append("")
-        elif match["space"] is not None:
-            around.append(match["space"].strip())
-        elif match["mark"] == "{":
-            around.append("")
+    def _take_enum(self, match: re.Match[str]) -> None:
+        self.types.append(_Type(self._whole(match["enum"]), first=match["first"]))
+        self._around.append("")
+
+    def _take_type(self, match: re.Match[str]) -> None:
+        body = self._code[match.end() : _end(self._code, match.end(), "{")]
+        self.types.append(_Type(self._whole(match["type"]), body, arity=len(self._parameters())))
+        self._around.append(match["type"])
+
+    def _take_function(self, match: re.Match[str]) -> None:
+        if self._head is None:
+            accepts = tuple(map(_without_name, _split(match["accepts"])))
+            result = _SPECIFIERS.sub("", match["result"]).strip()
+            self.functions.append(_Function(self._whole(match["function"]), result, accepts))
+        self._around.append("")
+
+    def _take_scope(self, match: re.Match[str]) -> None:
+        self._around.append(match["space"].strip())
+
+    def _take_mark(self, match: re.Match[str]) -> None:
+        if match["mark"] == "{":
+            self._around.append("")
         elif match["mark"] == "}":
-            around[-1:] = []
-        head = None
+            self._around[-1:] = []
 
 
 def _kernel(code: str, at: int) -> tuple[str, int] | None:
@@ -262,7 +284,9 @@ def _parameter(text: str, concepts: set[str]) -> Parameter:
     written, has_default = _without_default(text)
     if match := re.match(r"template\s*<", written):
         end = _end(written, match.end(), "<")
-        return Parameter("template", written[match.end() : end - 1], _last_word(written), has_default=has_default)
+        return Parameter(
+            "template", written[match.end() : end - 1], _last_word(written), has_default=has_default
+        )
     is_pack = "..." in written
     written = " ".join(written.replace("...", " ").split())
     name = _last_word(written)
@@ -291,7 +315,11 @@ def _without_default(text: str) -> tuple[str, bool]:
 
 def _without_name(text: str) -> str:
     """Return the type of a function's parameter."""
-    return re.sub(r"(?<=[\s*&])\w+$", "", text.strip()).strip() if re.search(r"[\s*&]\w+$", text) else text.strip()
+    return (
+        re.sub(r"(?<=[\s*&])\w+$", "", text.strip()).strip()
+        if re.search(r"[\s*&]\w+$", text)
+        else text.strip()
+    )
 
 
 def _last_word(text: str) -> str:

@@ -18,7 +18,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _BUILT_IN = "__nv_nvrtc_builtin_header.h"
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
 _NO_TYPES = "return|case|goto|else|sizeof|new|delete|throw|not|and|or|typedef|inline|constexpr"
-_TYPES = r"float\w*|double\w*|int\w*|unsigned|signed|char|short|long|bool|void|auto|half2?|size_t|\w+_t|[A-Z]\w*"
+_TYPES = (
+    r"float\w*|double\w*|int\w*|unsigned|signed|char|short|long|bool|void|auto|half2?|size_t|\w+_t|[A-Z]\w*"
+)
 _FARTHEST = 2  # columns from a macro to where the compiler notices what is wrong
 
 

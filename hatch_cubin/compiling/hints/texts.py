@@ -18,6 +18,7 @@ _PLACEHOLDER = re.compile(
     r"|\{[A-Za-z_]\w*(?:![rsa])?:[^{}\s]+\}|\[\s*\{\w+\}\s*\]|(?<![\w>])\{\d+\}(?=\s*[*&\w])"
     r"|\(\{\w+\}(?=\s*(?:[*&\w]|\)\s*[\w(]))|\binclude\s*[\"<][^\">\n]*?\{\w*\}"
 )
+_A_TEMPLATE = "it looks like a template, which a script fills in (Python, Jinja, CMake)"
 _BRACED = re.compile(r"\{[A-Za-z_]\w*(?:[.\[:!][^{}\s]*)?\}")
 _IN_BRACES = re.compile(r"(?<![{$%])\{\w*\}(?!\})")
 _DOUBLED = re.compile(r"\)\s*\{\{[^\S\n]*$.*?^\s*\}\}[^\S\n]*$", re.MULTILINE | re.DOTALL)
@@ -71,7 +72,10 @@ def perhaps_filled_in(found: Sequence[Diagnostic], setting: Setting) -> Told | N
             continue
         lines = setting.text_of(each.where.path).splitlines()
         line = (lines or [""])[: each.where.line][-1]
-        if any(f"{{{match[1]}}}" in shown for shown in (line, *(text for _, text in _definitions("\n".join(lines), line)))):
+        if any(
+            f"{{{match[1]}}}" in shown
+            for shown in (line, *(text for _, text in _definitions("\n".join(lines), line)))
+        ):
             hint = f"if a script fills in {{{match[1]}}}: {_rendered(each.where.path, setting)}"
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
@@ -88,13 +92,15 @@ def _template_of_format(text: str, path: str, setting: Setting) -> Diagnostic | 
 def _template(placeholder: str, where: Location, line: str, setting: Setting) -> Diagnostic:
     inner = _IN_BRACES.search(placeholder)
     shown = inner[0] if inner else placeholder.strip()
-    what = f"has a placeholder, {shown!r}: it looks like a template, which a script fills in (Python, Jinja, CMake)"
+    what = f"has a placeholder, {shown!r}: {_A_TEMPLATE}"
     return Diagnostic("error", where, what, (f"    {line}",), _rendered(where.path, setting))
 
 
 def _rendered(path: str, setting: Setting) -> str:
     before = "render it before the build"
-    return f"{before}, and leave it out: {setting.line('exclude', [path])}" if path == setting.path else before
+    return (
+        f"{before}, and leave it out: {setting.line('exclude', [path])}" if path == setting.path else before
+    )
 
 
 def _instead(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""About tile kernels, which NVRTC leaves out in silence unless an option that nothing here sets allows them."""
+"""About tile kernels: NVRTC leaves them out, unless an option that nothing here sets allows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 
 
 def place_in(texts: Mapping[str, str]) -> Location | None:
-    """Return where one of *texts*, by their paths, has tile code that no condition keeps from the compiler."""
+    """Return where one of *texts*, by their paths, has tile code that the compiler surely reads."""
     for path, text in texts.items():
         if "__tile" in text:
             for line, number in surely_read(text, frozenset()):
