@@ -64,9 +64,8 @@ def require_compiler(project: Project) -> None:
     from .. import _locking
 
     place: Location | None = project.config.place.of("toolkit")
-    needs = "a build"
-    if project.config.toolkit is not None:
-        needs = f"toolkit = {project.config.toolkit!r}"
+    release = project.config.toolkit
+    needs = f"a build with CUDA {release}" if release not in {None, "system"} else "a build"
     if {*missing} <= {*project.config.header_packages}:
         place, needs = project.config.place.of("header-packages"), "'header-packages'"
     elif missing == [requirements.SIGNATURES]:

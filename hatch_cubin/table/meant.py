@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import _gpus
@@ -31,7 +31,7 @@ _KEYS = {
     "toolkit": "cuda cuda-version cuda-toolkit version",
     "[[source]] with instantiate": "instantiate-templates template templates instantiations",
 }
-_DEFAULTS = re.compile(r"O[0-3]?|std=c\+\+17")  # flags of nvcc's that change nothing here
+_DEFAULTS = re.compile(r"-{1,2}O[0-3]?")  # flags of nvcc's that change nothing here
 _UNANNOTATED = (
     "device-as-default-execution-space = true takes functions that are not annotated as device code"
 )
@@ -68,18 +68,21 @@ def key_meant(key: str) -> str | None:
     )
 
 
-def option(name: str, value: object) -> str | None:
-    """Return what to do about an option that is unknown, or whose value is wrong."""
+def option(key: str, values: Mapping[str, object]) -> str | None:
+    """Return what to do about one of the options that is unknown, or whose value is wrong."""
+    name, value = key.replace("-", "_"), values[key]
     if name not in options.ALLOWED:
         return _OPTIONS.get(name)
-    shown = name.replace("_", "-")
-    if name == "std" and (match := _NUMBER_OF_STD.fullmatch(str(value))):
-        return lines.setting(shown, f"c++{match[1]}")
-    if isinstance(value, str) and (switch := _SWITCHES.get(value.lower())) is not None:
-        return lines.setting(shown, switch)
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
-        return lines.setting(shown, int(value))
-    return None
+    meant = _option(name, str(value))
+    return None if meant is None or meant == value else lines.setting("options", {**values, key: meant})
+
+
+def _option(name: str, text: str) -> str | int | None:
+    if name == "std" and (match := _NUMBER_OF_STD.fullmatch(text)):
+        return f"c++{match[1]}"
+    if (switch := _SWITCHES.get(text.lower())) is not None:
+        return switch
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
 def _meant(key: str, value: object) -> Any:
@@ -125,7 +128,7 @@ def _options(value: object) -> dict[str, Any] | None:
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
-    bare = [item for item in map(str, items) if not _DEFAULTS.fullmatch(item.lstrip("-"))]
+    bare = [item for item in map(str, items) if not _DEFAULTS.fullmatch(item)]
     matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
     named = {_NAMES.get(match[1], match[1].replace("_", "-")): _typed(match[2]) for match in matches if match}
     known = all(name.replace("-", "_") in options.ALLOWED for name in named)

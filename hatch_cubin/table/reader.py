@@ -95,10 +95,10 @@ def _key_meant(key: str) -> str | None:
     return meant.key_meant(key)
 
 
-def _option_meant(name: str, value: object) -> str | None:
+def _option_meant(key: str, values: Mapping[str, object]) -> str | None:
     from . import meant  # as above
 
-    return meant.option(name, value)
+    return meant.option(key, values)
 
 
 def _above(path: str) -> str | None:
@@ -195,20 +195,20 @@ def _option_table(
             reader.add(f"options.{key} cannot be set: {reason}", (*path, key))
         elif name not in options.ALLOWED:
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
-            hint = _option_meant(name, item) or checks.guess(name, options.ALLOWED)
+            hint = _option_meant(key, value) or checks.guess(name, options.ALLOWED)
             reader.add(what, (*path, key), hint)
         elif name in values:
             reader.add(f"options.{key} is set twice, in two spellings", (*path, key))
         else:
             try:
                 values[name] = options.check_option(name, item)
-                if name == "std" and _option_meant(name, item) not in {None, f'std = "{item}"'}:
+                if name == "std" and _option_meant(key, value) is not None:
                     raise ValueError(f"must be written as 'c++17' is, not {item!r}")
                 if name == "pre_include":  # headers of the project: others the keys could not see
                     for header in item if isinstance(item, list) else [item]:
                         checks.path(header)
             except ValueError as exc:
-                reader.add(f"options.{key} {exc}", (*path, key), _option_meant(name, item))
+                reader.add(f"options.{key} {exc}", (*path, key), _option_meant(key, value))
     return values
 
 

@@ -45,11 +45,11 @@ class NoTableError(ConfigError):
     """
 
     def __init__(self, place: Place, unread: Place | None = None) -> None:
-        hint = _START_HINT
-        if unread is not None:
-            hint = f"rename {unread} ({unread.of()}) to {place}: the project's build backend does not read it"
-            if unread.file != place.file:
-                hint = f"move {unread} ({unread.of()}) to {place} in {place.file}"
+        hint = (
+            _START_HINT
+            if unread is None
+            else f"rename {unread}, which the project's build backend does not read"
+        )
         super().__init__(Problem(f"there is no table {place}", Location(place.file), hint))
         self.place = place
 

@@ -121,9 +121,10 @@ MODULES: dict[str, dict[str, str]] = {
     "toolkit": {
         "devices": "",
         "libraries": "",
+        "installed": "",
         "worker": "",
-        "requirements": "libraries",
-        "toolkit": "libraries worker",
+        "requirements": "installed libraries",
+        "toolkit": "installed libraries worker",
         "linker": "toolkit",
     },
     "keys": {
@@ -203,7 +204,7 @@ MODULES: dict[str, dict[str, str]] = {
         "cluster/parcel cluster/plain cores executor paths tasks",
         "cluster/recheck": "executor",
         "bake": "advice assembly cluster/opening cluster/recheck cores diagnostics executor hints/setting "
-        "outcome paths preludes remarks results storing tasks turns",
+        "hints/tiles outcome paths preludes remarks results storing tasks turns",
         "linking": "bake definitions diagnostics executor results",
         "obtain": "bake linking results",
         "packing": "cores executor",

@@ -138,10 +138,8 @@ def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | Non
             wheel = each.where.path.removeprefix("<").partition("/")[0]
             if any(name_of(wanted) == wheel for wanted in setting.config.header_packages):
                 version = ".".join(map(str, setting.version))
-                hint = (
-                    f"{wheel} is older than CUDA {version}, or newer: another version of one of them, as in "
-                )
-                told = replace(each, hint=f'{hint}toolkit = "13.0"')
+                what = f"{wheel} is older than CUDA {version}, or newer"
+                told = replace(each, hint=f'{what}; another version of one of them may do: toolkit = "13.0"')
                 return told.followed_by(len(found) - 1), []
     return None
 

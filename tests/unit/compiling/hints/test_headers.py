@@ -17,7 +17,10 @@ from tests.helpers import SAXPY, make_project, write_tree
 
 from .settings import APART, error, setting
 
-NOBODY = "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"
+NOBODY = (
+    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
+    "or the distribution, that has it"
+)
 BRINGS = 'this line brings the toolkit\'s headers with the compiler: toolkit = "13.4"'
 HAS_NONE = "CUDA 13.4 has no such header: where a newer one has it, 'toolkit' names that"
 

@@ -51,7 +51,7 @@ def test_a_template_of_sources_is_told_to_be_one(tmp_path: Path, line: str, plac
     there = setting(tmp_path, 'exclude = ["old.cu"]', text=f"\n{line}\n")
     told = texts.spoiled([error("expected a declaration", line=2)], there)
     assert told is not None
-    assert told[0].text == f"has a placeholder, {placeholder!r}: it is a template of sources and not one"
+    assert told[0].text == f"has a placeholder, {placeholder!r}: {texts._A_TEMPLATE}"
     assert told[0].hint == ('render it before the build, and leave it out: exclude = ["old.cu", "demo/a.cu"]')
 
 
@@ -86,7 +86,7 @@ def test_a_placeholder_is_told_where_the_macro_that_has_it_is_defined(tmp_path: 
     text = "#define OTHER @OTHER@\n # define TILE $TILE\n__shared__ float s[TILE];\n"
     told = texts.spoiled([error("unrecognized token", line=3)], setting(tmp_path, text=text))
     assert told is not None
-    assert told[0].text == "has a placeholder, '$TILE': it is a template of sources and not one"
+    assert told[0].text == f"has a placeholder, '$TILE': {texts._A_TEMPLATE}"
     assert (told[0].where, told[0].context) == (Location("demo/a.cu", 2), ("     # define TILE $TILE",))
 
 
