@@ -69,7 +69,7 @@ def require_compiler(project: Project) -> None:
     if {*missing} <= {*project.config.header_packages}:
         place, needs = project.config.place.of("header-packages"), "'header-packages'"
     elif missing == [requirements.SIGNATURES]:
-        place, needs = project.config.place.of("trusted-keys"), "what signs and checks signatures"
+        place, needs = project.config.place.of("trusted-keys"), "signing"
     elif missing == [requirements.CLUSTERS]:  # which no table asks for
         place, needs = None, "HATCH_CUBIN_EXECUTOR"
     what = f"{needs} needs what is not installed here: {', '.join(map(installed.shown, missing))}"

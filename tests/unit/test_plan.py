@@ -13,7 +13,7 @@ from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units,
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from hatch_cubin.sources.source import Source
 from hatch_cubin.table.config import Config
-from tests.helpers import TABLE, pyproject, read_config
+from tests.helpers import SAXPY, TABLE, pyproject, read_config
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
 RULE = f"[[{'.'.join(TABLE)}.source]]"
@@ -202,13 +202,31 @@ def test_a_variant_with_many_parts_keeps_a_short_file_name() -> None:
     ids=["same stem", "cu and ptx", "case"],
 )
 def test_two_sources_with_one_name_are_refused_with_the_way_out(first: str, second: str, shown: str) -> None:
-    assert refused("", *cu(first, second)) == [
+    assert refused("", Source(first, SAXPY), Source(second, SAXPY)) == [
         Problem(
             f"{shown!r} is already the name of {first}",
             Location(second),
             f'these lines give it another:\n    {RULE}\n    path = "{second}"\n    name = "…"',
         )
     ]
+
+
+@pytest.mark.parametrize("needless", ["a/k.cu", "b/k.cu"])
+def test_of_two_sources_with_one_name_that_without_a_kernel_needs_none(needless: str) -> None:
+    """All such hints have the same line, as the table has the key once."""
+    texts = {"a/k.cu": SAXPY, "b/k.cu": SAXPY, "c.cu": SAXPY, "d/c.cu": "", needless: "__device__ int f();"}
+    found = refused('exclude = ["x.cu"]', *(Source(path, text) for path, text in texts.items()))
+    line = f'exclude = ["x.cu", "{needless}", "d/c.cu"]'
+    assert [problem.hint for problem in found] == [
+        f"{path} has no kernel, and needs no name: {line}" for path in (needless, "d/c.cu")
+    ]
+
+
+@pytest.mark.parametrize("text", ['#include "kernels.h"\n', "MAKE_KERNEL(saxpy)\n", SAXPY])
+def test_a_source_that_may_have_a_kernel_is_given_a_name(text: str) -> None:
+    (found,) = refused("", Source("a/k.cu", SAXPY), Source("b/k.cu", text))
+    assert found.hint is not None
+    assert found.hint.endswith('name = "…"')
 
 
 def test_every_source_after_the_first_of_a_name_is_refused_once() -> None:
@@ -285,12 +303,27 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
         ),
         ("sm_37", TOOLCHAIN, "cannot target sm_37", ""),
         ("sm_71", TOOLCHAIN, "cannot target sm_71", ""),
-        ("sm_101a", TOOLCHAIN, "cannot target sm_101a", ""),
+        (
+            "sm_101a",
+            TOOLCHAIN,
+            "cannot target sm_101a",
+            '; CUDA 12 can target sm_101a too; CUDA 13 calls it sm_110: toolkit = "12.9"',
+        ),
+        ("sm_107", TOOLCHAIN, "cannot target sm_107", '; CUDA 13.5 can target sm_107 too: toolkit = "13.5"'),
+        *(
+            (
+                arch,
+                TOOLCHAIN,
+                f"cannot target {arch}",
+                f"; a later GPU runs PTX of an earlier one: compute_120 in place of {arch}",
+            )
+            for arch in ("sm_130", "compute_200", "sm_130a")
+        ),
         (
             "sm_100f",
             Toolchain("NVRTC 12.8.93", (75, 100), families=False),
             "cannot target sm_100f (families, as in 100f, need CUDA 12.9)",
-            "",
+            '; CUDA 12.9 can target sm_100f too: toolkit = "12.9"',
         ),
     ],
 )
