@@ -41,6 +41,7 @@ _OF_MAJOR = {
     "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
 }
 _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
+_WITH_OLDER_HEADERS = (13, 0)  # whose CCCL all wheels that are known here compile with
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh")
 _NOWHERE = (
     "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
@@ -138,8 +139,11 @@ def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | Non
             wheel = each.where.path.removeprefix("<").partition("/")[0]
             if any(name_of(wanted) == wheel for wanted in setting.config.header_packages):
                 version = ".".join(map(str, setting.version))
-                what = f"{wheel} is older than CUDA {version}, or newer"
-                told = replace(each, hint=f'{what}; another version of one of them may do: toolkit = "13.0"')
+                what = (
+                    f"{wheel} is older than CUDA {version}, or newer; another version of one of them may do"
+                )
+                earlier = ': toolkit = "13.0"' if setting.version > _WITH_OLDER_HEADERS else ""
+                told = replace(each, hint=f"{what}{earlier}")
                 return told.followed_by(len(found) - 1), []
     return None
 

@@ -292,10 +292,8 @@ def _without(*names: str, **others: str) -> dict[str, str]:
         (
             _without(cuda_core="0.4.2"),
             "cuda-core >=1.2,<2 (0.4.2 is here)",
-            (
-                "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, nvidia-nvjitlink 13.0.88, cuda-bindings 13.5.0, "
-                "cuda-core 0.4.2"
-            ),
+            "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, nvidia-nvjitlink 13.0.88, "  # noqa: ISC004
+            "cuda-bindings 13.5.0, cuda-core 0.4.2",
         ),
         (
             {},
