@@ -25,6 +25,7 @@ _NAMES = {
 CAPABILITIES = tuple(_NAMES)
 _BESIDE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|[ad]gx|[rg]tx|laptop|gpu|sxm\d?|pcie|nvl|\d+gb")
 _AROUND = re.compile(r"^[rg]tx|(?:ti|super)+$")
+_CODE = re.compile(r"(?:code=\[?|(?<=,))((?:sm|compute)_[0-9]+[af]?)(?![0-9])")
 _NUMBER = re.compile(r"(sm|compute|)[^a-z0-9]*([0-9]{1,2})\.?([0-9])([af]?)")
 
 
@@ -39,6 +40,8 @@ def archs_meant(text: str) -> tuple[str, ...]:
     """Return what a text may mean as an element of `archs`: `sm90`, `H100` and `80;90` do."""
     if match := _NUMBER.fullmatch(text.lower()):
         return _valid(f"{match[1] or 'sm'}_{match[2]}{match[3]}{match[4]}")
+    if named := _CODE.findall(text):  # as in nvcc's -gencode
+        return tuple(arch for each in named for arch in _valid(each))
     if found := capabilities(text):
         return tuple(f"sm_{number}" for number in found)
     parts = _arch.split_specs(text)

@@ -28,7 +28,11 @@ Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of spec
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MOST_VARIANTS = 100_000  # of one source
 _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
-_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72})  # which no later CUDA can target
+_THOR_OF_CUDA_12 = 101
+_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72, _THOR_OF_CUDA_12})  # which no later CUDA can target
+_FAMILIES_SINCE = "12.9"
+# Releases of CUDA that can target an arch and that earlier ones cannot, as NVRTC says itself.
+_SINCE = {88: "13.0", 100: "12.8", 103: "12.9", 107: "13.5", 110: "13.0", 120: "12.8", 121: "12.9"}
 
 
 class Link(NamedTuple):
@@ -390,10 +394,28 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     """Word the refusal of an arch that the toolkit cannot target."""
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
-        " (families, as in 100f, need CUDA 12.9)" if arch.suffix == "f" and not toolchain.families else ""
+        f" (families, as in 100f, need CUDA {_FAMILIES_SINCE})"
+        if arch.suffix == "f" and not toolchain.families
+        else ""
     )
-    older = f'; CUDA 12 can target {arch} too: toolkit = "12.9"' if arch.number in _OF_CUDA_12 else ""
-    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{older}")
+    other = _other_toolkit(arch, toolchain)
+    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{other}")
+
+
+def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
+    """Return which toolkit can target an arch that this one cannot, or what runs on such GPUs."""
+    if arch.number in _OF_CUDA_12:
+        renamed = "; CUDA 13 calls it sm_110" if arch.number == _THOR_OF_CUDA_12 else ""
+        return f'; CUDA 12 can target {arch} too{renamed}: toolkit = "12.9"'
+    first = _SINCE.get(arch.number)
+    if first is not None and arch.suffix == "f" and not toolchain.families:
+        first = max(first, _FAMILIES_SINCE)
+    if first is not None and not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
+        return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
+    if arch.number > max(*_SINCE, *toolchain.supported):
+        newest = _arch.group("all-major", toolchain.supported, ())[-1]
+        return f"; a later GPU runs PTX of an earlier one: {newest} in place of {arch}"
+    return ""
 
 
 def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:

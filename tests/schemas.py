@@ -31,9 +31,20 @@ _INSIDE = r"^(?![/\\~])(?![^/]*:)(?!(?:[^/]*/)*\.\.(?:/|$))[^\\]+$"
 _HERE = r"^(?![/\\~])(?![^/\\]*:)(?!(?:[^/\\]*[/\\])*\.\.(?:[/\\]|$))"
 _LINK = rf"^(?:[^:]*:)?{_INSIDE[1:]}"
 _ABOVE = r"^(?:\./+)*\.\./[^\\]*[^\\./]"
+_PREDEFINED = re.sub(r"\s", "", reserved.PREDEFINED.pattern)
 _MACRO = r"^[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9_ ,.]*\))?$"
 _WORD = r"[^\W\d]\w*"
 _DISTRIBUTION = r"^[A-Za-z0-9][A-Za-z0-9._-]*(?: *(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+(?: *,.*)?)?$"
+
+
+def _releases() -> str:
+    """Return a pattern of the releases of CUDA that are known."""
+
+    def of(major: int, minors: Mapping[int, int]) -> str:
+        known = (rf"{minor}(?:\.0?[0-{patch}](?:\.[0-9]{{1,2}})?)?" for minor, patch in minors.items())
+        return rf"{major}(?:\.0?(?:{'|'.join(known)}))?"
+
+    return "|".join(of(*each) for each in checks.CUDA.items())
 
 
 def text(**more: Any) -> Schema:
@@ -73,7 +84,7 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
     checks.path: _ref("path"),
     checks.remote: text(pattern=rf"^(?:{'|'.join(sorted(urls.PLAIN | urls.OBJECTS))})://[^@?#\s]+$"),
     checks.size: text(pattern=rf"^[0-9]{{1,9}}(?:\.[0-9]{{1,3}})? *(?:{'|'.join(checks._SIZE_UNITS)})$"),
-    checks.toolkit: text(pattern=r"^(?:system|1[23](?:\.[0-9]{1,2}){0,3})$"),
+    checks.toolkit: text(pattern=rf"^(?:system|{_releases()})$"),
     checks.trusted_key: text(pattern=rf"^{PUBLIC}:"),
 }
 
@@ -148,9 +159,10 @@ def _module() -> Schema:
 
 def definitions() -> Schema:
     """Return what several places of the table have in common."""
+    predefined = {"pattern": rf"^(?:{_PREDEFINED})(?:\(.*)?$"}
     return {
         "arch": {"type": "string", **ARCH},
-        "macro": {"pattern": _MACRO, "not": {"enum": sorted(reserved.NAMES)}},
+        "macro": {"pattern": _MACRO, "not": {"anyOf": [{"enum": sorted(reserved.NAMES)}, predefined]}},
         "options": _options(),
         "path": text(pattern=_INSIDE),
     }

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
-from .hints import conditions, gone, headers, host, instances, linkage, links, macros, names, switches, texts
+from .hints import (
+    conditions,
+    gone,
+    headers,
+    host,
+    instances,
+    linkage,
+    links,
+    macros,
+    names,
+    switches,
+    texts,
+    tiles,
+)
 from .hints.setting import Setting
 
 _MISSING = "not open source file"  # after "could" or "can"
@@ -14,16 +27,22 @@ _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 # In this order: what comes first explains the most of what the compiler says.
 _CAUSES = (
     texts.spoiled,
+    tiles.unsupported,
+    macros.in_built_in_header,
     host.entered,
     linkage.enclosed,
     headers.missing,
+    headers.older_than_cuda,
     macros.taken,
+    macros.replaced,
     gone.outdated,
     gone.references,
     gone.unsynced,
     links.unresolved,
     switches.types_of_128_bits,
+    switches.shared_memory,
     names.undefined,
+    texts.perhaps_filled_in,
     host.unannotated,
     host.calls,
     names.not_given,

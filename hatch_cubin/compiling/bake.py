@@ -19,7 +19,7 @@ from .assembly import located
 from .diagnostics import Diagnostic
 from .outcome import code_of, misfit, outcome_of
 from .paths import CompilePaths
-from .remarks import remarks
+from .remarks import Remarks, remarks
 from .results import Results, archs_of, repeat_warnings
 from .storing import Storing
 from .tasks import folders_for, make_scratch, make_tasks, served_together
@@ -64,7 +64,7 @@ class Bake:
         self._stamps = {prelude: header_stamps(project, job) for prelude, job in shared.items()}
         self._said: set[str] = set()
         self._sample = _sample(project.config.recheck)
-        self._remarked: dict[Module, tuple[str, ...]] = {}
+        self._remarked: dict[Module, Remarks] = {}
         modules = (job.unit.module for job in jobs)
         self._texts = {module.source.path: module.source.text for module in modules}
 
@@ -215,8 +215,10 @@ class Bake:
                 outcome = self._advised(
                     job, [Diagnostic("error", Location(edited), _EDITED, hint="build again")]
                 )
+            if isinstance(outcome, Compiled) and (tile_code := self._remarks(job).tile_code) is not None:
+                outcome = self._refused(tile_code, job)
             if isinstance(outcome, Compiled):
-                warnings = (*self._remarks(job), *self._warnings(job, found))
+                warnings = (*self._remarks(job).warnings, *self._warnings(job, found))
                 kept.append((job, replace(outcome, warnings=warnings)))
             else:
                 self._results.failed.append((job.unit, outcome))
@@ -236,10 +238,10 @@ class Bake:
         outcome = outcome_of(job.unit, answer, found)
         return outcome if isinstance(outcome, Compiled) else self._advised(job, outcome)
 
-    def _remarks(self, job: Job) -> tuple[str, ...]:
+    def _remarks(self, job: Job) -> Remarks:
         module = job.unit.module
         if job.linked:
-            return ()
+            return Remarks()
         if module not in self._remarked:  # the same for every arch
             self._remarked[module] = remarks(self._project, job)
         return self._remarked[module]
@@ -248,6 +250,11 @@ class Bake:
         from .advice import advise  # nothing of it is needed where all goes well
 
         return advise(found, self._setting(job))
+
+    def _refused(self, tile_code: Location, job: Job) -> list[Diagnostic]:
+        from .hints.tiles import refused
+
+        return [refused(tile_code, self._setting(job))]
 
     def _setting(self, job: Job) -> Setting:
         from .hints.setting import Setting  # nor of this

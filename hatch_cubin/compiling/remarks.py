@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from .._plan import Module
 from ..errors import Location, Problem, SourceError
@@ -12,21 +13,29 @@ from ..sources import disk
 from ..sources.project import Project
 from ..sources.source import glob_regex
 from ..sources.stamps import Stamp, stamps
+from .hints import tiles
 from .hints.conditions import host_code
 
 _TABLE = ""  # the path of the macros of the table, each of which is a line of it
 
 
-def remarks(project: Project, job: Job) -> tuple[str, ...]:
-    """Return the warnings about the texts of a unit's module that no compiler gives."""
+class Remarks(NamedTuple):
+    """What the texts of a unit's module show: the warnings, and where tile code is, which is refused."""
+
+    warnings: tuple[str, ...] = ()
+    tile_code: Location | None = None
+
+
+def remarks(project: Project, job: Job) -> Remarks:
+    """Return what the texts of a unit's module show and no compiler says."""
     module = job.unit.module
     if module.source.is_ptx:
-        return ()
+        return Remarks()
     texts = _texts(project, job)
     found = [_of_time(stamp, project, module) for stamp in _stamps(module, texts)]
     if (main := host_code(module, texts)) is not None:
         found.append(main)
-    return tuple(map(str, found))
+    return Remarks(tuple(map(str, found)), tiles.place_in(texts))
 
 
 def _texts(project: Project, job: Job) -> dict[str, str]:

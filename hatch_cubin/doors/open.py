@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..errors import PREFIX, ConfigError, Problem, ToolchainError
+from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError
 from ..table import reader, tables
 from ..table.names import WRAPPER
 
@@ -52,26 +52,31 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command that helps, where what the table names is not installed."""
-    from ..toolkit import requirements
+    """Raise ToolchainError, with the command that helps, if what a build asks for is not installed."""
+    from ..toolkit import installed, requirements
 
     wanted = requirements.build_requirements(project.config, project.environ)
-    missing = [each for each in wanted if not requirements.is_installed(each)]
-    if missing:
-        from .. import _locking
+    missing = installed.unmet(
+        [*wanted, *(requirements.nvrtc_requirement(project.config.toolkit) if wanted else ())]
+    )
+    if not missing:
+        return
+    from .. import _locking
 
-        key, what = "toolkit", "the compiler that the table asks for is not installed here"
-        if {*missing} <= {*project.config.header_packages}:
-            key, what = "header-packages", "the headers that the table asks for are not installed here"
-        if missing == [requirements.SIGNATURES]:
-            key, what = "trusted-keys", "what signs and checks signatures is not installed here"
-        # The command names all wheels, for one that is installed may have another version.
-        usual = requirements.install_command(project.config, project.environ)
-        hint = _locking.install_command(project) or usual
-        if missing == [requirements.CLUSTERS]:  # which no table asks for
-            what = "what HATCH_CUBIN_EXECUTOR asks for is not installed here"
-            raise ToolchainError(Problem(what, hint=hint))
-        raise ToolchainError(Problem(what, project.config.place.of(key), hint))
+    place: Location | None = project.config.place.of("toolkit")
+    release = project.config.toolkit
+    needs = f"a build with CUDA {release}" if release not in {None, "system"} else "a build"
+    if {*missing} <= {*project.config.header_packages}:
+        place, needs = project.config.place.of("header-packages"), "'header-packages'"
+    elif missing == [requirements.SIGNATURES]:
+        place, needs = project.config.place.of("trusted-keys"), "signing"
+    elif missing == [requirements.CLUSTERS]:  # which no table asks for
+        place, needs = None, "HATCH_CUBIN_EXECUTOR"
+    what = f"{needs} needs what is not installed here: {', '.join(map(installed.shown, missing))}"
+    here = ", ".join(installed.compiler()) or "no part of a compiler"
+    # The command names all wheels: one that is installed may be there in another version.
+    usual = requirements.install_command(project.config, project.environ)
+    raise ToolchainError(Problem(what, place, _locking.install_command(project) or usual, (f"here: {here}",)))
 
 
 def check_build(project: Project) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from .._plan import Module
 from ..sources import disk
-from ..sources.source import without_comments
+from ..sources.source import may_have_kernel
 from ..sources.tree import Tree
-
-# Whatever can make a kernel, by itself, in parts, or by a macro of somebody's: in doubt a source is one.
-_PERHAPS = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
 
 
 def drop_parts(
@@ -43,8 +39,3 @@ def _is_part(module: Module, tree: Tree, named: Callable[[Module], set[str]]) ->
     headers = (disk.read(tree.at(path), tree).decode("utf-8", "replace") for path in named(module))
     macros = (text for macro in module.macros for text in macro)
     return not any(map(may_have_kernel, (module.source.text, *headers, *macros)))
-
-
-def may_have_kernel(text: str) -> bool:
-    """Say whether a text has anything that can make a kernel."""
-    return _PERHAPS.search(without_comments(text)) is not None

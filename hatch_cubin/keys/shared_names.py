@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from .._plan import Module, name_from
 from ..errors import Location, Problem
-from ..sources.source import glob_regex
+from ..sources.source import glob_regex, may_have_kernel
 from ..table.config import Config
-from ..table.lines import source_table
+from ..table.lines import setting, source_table
 
+_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
@@ -22,13 +24,29 @@ def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
         by_name[module.base.casefold()].setdefault(module.location, module)
     shared = [[*same.values()] for same in by_name.values() if len(same) > 1]
     if shared:
-        return [*_refusals(shared, modules, config)]
+        return [*_without_kernels(shared, config)] or [*_refusals(shared, modules, config)]
     by_full_name = Counter(module.name for module in modules)
     return [
         Problem(f"{module.name!r} is the name of two modules", module.location)
         for module in modules
         if by_full_name[module.name] > 1
     ]
+
+
+def _without_kernels(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
+    """Yield a problem for each source that for sure makes no kernel: it needs no name."""
+    needless = [module for same in shared for module in same if _makes_no_kernel(module)]
+    paths = [*config.exclude, *(module.source.path for module in needless)]
+    for module in needless:
+        what = f"another source is called {module.base!r} too, and this one has no kernel"
+        yield Problem(what, module.location, setting("exclude", paths))
+
+
+def _makes_no_kernel(module: Module) -> bool:
+    if module.link or module.instantiate or module.source.is_ptx:
+        return False
+    text = module.source.text
+    return not may_have_kernel(text) and not _QUOTED_INCLUDE.search(text)
 
 
 def _refusals(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +15,12 @@ from .. import _home
 from .._console import Progress
 from .._environment import SIGNING_KEY, is_on
 from ..errors import ConfigError, Problem, SourceError
+from ..table import lines
 from ..table.config import DEFAULT_SOURCES, Config
-from .source import BUNDLE, Files, Source, is_ptx, read_source, walk
+from .source import BUNDLE, Files, Source, is_ptx, may_have_kernel, read_source, walk
 from .tree import Tree, find
+
+_LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
 
 
 def _silent(_message: str) -> None:
@@ -58,7 +62,8 @@ class Project:
         folder = self._folder(wanted)
         if folder is None or not os.path.isdir(self.root / folder):
             what = f"package {wanted!r} is not in the wheel, its packages are: {known}"
-            raise ConfigError(Problem(what, place.of("package")))
+            hint = lines.setting("package", *self.packages) if len(self.packages) == 1 else None
+            raise ConfigError(Problem(what, place.of("package"), hint))
         return wanted
 
     def _folder(self, package: str) -> str | None:
@@ -154,9 +159,7 @@ def read_sources(project: Project) -> Sources:
         if not named[number][pattern]
     ]
     if not paths and not problems:
-        where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
-        what = f"there are no .cu or .ptx sources in {where}"
-        problems.append(Problem(what, config.place.of(), f'sources = ["{_elsewhere(project)}"]'))
+        problems.append(_no_sources(project, files))
     problems += _include_folder_problems(project)
     sources = []
     for path in paths:
@@ -169,6 +172,25 @@ def read_sources(project: Project) -> Sources:
     return Sources(tuple(sources), members)
 
 
+def _no_sources(project: Project, files: Files) -> Problem:
+    """Return what to say where nothing is left to compile."""
+    config = project.config
+    excluded, _unmatched = files.find(config.sources, ())
+    if excluded:
+        what = f"'exclude' leaves no source: {', '.join(excluded)}"
+        hint = "a project without kernels needs no table of hatch-cubin's"
+        return Problem(what, config.place.of("exclude"), hint)
+    where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
+    what = f"there are no .cu or .ptx sources in {where}"
+    found = _elsewhere(project)
+    hint = (
+        "write one there, or name the folder that has them"
+        if found is None
+        else lines.setting("sources", [found])
+    )
+    return Problem(what, config.place.of(), hint)
+
+
 def _why_none_matches(project: Project, pattern: str) -> str | None:
     home = project.tree.home(pattern)
     if home is not None and home.is_partial and not home.folder.is_dir():
@@ -178,13 +200,19 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     return None
 
 
-def _elsewhere(project: Project) -> str:
-    """Return a glob for sources outside the packages; an ellipsis where there are none."""
+def _elsewhere(project: Project) -> str | None:
+    """Return a glob for sources outside the packages, or a file with kernels whose name is not a source's."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
-    for path in map(PurePosixPath, walk(project.tree, ".")):
+    paths = [*map(PurePosixPath, walk(project.tree, "."))]
+    for path in paths:
         if path.suffix in {".cu", ".ptx"} and not str(path).startswith(packages):
             return str(path.parent / "**" / f"*{path.suffix}")
-    return "…"
+    for path in paths:
+        if path.suffix in _LIKE_SOURCES and str(path).startswith(packages):
+            with contextlib.suppress(SourceError):
+                if may_have_kernel(read_source(project.tree, str(path)).text):
+                    return str(path)
+    return None
 
 
 def _include_folder_problems(project: Project) -> list[Problem]:

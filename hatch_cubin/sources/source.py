@@ -240,6 +240,15 @@ def without_comments(text: str) -> str:
     return _PTX_COMMENT.sub(blank, text)
 
 
+# Whatever can make a kernel, by itself, in parts, or by a macro of somebody's: in doubt a source is one.
+_PERHAPS = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
+
+
+def may_have_kernel(text: str) -> bool:
+    """Say whether a text has anything that can make a kernel."""
+    return _PERHAPS.search(without_comments(text)) is not None
+
+
 def is_lfs_pointer(text: str) -> bool:
     """Say whether a text is what Git LFS leaves in the place of a file that it has not fetched."""
     return text.startswith("version https://git-lfs.github.com/spec/")

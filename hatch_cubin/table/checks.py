@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from .. import _arch
+from .. import __version__, _arch
 from .names import WRAPPER
 
 Macros = tuple[tuple[str, str], ...]
@@ -22,6 +22,20 @@ _SIZE_UNITS: Mapping[str, int] = {"": 1, "B": 1} | {
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
 NAME_PARTS = ("{parent}", "{stem}")  # of a source's path, in the name of a table for many sources
+# The minor versions of CUDA that package indexes have (there was no 12.7), and the newest patch of each.
+CUDA: Mapping[int, Mapping[int, int]] = {
+    12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
+    13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
+}
+_WITH_TOOLKIT = "they come with the toolkit"
+# Names of libraries that other distributions have, or none has.
+_LIBRARIES: Mapping[str, str] = {
+    **dict.fromkeys(("cutlass", "cute"), "did you mean 'nvidia-cutlass'?"),
+    **dict.fromkeys(("cub", "thrust", "libcudacxx", "libcu++", "cccl", "cooperative-groups"), _WITH_TOOLKIT),
+    "curand": "did you mean 'nvidia-curand'?",
+    **dict.fromkeys(("cufftdx", "cublasdx", "curanddx", "mathdx"), "did you mean 'nvidia-mathdx'?"),
+    "flashinfer": "did you mean 'flashinfer-python'?",
+}
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -135,12 +149,35 @@ def arch(text: str) -> str:
 
 
 def toolkit(value: object) -> str:
+    """Check a release of CUDA: none is asked for that no package index has."""
     text = string(value)
-    if text != "system" and not re.fullmatch(r"1[23](\.[0-9]{1,2}){0,3}", text):
+    if text == "system":
+        return text
+    if re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,2}){0,3}", text) is None:
         raise ValueError(
             f"must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not {text!r}"
         )
-    return text
+    major, *rest = map(int, text.split("."))
+    minor, patch = (*rest[:2], *(-1, 0)[len(rest[:2]) :])
+    minors = CUDA.get(major, {})
+    if minors and (minor < 0 or (minor in minors and patch <= minors[minor])):
+        return text
+    if major < min(CUDA):
+        raise ValueError(f"must be CUDA {min(CUDA)} or later, not {text!r}")
+    if major < max(CUDA) and minor not in minors:
+        raise ValueError(
+            f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}"
+        )
+    newest = f"{major}.{minor}.{minors[minor]}" if minor in minors else newest_of(max(CUDA))
+    raise ValueError(
+        f"must be a CUDA that hatch-cubin {__version__} knows, not {text!r}: {newest} is the newest "
+        f"{f'CUDA {major}.{minor}' if minor in minors else 'one'}, and a newer hatch-cubin may know {text}"
+    )
+
+
+def newest_of(major: int) -> str:
+    """Return the newest release of a major version that is known here."""
+    return f"{major}.{max(CUDA[major])}"
 
 
 def jobs(value: object) -> int:
@@ -176,7 +213,10 @@ def path(value: object) -> str:
     """Check a path or a glob that must stay inside the project."""
     text = place(value)
     if leads_out(text):
-        raise ValueError(f"{text!r} must stay inside the project, relative to it")
+        whose = (
+            ": the toolkit's headers are found without it" if "/cuda" in text and "include" in text else ""
+        )
+        raise ValueError(f"{text!r} must stay inside the project, relative to it{whose}")
     if "\\" in text:
         raise ValueError(f"{text!r} must be written with '/'")
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
@@ -224,6 +264,8 @@ def distribution(text: str) -> str:
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
         raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+    if (meant := _LIBRARIES.get(text.lower())) is not None:
+        raise ValueError(f"{text!r} is not the distribution with these headers: {meant}")
     return text
 
 
@@ -284,6 +326,9 @@ def macro_name(text: str) -> None:
         raise ValueError(
             "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
         )
+    if reserved.PREDEFINED.fullmatch(match[1]):
+        by = f", by '{reserved.BY_KEY[match[1]]}'" if match[1] in reserved.BY_KEY else ""
+        raise ValueError(f"cannot be a macro: NVRTC gives it a value of its own{by}")
 
 
 def macro_text(value: object) -> str | None:

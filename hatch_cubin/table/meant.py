@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import _gpus
@@ -21,8 +21,32 @@ _NAMES = {
     "maxrregcount": "max-register-count",
     "line-info": "lineinfo",
 }
-_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~-])*(1[23](?:\.[0-9.]+)?)", re.IGNORECASE)
-_WHEELS = re.compile(r"cu(1[23])([0-9])")  # as in the names of PyTorch's: cu130
+_KEYS = {
+    "options": "cflags compile-args compile-flags compile-options cuda-flags extra-compile-args flags "
+    "nvcc-args nvcc-flags nvcc-options",
+    "define": "defs definitions macros",
+    "sources": "src files kernels kernel-sources",
+    "include-dirs": "include-path include-paths include-directories headers",
+    "archs": "gpu-archs gencode targets compute-capabilities cuda-architectures sm",
+    "toolkit": "cuda cuda-version cuda-toolkit version",
+    "[[source]] with instantiate": "instantiate-templates template templates instantiations",
+}
+_DEFAULTS = re.compile(r"-{1,2}O[0-3]?")  # flags of nvcc's that change nothing here
+_UNANNOTATED = (
+    "device-as-default-execution-space = true takes functions that are not annotated as device code"
+)
+_OPTIONS = {
+    "expt_relaxed_constexpr": _UNANNOTATED,
+    "default_device": _UNANNOTATED,
+    "expt_extended_lambda": "NVRTC takes lambdas in device code without it: leave it out",
+    "extended_lambda": "NVRTC takes lambdas in device code without it: leave it out",
+    "opt_level": "code is optimized without it: leave it out",
+    "include_dirs": "it is a key of the table and no option",
+    "defines": "macros are set with 'define', a key of the table",
+}
+_NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
+_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.\*)?")
+_WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's: cu130
 
 
 def line(key: str, value: object) -> str | None:
@@ -34,6 +58,31 @@ def line(key: str, value: object) -> str | None:
     except (TypeError, ValueError):  # a date, or a number that is too long to be written
         return None
     return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
+
+
+def key_meant(key: str) -> str | None:
+    """Return the key that another name may mean, as in setup scripts and in CMake."""
+    name = key.lower().replace("_", "-")
+    return next(
+        (f"did you mean {known!r}?" for known, others in _KEYS.items() if name in others.split()), None
+    )
+
+
+def option(key: str, values: Mapping[str, object]) -> str | None:
+    """Return what to do about one of the options that is unknown, or whose value is wrong."""
+    name, value = key.replace("-", "_"), values[key]
+    if name not in options.ALLOWED:
+        return _OPTIONS.get(name)
+    meant = _option(name, str(value))
+    return None if meant is None or meant == value else lines.setting("options", {**values, key: meant})
+
+
+def _option(name: str, text: str) -> str | int | None:
+    if name == "std" and (match := _NUMBER_OF_STD.fullmatch(text)):
+        return f"c++{match[1]}"
+    if (switch := _SWITCHES.get(text.lower())) is not None:
+        return switch
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
 def _meant(key: str, value: object) -> Any:
@@ -79,7 +128,8 @@ def _options(value: object) -> dict[str, Any] | None:
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
-    matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", str(item), re.ASCII) for item in items]
+    bare = [item for item in map(str, items) if not _DEFAULTS.fullmatch(item)]
+    matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
     named = {_NAMES.get(match[1], match[1].replace("_", "-")): _typed(match[2]) for match in matches if match}
     known = all(name.replace("-", "_") in options.ALLOWED for name in named)
     return named if known and all(matches) else None
@@ -120,14 +170,22 @@ def _archs(text: str) -> tuple[str, ...]:
 
 
 def _toolkit(value: object) -> str | None:
-    text = str(value)
-    if wheels := _WHEELS.fullmatch(text):
-        return f"{wheels[1]}.{wheels[2]}"
-    match = _VERSION.fullmatch(text)
-    try:
-        return checks.toolkit(match[1]) if match else None
-    except ValueError:
+    """Return a release that is known: the one that is named, or the nearest to it."""
+    text = str(value).lower()
+    if text in {"latest", "newest", "cuda", "*"}:
+        return str(max(checks.CUDA))
+    match = _WHEELS.fullmatch(text) or _VERSION.fullmatch(text)
+    if match is None:
         return None
+    named = ".".join(filter(None, match.groups()))
+    try:
+        return checks.toolkit(named)
+    except ValueError:
+        major, minor = (*map(int, named.split(".")[:2]), None)[:2]
+        assert major is not None
+        if minor in checks.CUDA.get(major, {}):  # and the patch is not known
+            return f"{major}.{minor}"
+        return checks.newest_of(min(max(major, min(checks.CUDA)), max(checks.CUDA)))
 
 
 def _source_roots(value: object) -> dict[str, str] | None:

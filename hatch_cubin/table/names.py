@@ -55,6 +55,12 @@ def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator
     yield from _misnamed_in(("tool", "hatch"), {**hatch, "envs": None})
 
 
+def misnamed_in_hatch_toml(tables: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the path of a table of ours that hatch.toml has under a name for pyproject.toml."""
+    outer = {name: tables[name] for name in ("tool", "hatch") if name in tables}
+    return next(_misnamed_in((), outer), None)
+
+
 def _misnamed_in(path: tuple[str, ...], tables: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for name in tables:
         if _is_alike(name, tables):

@@ -80,13 +80,25 @@ class _Reader:
             hint = "it is one of the compiler's, which stand in 'options'"
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
-        self.add(f"{key!r} is not an option of {inside}", (*path, key), hint)
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), _key_meant(key) or hint)
 
 
 def _meant(key: str, value: object) -> str | None:
     from . import meant  # which only a wrong table needs
 
     return meant.line(key, value)
+
+
+def _key_meant(key: str) -> str | None:
+    from . import meant  # as above
+
+    return meant.key_meant(key)
+
+
+def _option_meant(key: str, values: Mapping[str, object]) -> str | None:
+    from . import meant  # as above
+
+    return meant.option(key, values)
 
 
 def _above(path: str) -> str | None:
@@ -183,19 +195,22 @@ def _option_table(
             reader.add(f"options.{key} cannot be set: {reason}", (*path, key))
         elif name not in options.ALLOWED:
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
-            reader.add(what, (*path, key), checks.guess(name, options.ALLOWED))
+            hint = _option_meant(key, value) or checks.guess(name, options.ALLOWED)
+            reader.add(what, (*path, key), hint)
         elif name in values:
             reader.add(f"options.{key} is set twice, in two spellings", (*path, key))
         else:
             try:
                 values[name] = options.check_option(name, item)
+                if name == "std" and _option_meant(key, value) is not None:
+                    raise ValueError(f"must be written as 'c++17' is, not {item!r}")
                 if name == "pre_include":  # headers of the project: others the keys could not see
                     for header in item if isinstance(item, list) else [item]:
                         checks.path(header)
                 if name == "ptxas_options":
                     _ptxas_options(item, reader, (*path, key))
             except ValueError as exc:
-                reader.add(f"options.{key} {exc}", (*path, key))
+                reader.add(f"options.{key} {exc}", (*path, key), _option_meant(key, value))
     return values
 
 

@@ -1,15 +1,20 @@
-"""Macro names that NVRTC's own built-in header uses, so that no source compiles with them.
+"""Names of macros that no table can give: those of NVRTC's own built-in header, and NVRTC's own macros.
 
-Measured: each fails with `-DNAME=4`, `=float` and `=1` on an empty kernel under 12.9.86, 13.0.88 and
-13.5.37. Names of the CUDA runtime (`cuda…`) are left out: they are nobody's macros.
+Measured: each of NAMES fails with `-DNAME=4`, `=float` and `=1` on an empty kernel under 12.9.86, 13.0.88 and
+13.5.37; `__GNUC__` under the last two. Names of the CUDA runtime (`cuda…`) are left out: they are nobody's
+macros.
 """
+
+from __future__ import annotations
+
+import re
 
 NAMES = frozenset(
     """
     CU_UUID_HAS_BEEN_DEFINED CUevent_st CUexternalMemory_st CUexternalSemaphore_st CUfunc_st
     CUgraphDeviceUpdatableNode_st CUgraphExec_st CUgraphNode_st CUgraph_st CUkern_st CUlib_st
     CUmemPoolHandle_st CUstream_st CUuserObject_st CUuuid CUuuid_st ECCEnabled MAJOR_VERSION MINOR_VERSION
-    PATCH_LEVEL T _NVHPC_CUDA _WIN32 a accessDescCount accessDescs accessPolicyMaxWindowSize
+    PATCH_LEVEL T _NVHPC_CUDA _WIN32 __GNUC__ a accessDescCount accessDescs accessPolicyMaxWindowSize
     accessPolicyWindow addressMode align align_val_t alignment alloc allocType array asyncEngineCount attrs b
     base base_ptr begin binaryVersion blockDim blockIdx borderColor boundaryMode buf_ptr bytes bytesOverBudget
     bytesize cacheModeCA canMapHostMemory canUseHostPointerForRegisteredMem char1 char2 char4 charsize clock
@@ -77,3 +82,24 @@ CALLED = frozenset(
     uint3 ull2double warpSize x y z
     """.split()
 )
+
+# The macros that NVRTC has before a source begins: seen with `#ifdef` under 12.9.86, 13.0.88 and 13.5.37.
+# Another value would be ignored, or contradict what is compiled for. Those that only its own header uses
+# (`NV_…`, `_NV_…`, `cuda…`) are left out.
+PREDEFINED = re.compile(
+    r"""
+    __cplusplus|__cpp_\w+|__has_\w+|__(?:FILE|LINE|DATE|TIME|BASE_FILE|INCLUDE_LEVEL)__
+    |__CUDACC(?:_RTC|_VER(?:_MAJOR|_MINOR|_BUILD)?)?__|__CUDA_(?:ARCH|ARCH_HAS_FEATURE|MINIMUM_ARCH)__
+    |__CUDA_(?:FTZ|PREC_DIV|PREC_SQRT|API_VER_MAJOR__|API_VER_MINOR__)|__CUDANVVM__|CUDART_VERSION
+    |__CUDART_API_VERSION|__EDG\w*|__STDC__|__STDC_HOSTED__|__STDCPP_DEFAULT_NEW_ALIGNMENT__|__LP64__
+    |__EXCEPTIONS|__RTTI|__SIGNED_CHARS__|__CHAR16_T_AND_CHAR32_T|__ARRAY_OPERATORS|__PLACEMENT_DELETE
+    |__VARIADIC_TEMPLATES|_BOOL|_WCHAR_T
+    |__(?:global|device|host|shared|constant|managed|grid_constant|tile|tile_global|tile_builtin)__
+    |__(?:forceinline|noinline|inline_hint|align|builtin_align|launch_bounds|cluster_dims|block_size)__
+    |__(?:maxnreg|local_maxnreg|nv_pure|nv_register_params|no_return|annotate|thread|volatile|location)__
+    |__(?:import|export)__
+    """,
+    re.VERBOSE,
+)
+# What decides the value of some of them.
+BY_KEY = {"__CUDA_ARCH__": "archs", "__cplusplus": "options.std"}

@@ -10,7 +10,7 @@ from typing import Any
 from .. import _files, _limits
 from ..errors import ConfigError, Location, Problem
 from . import toml
-from .names import HOOK, WRAPPER, inside, is_required, misnamed
+from .names import HOOK, WRAPPER, inside, is_required, misnamed, misnamed_in_hatch_toml
 from .toml import Place
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
 
 OWN_TABLE = ("tool", "hatch-cubin")
 HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
+_HATCH_TOML = "hatch.toml"
 _ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
 _START_HINT = "'hatch-cubin init' adds one"
 
@@ -75,10 +76,16 @@ def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Ma
     """Return the table of Hatch's hook that wheels are built with, even while *target* is another one."""
     path = _hook_path(build, target)
     if path is None:
-        raise NoTableError(_hatch_place(root, ("hooks", HOOK)), unread_table(root, HATCH_BACKENDS[0]))
+        unread = unread_table(root, HATCH_BACKENDS[0])
+        right = _hatch_place(root, ("hooks", HOOK))
+        if unread is not None and unread.file == _HATCH_TOML:
+            right = Place(_HATCH_TOML, _text(root, _HATCH_TOML), ("build", "hooks", HOOK))
+        raise NoTableError(right, unread)
     place = _hatch_place(root, path)
     if has_own_table(root):
         raise _unread(_own_place(root), place)
+    if (within := _misnamed_in_hatch_toml(root)) is not None:
+        raise _unread(within, place)
     return _checked(inside(build, *path[:-1])[HOOK], place)
 
 
@@ -110,9 +117,16 @@ def unread_table(root: Folder, backend: str) -> Place | None:
             return _own_place(root)
     elif path is not None:
         return _hatch_place(root, path)
+    if (within := _misnamed_in_hatch_toml(root)) is not None:
+        return within
     known = (OWN_TABLE, ("tool", "hatch", "build", *(path or ())))
     wrong = next((place for place in misnamed(pyproject, settings) if place not in known), None)
     return None if wrong is None else place_of(root, wrong)
+
+
+def _misnamed_in_hatch_toml(root: Folder) -> Place | None:
+    path = misnamed_in_hatch_toml(_read(root, _HATCH_TOML)) if _has_hatch_toml(root) else None
+    return None if path is None else Place(_HATCH_TOML, _text(root, _HATCH_TOML), path)
 
 
 def misnamed_hook(root: Folder, name: str) -> ConfigError:
@@ -145,7 +159,7 @@ def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
 def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return Hatch's settings: a key of hatch.toml replaces that of pyproject.toml."""
     settings = inside(pyproject, "tool", "hatch")
-    return {**settings, **_read(root, "hatch.toml")} if _has_hatch_toml(root) else settings
+    return {**settings, **_read(root, _HATCH_TOML)} if _has_hatch_toml(root) else settings
 
 
 def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
@@ -155,14 +169,14 @@ def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
 def place_of(root: Folder, path: tuple[str, ...]) -> Place:
     """Return the place of a table in pyproject.toml; of Hatch's, that in hatch.toml if it stands there."""
     if path[:2] == ("tool", "hatch") and _has_hatch_toml(root):
-        text = _text(root, "hatch.toml")
+        text = _text(root, _HATCH_TOML)
         if path[2] in toml.loads(text):
-            return Place("hatch.toml", text, path[2:])
+            return Place(_HATCH_TOML, text, path[2:])
     return Place("pyproject.toml", _text(root, "pyproject.toml"), path)
 
 
 def _has_hatch_toml(root: Folder) -> bool:
-    return os.path.isfile(os.path.join(root, "hatch.toml"))
+    return os.path.isfile(os.path.join(root, _HATCH_TOML))
 
 
 def _read(root: Folder, name: str) -> Mapping[str, Any]:

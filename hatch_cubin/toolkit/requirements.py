@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from .._environment import SIGNING_KEY, is_on
 from ..table.config import Config
 from . import assembler
+from .installed import CORE, name_of, unmet, version_of
 from .libraries import system_major
 
 _NEWEST_LINE = "13"
@@ -34,8 +34,8 @@ _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
 # No result depends on its version, and the newest one differs with Python's.
 _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
+_NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
 CLUSTERS = "distributed>=2025.4"
-_NVRTC_WHEELS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
 def build_requirements(
@@ -57,6 +57,14 @@ def build_requirements(
     return [*exact, *others]
 
 
+def nvrtc_requirement(toolkit: str | None) -> list[str]:
+    """Return the NVRTC that a release of the toolkit has, as far as its own version tells."""
+    if toolkit in {None, "system"}:
+        return []
+    release = ".".join(str(toolkit).split(".")[:2])
+    return [f"{_NVRTC_WHEELS[release.split('.')[0]]}=={release}.*"]
+
+
 def of_signatures(config: Config, environ: Mapping[str, str]) -> list[str]:
     """Return what a build needs that has to sign its results, or to check who has signed others."""
     return [SIGNATURES] if config.trusted_keys or environ.get(SIGNING_KEY) else []
@@ -76,12 +84,16 @@ def store_requirements(config: Config) -> list[str]:
 
 def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
     exact = [f"{name}=={version}" for name, version in locked.items()]
-    return [*exact, *(each for each in wanted if _name(each) in _NOT_LOCKED)]
+    return [*exact, *(each for each in wanted if name_of(each) in _NOT_LOCKED)]
 
 
 def install_command(config: Config, environ: Mapping[str, str], *, assembles: bool = False) -> str:
-    """Return the command that installs the same by hand, where no build front end does."""
-    return f"pip install {shlex.join(build_requirements(config, environ, assembles=assembles))}"
+    """Return the command that installs the same by hand, where no build front end does.
+
+    A table that leaves the choice gets parts that go together.
+    """
+    chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
+    return f"pip install {shlex.join(build_requirements(chosen, environ, assembles=assembles))}"
 
 
 def locked_command(config: Config, locked: Mapping[str, str]) -> str:
@@ -96,21 +108,17 @@ def versions(config: Config, major: int, others: Iterable[str], *, assembles: bo
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
         parts |= {_LINKER[13 if major >= 13 else 12]} if config.module else set()
         parts |= {assembler.wheel_name(major)} if assembles else set()
-    names = {"cuda-core", *parts, *map(_name, config.packages), *others}
-    return {name: importlib.metadata.version(name) for name in sorted(names) if is_installed(name)}
+    names = {"cuda-core", *parts, *map(name_of, config.packages), *others}
+    return {name: version for name in sorted(names) if (version := version_of(name)) is not None}
 
 
 def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
-    toolkit, core = config.toolkit, "cuda-core>=1.2,<2"
+    toolkit = config.toolkit
     if toolkit == "system":
         there = system_major()
-        return [core, "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"]
+        return [CORE, "cuda-bindings" if there is None else f"cuda-bindings=={there}.*"]
     if toolkit is None:
-        if (
-            is_installed("cuda-core")
-            and is_installed("cuda-bindings")
-            and any(map(is_installed, _NVRTC_WHEELS))
-        ):
+        if not unmet([CORE]) and version_of("cuda-bindings") and any(map(version_of, _NVRTC_WHEELS.values())):
             return []
         toolkit = _NEWEST_LINE
     major = toolkit.split(".")[0]
@@ -121,7 +129,7 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
     linker = [f"{_LINKER[int(major)]}=={minor}.*"] if config.module else []
     extras = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *["nvcc"] * assembles]
     return [
-        core,
+        CORE,
         f"cuda-bindings=={major}.*",
         f"cuda-toolkit[{','.join(dict.fromkeys(extras))}]=={pin}",
         *linker,
@@ -131,16 +139,3 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
 def device_runtime(major: int) -> str:
     """Return the entry of a module's `link` that is the library of kernels that launch kernels."""
     return f"nvidia-cuda-runtime{'' if major >= 13 else '-cu12'}:**/libcudadevrt.a"
-
-
-def _name(requirement: str) -> str:
-    return re.split(r"[\[\s<>=!~]", requirement, maxsplit=1)[0]
-
-
-def is_installed(requirement: str) -> bool:
-    """Say whether some version of what a requirement names is installed here."""
-    try:
-        importlib.metadata.version(_name(requirement))
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import os
 import re
 import sys
@@ -19,7 +18,8 @@ from ..sources.includes import Closure
 from ..sources.source import Source
 from ..table.options import OF_PTX
 from . import assembler
-from .libraries import absent_from_home, candidates, with_builtins
+from .installed import CORE, compiler, same_release, unmet, version_of
+from .libraries import absent_from_home, candidates, system_major, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
 # Another processor's compiler may take a plain `char` for unsigned, as that processor's own compilers do.
@@ -43,8 +43,8 @@ _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry pr
 _FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
 # What has no linkage is named after the first thing that has linkage, or at random where nothing has.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
-_INSTALL_HINT = 'this line brings the compiler as a build dependency: toolkit = "13"'
-_SYSTEM_HINT = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
+_NEWEST = 'toolkit = "13"'
+_SYSTEM_HINT = "CUDA_HOME has to name the folder of a toolkit with NVRTC; this line takes one from wheels: "
 
 
 class Keys(NamedTuple):
@@ -104,6 +104,9 @@ class Toolkit:
             raise ToolchainError(
                 Problem(f"cannot import cuda.core and cuda.bindings: {exc}", hint=self._hint)
             ) from exc
+        if unmet([CORE]):
+            what = f"cuda-core {cuda.core.__version__} is here, and hatch-cubin needs {CORE}"
+            raise ToolchainError(Problem(what, hint=self._hint))
         self.major = int(cuda.bindings.__version__.split(".")[0])
         self.load()
         from cuda.bindings import nvrtc
@@ -230,14 +233,19 @@ class Toolkit:
             return str(load_nvidia_dynamic_lib(name).abs_path)
         except (OSError, RuntimeError) as exc:
             reason = str(exc).splitlines()[0]
-            hint = _SYSTEM_HINT if self._wanted == "system" else self._hint
-            raise ToolchainError(Problem(f"cannot load {name}: {reason}", hint=hint)) from exc
+            here = () if self._wanted == "system" else (f"here: {', '.join(compiler())}",)
+            hint = self._hint
+            if self._wanted == "system":
+                other = system_major()
+                bindings = "" if other in {None, self.major} else f"pip install 'cuda-bindings=={other}.*'"
+                hint = bindings or f"{_SYSTEM_HINT}{_NEWEST}"
+            raise ToolchainError(Problem(f"cannot load {name}: {reason}", None, hint, here)) from exc
 
     @property
     def _hint(self) -> str:
         """What the user can do to get the compiler."""
         if self._wanted is None:
-            return _INSTALL_HINT
+            return f"{self._install}; as a build dependency this line brings it: {_NEWEST}"
         return f"build with isolation, which installs the one asked for, or {self._install}"
 
     def _wanted_build(self, name: str, build: str) -> str:
@@ -256,13 +264,12 @@ class Toolkit:
         """Return a warning where the release's patch cannot be checked; ToolchainError where it is wrong."""
         if self._wanted is None or self._wanted.count(".") < 2:
             return None
-        try:
-            release = importlib.metadata.version("cuda-toolkit")
-        except importlib.metadata.PackageNotFoundError:
+        release = version_of("cuda-toolkit")
+        if release is None:
             return (
                 f"toolkit = {self._wanted!r}: without NVIDIA's cuda-toolkit here, only its minor is checked"
             )
-        if release == self._wanted:
+        if same_release(release, self._wanted):
             return None
         what = f"toolkit = {self._wanted!r} is asked for, but the cuda-toolkit here is {release}"
         raise ToolchainError(Problem(what, hint=self._hint))

@@ -13,7 +13,7 @@ from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units,
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem
 from hatch_cubin.sources.source import Source
 from hatch_cubin.table.config import Config
-from tests.helpers import TABLE, pyproject, read_config
+from tests.helpers import SAXPY, TABLE, pyproject, read_config
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
 RULE = f"[[{'.'.join(TABLE)}.source]]"
@@ -255,12 +255,27 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
         ),
         ("sm_37", TOOLCHAIN, "cannot target sm_37", ""),
         ("sm_71", TOOLCHAIN, "cannot target sm_71", ""),
-        ("sm_101a", TOOLCHAIN, "cannot target sm_101a", ""),
+        (
+            "sm_101a",
+            TOOLCHAIN,
+            "cannot target sm_101a",
+            '; CUDA 12 can target sm_101a too; CUDA 13 calls it sm_110: toolkit = "12.9"',
+        ),
+        ("sm_107", TOOLCHAIN, "cannot target sm_107", '; CUDA 13.5 can target sm_107 too: toolkit = "13.5"'),
+        *(
+            (
+                arch,
+                TOOLCHAIN,
+                f"cannot target {arch}",
+                f"; a later GPU runs PTX of an earlier one: compute_120 in place of {arch}",
+            )
+            for arch in ("sm_130", "compute_200", "sm_130a")
+        ),
         (
             "sm_100f",
             Toolchain("NVRTC 12.8.93", (75, 100), families=False),
             "cannot target sm_100f (families, as in 100f, need CUDA 12.9)",
-            "",
+            '; CUDA 12.9 can target sm_100f too: toolkit = "12.9"',
         ),
     ],
 )

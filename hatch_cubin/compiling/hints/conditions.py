@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ..._plan import Module
 from ...errors import Location, Problem
-from ...keys import parts
 from ...sources.scan import WORD, spliced
-from ...sources.source import without_comments
+from ...sources.source import may_have_kernel, without_comments
 from ...table import lines
 from .host import APART
+from .kernels import GAP, declared, examples
 from .setting import Setting
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
@@ -26,10 +26,9 @@ _MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|au
 _LEFT_OUT = "is taken as device code, as 'device-as-default-execution-space' says, and left out"
 _LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
 _NEVER = "(?!)"
-_NO_KERNEL = (
-    "device functions alone are no kernel, 'exclude' leaves them out; a template is compiled only where "
-    "'instantiate' names it:"
-)
+_MOST_EXAMPLES = 10
+_BY_NAME = "a template is compiled only where 'instantiate' names it"
+_FILLED = f", with a type or a value for each {GAP}"
 
 
 class Condition(NamedTuple):
@@ -60,7 +59,7 @@ def about_no_kernel(setting: Setting) -> str | None:
     if module.source.is_ptx:
         return left_out
     texts = [*map(setting.text_of, (setting.path, *setting.headers))]
-    unnamed = _NO_KERNEL + lines.source_table(module.tables, setting.path, instantiate=["…<float>"])
+    unnamed = _about_templates(setting, left_out)
     written = {name for text in texts for name in _DEFINED.findall(text)}
     given = _OF_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
@@ -72,9 +71,27 @@ def about_no_kernel(setting: Setting) -> str | None:
         if lacking:
             pasted = setting.pasted("define", dict.fromkeys(lacking, True))
             return f"{kept} keeps its kernels from the compiler:{pasted}"
-    texts += [text for macro in module.macros for text in macro]
-    has_some = setting.config.header_packages or any(map(parts.may_have_kernel, texts))
-    return unnamed if has_some else left_out
+    return unnamed
+
+
+def _about_templates(setting: Setting, left_out: str) -> str:
+    """Return how to name the templates of kernels that a source has, or else that its headers have."""
+    found = declared({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
+    templates = [kernel for kernel in found.kernels if kernel.parameters]
+    own = [kernel for kernel in templates if kernel.where.path == setting.path]
+    # A source with functions of its own may include a template for those of its types alone.
+    is_for_headers = "__device__" not in setting.text_of(setting.path)
+    if entries := examples(found, own or templates)[:_MOST_EXAMPLES]:
+        filled = _FILLED if any(GAP in each for each in entries) else ""
+        if own or is_for_headers:
+            table = lines.source_table(setting.module.tables, setting.path, instantiate=entries)
+            return f"{_BY_NAME}{filled}; for example:{table}"
+        return left_out
+    macros = [text for macro in setting.module.macros for text in macro]
+    texts = [*map(setting.text_of, (setting.path, *setting.headers)), *macros]
+    if setting.config.header_packages or any(map(may_have_kernel, texts)):
+        return f"{_BY_NAME} with its arguments; {left_out}"
+    return left_out
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from ...errors import Location, SourceError
 from ...sources.includes import Resolver
@@ -15,6 +15,8 @@ from ...sources.scan import Include
 from ...sources.search import OWN, Root
 from ...sources.source import walk
 from ...sources.tree import Tree
+from ...table.checks import guess
+from ...toolkit.installed import name_of
 from ..diagnostics import Diagnostic, Told
 from . import conditions, cub, host
 from .setting import Setting
@@ -23,7 +25,28 @@ from .way import Step
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
 _INCLUDE = re.compile(r"""[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]""")
-_PACKAGES = {r"(cutlass|cute)/.+": "nvidia-cutlass", _CURAND: "nvidia-curand"}
+# Wheels with headers for the device, by what an include of one looks like. Each was installed and compiled
+# with. Of some there is one for each major version of CUDA: what names it, for 12 and for 13.
+_PACKAGES = {
+    r"(cutlass|cute)/.+": "nvidia-cutlass",
+    _CURAND: "nvidia-curand",
+    r"cupy/.+": "cupy",
+    r"flashinfer/.+": "flashinfer-python",
+    r"(cublasdx|cufftdx|curanddx)(/.+)?\.hpp": "nvidia-mathdx",
+    r"nvshmemx?\.h|(device|device_host|non_abi|host)/nvshmem\w*\.(h|cuh)": "nvidia-nvshmem",
+}
+_OF_MAJOR = {
+    "cupy": ("cupy-cuda12x", "cupy-cuda13x"),
+    "nvidia-curand": ("nvidia-curand-cu12", "nvidia-curand"),
+    "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
+}
+_DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
+_WITH_OLDER_HEADERS = (13, 0)  # whose CCCL all wheels that are known here compile with
+_HEADER_SUFFIXES = (".h", ".hpp", ".cuh")
+_NOWHERE = (
+    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
+    "or the distribution, that has it"
+)
 _VENV = "pyvenv.cfg"  # which a virtual environment has in its folder
 # Folders that the toolkit's headers stand in, as far as they tell them from a project's.
 _FOLDERS_OF_TOOLKIT = re.compile(
@@ -92,7 +115,37 @@ def _about(name: str, includer: str, setting: Setting, everything: Sequence[tupl
         return f"{cub.about_whole(setting)}; {_about_toolkit(name, setting)}"
     if _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name):
         return _about_toolkit(name, setting)
-    return "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"
+    return _like_it(name, setting) or _NOWHERE
+
+
+def _like_it(name: str, setting: Setting) -> str | None:
+    """Return the guess for a header that is spelled nearly like one that is found."""
+    folder = os.path.dirname(name)
+    found = (each for root in setting.search for each in _names_in(root.path / folder))
+    return guess(name, [os.path.join(folder, each) for each in found])
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.endswith(_HEADER_SUFFIXES)]
+    except OSError:
+        return []
+
+
+def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a wheel whose headers declare anew what the toolkit's headers have otherwise by now."""
+    for each in found:
+        if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
+            wheel = each.where.path.removeprefix("<").partition("/")[0]
+            if any(name_of(wanted) == wheel for wanted in setting.config.header_packages):
+                version = ".".join(map(str, setting.version))
+                what = (
+                    f"{wheel} is older than CUDA {version}, or newer; another version of one of them may do"
+                )
+                earlier = ': toolkit = "13.0"' if setting.version > _WITH_OLDER_HEADERS else ""
+                told = replace(each, hint=f"{what}{earlier}")
+                return told.followed_by(len(found) - 1), []
+    return None
 
 
 def folder_of(name: str, includer: str, setting: Setting) -> str | None:
@@ -151,8 +204,8 @@ def _leads_astray(name: str, folder: str, tree: Tree, search: tuple[Root, ...]) 
 def _package_of(name: str, setting: Setting) -> str | None:
     """Return the wheel of NVIDIA's that has a header."""
     package = next((package for pattern, package in _PACKAGES.items() if re.fullmatch(pattern, name)), None)
-    is_of_cuda_12 = package == "nvidia-curand" and setting.version[0] == 12
-    return f"{package}-cu12" if is_of_cuda_12 else package
+    of_12, of_13 = _OF_MAJOR.get(package or "", (package, package))
+    return of_12 if setting.version[0] == 12 else of_13
 
 
 def _about_package(package: str, packages: Sequence[str], setting: Setting) -> str:

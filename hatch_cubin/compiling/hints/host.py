@@ -27,6 +27,12 @@ _CALLS = re.compile(
     r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
 )
 
+# What no device code has: with it, a function is the host's.
+_OF_HOSTS = re.compile(
+    r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*\s*\("
+    r"|\bstd\s*::\s*(?:cout|cerr|string|vector|map|thread|unique_ptr|shared_ptr|runtime_error)\b|\b(?:torch|at|py)::"
+)
+
 # Whose headers these are: a folder, or the name of one.
 _LIBRARIES = {
     "PyTorch's": "torch/ ATen/ c10/",
@@ -114,7 +120,11 @@ def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     as_device = f"to take such functions as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
-        return f"NVRTC compiles device code only: {APART}; {as_device}" if first.is_own else as_device
+        if not first.is_own:
+            return as_device
+        text = without_comments(setting.text_of(first.where.path if first.where else setting.path))
+        only = f"NVRTC compiles device code only: {APART}"
+        return only if _OF_HOSTS.search(text) else f"{only}; {as_device}"
 
     return _as_one([each for each in found if _UNANNOTATED.search(each.text)], found, about)
 

@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from ...errors import Location
 from ...sources.source import without_comments
 from ...table.checks import guess
 from ..diagnostics import Diagnostic
+from .kernels import Declared, Kernel, declared
 from .names import undefined
 from .setting import Setting
 
 _ENTRY = re.compile(r"\s*#pragma nv_mangled_name (.*)")
+_FOR_THE_DEVICE = re.compile(r"cannot form address of a non-__global__")
 _UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
-_PIECE = re.compile(
-    r"\bnamespace\s+(?P<space>[\w:]+)\s*\{|(?P<brace>[{}])"
-    r"|(?P<template>\btemplate\s*<[^{};()]*>\s*)?__global__\b(?P<between>[^{};]*?)"
-    r"\b(?!__\w+__\s*\()(?P<kernel>[A-Za-z_]\w*)\s*\("
-)
 _DECLARED = re.compile(
     r"\b(?:struct|class|enum|union|using|typename|typedef[^;{}]*)\s+([A-Za-z_]\w*)\s*[:={;<]"
 )
 _WORD = re.compile(r"\w+")
 _BUILTIN = ("float", "double", "int", "unsigned", "char", "short", "long", "bool", "half", "true", "false")
-
-
-class Kernel(NamedTuple):
-    """A kernel that a file of the project has: its whole name, its template's head, and its place."""
-
-    name: str
-    template: str
-    where: Location
-
-    @property
-    def base(self) -> str:
-        """Its name without those of namespaces."""
-        return self.name.rpartition("::")[2]
 
 
 def entry_of(error: Diagnostic) -> str | None:
@@ -60,7 +42,7 @@ def told(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
     entries = {entry: _located(entry, error, setting) for entry, error in first.items()}
     if all(entry_of(each) is not None for each in found):
         return [*entries.values()]
-    names = {kernel.base for kernel in _kernels(setting)}
+    names = {kernel.base for kernel in _declared(setting).kernels}
     return [each for entry, each in entries.items() if each.hint or names.isdisjoint(_WORD.findall(entry))]
 
 
@@ -74,24 +56,38 @@ def _located(entry: str, error: Diagnostic, setting: Setting) -> Diagnostic:
 def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
     if (told := undefined([error], setting)) is not None:
         return told[0].hint
-    kernels = [*_kernels(setting)]
+    found = _declared(setting)
     base = re.split(r"[<(;]", entry)[0].strip()
     rest = re.search(r"[(;][^<>]*$", entry)
     arguments = entry[len(base) : rest.start() if rest else None].strip()
     if match := _UNKNOWN.search(error.text):
         unknown = match[1] or match[2]
         if unknown in _WORD.findall(base):
-            return _another_kernel(base, arguments, kernels)
+            return _another_kernel(base, arguments, found.kernels)
         return _another_type(unknown, entry, setting)
+    if _FOR_THE_DEVICE.search(error.text):
+        return _about_function(base, found, setting)
     if rest:
         return f"write its name and its template's arguments alone: {base}{arguments or '<…>'}"
-    mine = [each for each in kernels if f"::{each.name}".endswith(f"::{base.removeprefix('::')}")]
-    return _about_template(mine[0]) if mine else None
+    mine = [each for each in found.kernels if f"::{each.name}".endswith(f"::{base.removeprefix('::')}")]
+    return _about_template(entry, mine[0], found) if mine else None
 
 
-def _about_template(kernel: Kernel) -> str:
+def _about_function(name: str, found: Declared, setting: Setting) -> str:
+    """Return what to do about an entry that names a function for the device."""
+    what = f"'{name}' is no kernel, and is compiled with the kernels that call it: drop the entry"
+    return (
+        what
+        if found.kernels
+        else f"{what}; a file without kernels: {setting.line('exclude', [setting.path])}"
+    )
+
+
+def _about_template(entry: str, kernel: Kernel, found: Declared) -> str:
     if kernel.template:
-        return f"its template is '{kernel.template}' ({kernel.where})"
+        what = f"its template is '{kernel.template}' ({kernel.where})"
+        example = found.example(kernel)
+        return what if "".join(example.split()) == "".join(entry.split()) else f'{what}, as in "{example}"'
     return f"'{kernel.name}' is no template ({kernel.where}), and needs no entry"
 
 
@@ -111,20 +107,10 @@ def _another_kernel(base: str, arguments: str, kernels: Sequence[Kernel]) -> str
     return f"did you mean '{close[0]}{arguments}'?" if close and close[0] != base else None
 
 
+def _declared(setting: Setting) -> Declared:
+    """Return what the source and its headers declare."""
+    return declared({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
+
+
 def _texts(setting: Setting) -> dict[str, str]:
     return {path: without_comments(setting.text_of(path)) for path in (setting.path, *setting.headers)}
-
-
-def _kernels(setting: Setting) -> Iterator[Kernel]:
-    """Yield the kernels that the source and its headers have."""
-    for path, text in _texts(setting).items():
-        around: list[str] = []
-        for match in _PIECE.finditer(text):
-            if match["kernel"]:
-                name = "::".join((*filter(None, around), match["kernel"]))
-                line = text.count("\n", 0, match.end()) + 1
-                yield Kernel(name, " ".join((match["template"] or "").split()), Location(path, line))
-            elif match["brace"] == "}":
-                around[-1:] = []
-            else:
-                around.append(match["space"] or "")

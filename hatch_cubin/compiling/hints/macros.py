@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import Location
@@ -15,7 +15,26 @@ _OF_SYNTAX = re.compile(r"expected an? |.* is not allowed|invalid|.* requires an
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_BUILT_IN = "__nv_nvrtc_builtin_header.h"
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
+_NO_TYPES = "return|case|goto|else|sizeof|new|delete|throw|not|and|or|typedef|inline|constexpr"
+_TYPES = (
+    r"float\w*|double\w*|int\w*|unsigned|signed|char|short|long|bool|void|auto|half2?|size_t|\w+_t|[A-Z]\w*"
+)
 _FARTHEST = 2  # columns from a macro to where the compiler notices what is wrong
+
+
+def in_built_in_header(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a macro that NVRTC's own header has as a name: without macros that header has no errors."""
+    beside = [each for each in found if each.where is not None and each.where.path == _BUILT_IN]
+    if not beside or not setting.module.macros:
+        return None
+    given = {name.partition("(")[0] for name, _value in setting.module.macros}
+    names = given.intersection(name for each in beside for name in _beside(each))
+    names = names or {name for name in given if name.startswith("_")} or given
+    what = f"NVRTC's own built-in header does not compile with {_listed(names, 'the macro')}"
+    hint = f"leave {'it' if len(names) == 1 else 'them'} out of 'define'"
+    return Diagnostic("error", setting.place_of_macro(min(names)), what, beside[0].context, hint), []
 
 
 def taken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
@@ -31,6 +50,20 @@ def taken(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     return None
 
 
+def replaced(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a macro of the table that takes the place of what the project's own code calls so."""
+    failing = {each.where: each for each in found if each.is_own}
+    for name, _value in setting.module.macros:
+        for where in _declarations(name, setting):
+            if (error := failing.get(where)) is not None:
+                what = f"the macro {name} takes the place of another {name}, in {where}"
+                key = "variants" if name in dict(setting.module.variant) else "define"
+                hint = f"leave {name} out of '{key}', or give the macro a name that nothing else has"
+                told = Diagnostic("error", setting.place_of_macro(name), what, error.context, hint)
+                return told, [each for each in found if each is not error and not _mentions(name, each)]
+    return None
+
+
 def stands(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     """Tell what a macro of the table stands for, where the project's own code fails beside it."""
     variant = dict(setting.module.variant)
@@ -43,8 +76,35 @@ def stands(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
             if value is not None and not (missing and missing[1] not in value):
                 meaning = "of the variant" if name in variant else f"and stands for {value!r}"
                 hint = f"{name} is a macro {meaning} ({setting.place_of_macro(name)})"
-                return replace(each, hint=hint), [other for other in found if other is not each]
+                others = [other for other in found if other is not each and not _mentions(name, other)]
+                return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
+
+
+def _declarations(name: str, setting: Setting) -> Iterator[Location]:
+    """Yield where the project's own code declares something of that name."""
+    word = re.escape(name)
+    declares = re.compile(
+        rf"\b(?:struct|class|union|enum|namespace|using|typename|concept)\s+{word}\b(?!\s*::)"
+        rf"|\b(?!(?:{_NO_TYPES})\b)[A-Za-z_]\w*(?:\s*<[^<>;{{}}]*>)?\s+{word}\s*(?=[;,=)(\[{{:>]|$)"
+        rf"|\b(?:{_TYPES})\s*[*&]+\s*(?:(?:const|__restrict__|__restrict|\.\.\.)\s*)*{word}\s*(?=[;,=)(\[])"
+        rf"|\benum\b[^;{{}}()]*\{{(?:[^{{}}]*[,\s])?{word}\s*[,=}}]",
+        re.MULTILINE,
+    )
+    for path in (setting.path, *setting.headers):
+        text = without_comments(setting.text_of(path))
+        code = _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+        for match in declares.finditer(code):
+            at = code.rindex(name, match.start(), match.end())
+            yield Location(path, code.count("\n", 0, at) + 1)
+
+
+def _mentions(name: str, error: Diagnostic) -> bool:
+    return any(re.search(rf"\b{re.escape(name)}\b", line) for line in error.context)
+
+
+def _listed(names: Collection[str], kind: str) -> str:
+    return f"{kind}{'s' * (len(names) > 1)} {', '.join(sorted(names))}"
 
 
 def _places(setting: Setting) -> Mapping[str, Location]:

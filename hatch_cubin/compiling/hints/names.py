@@ -16,7 +16,7 @@ _NOT_OF_STD = re.compile(r'namespace "std" has no (?:tag )?member(?: class)? "(\
 _NO_NAMESPACE = re.compile(r'name (?:followed by "::" must be a class or|must be a) namespace name')
 _SHORTEST = 5  # of names that are guessed
 _WORD = re.compile(r"\w+")
-_MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
+_MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
 # What nvcc includes by itself, what it does not, and what is meant where std lacks it: header, names, all

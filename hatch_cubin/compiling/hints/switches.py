@@ -1,4 +1,4 @@
-"""About what the compiler takes only where an option switches it on."""
+"""About limits of the compiler: what an option switches on, and what shared memory cannot be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ from ..diagnostics import Diagnostic, Told
 from .setting import Setting
 
 _TYPES = re.compile(r'only supported in Linux with the "--(device-(?:int|float)128)" flag')
+_TOO_MUCH = re.compile(r"uses too much shared data \(0x([0-9a-f]+) bytes, 0x([0-9a-f]+) max\)")
+_INCOMPATIBLE = re.compile(r'declaration is incompatible with previous "(\w+)"')
+
+
+def shared_memory(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of shared memory that is too large, or that two instantiations declare with two types."""
+    for each in found:
+        hint = _about_shared_memory(each, setting) if each.hint is None else None
+        if hint is not None:
+            return replace(each, hint=hint), [other for other in found if other is not each]
+    return None
+
+
+def _about_shared_memory(error: Diagnostic, setting: Setting) -> str | None:
+    if match := _TOO_MUCH.search(error.text):
+        size, most = (int(text, 16) for text in match.groups())
+        return (
+            f"__shared__ arrays of fixed size have {most} bytes at most, these have {size}: "
+            "extern __shared__ gets more where it is launched"
+        )
+    match = _INCOMPATIBLE.search(error.text)
+    texts = map(setting.text_of, (setting.path, *setting.headers))
+    if match and any(re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text) for text in texts):
+        name = match[1]
+        return (
+            f"all instantiations share one extern __shared__ {name}, which has one type: "
+            f"extern __shared__ unsigned char {name}_bytes[]; T* {name} = reinterpret_cast<T*>({name}_bytes);"
+        )
+    return None
 
 
 def types_of_128_bits(found: Sequence[Diagnostic], setting: Setting) -> Told | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...errors import Location
 from ...sources.source import LFS_HINT, is_lfs_pointer
@@ -13,8 +14,17 @@ from .setting import Setting
 _CONFLICT = re.compile(r"(?:<{7}|\|{7}|={7}|>{7})(?:\s|$)")
 _PLACEHOLDER = re.compile(
     r"\{%.*?%\}|\{#.*?#\}|\{\{.*?\}\}(?=\s*[\w*&(\]<])|<%.*?%>|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
-    r"|%\(\w+\)[a-z]"
+    r"|%\(\w+\)[a-z]|(?:^|(?<=[=(,<\[]))\s*%[sdifgxru]\b|(?<=[=(,])\s*<<\w+>>"
+    r"|\{[A-Za-z_]\w*(?:![rsa])?:[^{}\s]+\}|\[\s*\{\w+\}\s*\]|(?<![\w>])\{\d+\}(?=\s*[*&\w])"
+    r"|\(\{\w+\}(?=\s*(?:[*&\w]|\)\s*[\w(]))|\binclude\s*[\"<][^\">\n]*?\{\w*\}"
 )
+_A_TEMPLATE = "it looks like a template, which a script fills in (Python, Jinja, CMake)"
+_BRACED = re.compile(r"\{[A-Za-z_]\w*(?:[.\[:!][^{}\s]*)?\}")
+_IN_BRACES = re.compile(r"(?<![{$%])\{\w*\}(?!\})")
+_DOUBLED = re.compile(r"\)\s*\{\{[^\S\n]*$.*?^\s*\}\}[^\S\n]*$", re.MULTILINE | re.DOTALL)
+_DEFINES_BRACED = re.compile(r"\s*#\s*define\s+\w+\s+\{\w+\}\s*$")
+_UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
+_PYTHON = re.compile(r"\s*(?:import [\w., ]+|from [\w.]+ import [\w*(][^;\n]*|#!.*python.*)$", re.MULTILINE)
 # What a text in quotes may have.
 _BARE_PLACEHOLDER = re.compile(r"(?<![\w$])\$[A-Za-z_]\w*|(?<=void )\{\w+\}(?=\s*\()")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
@@ -45,17 +55,60 @@ def _what_is_wrong(text: str, where: Location, setting: Setting) -> Diagnostic |
             "error", where, what, (f"    {line}",), "keep one side of it, and none of the marks"
         )
     for number, each in [(where.line, line), *_definitions(text, line)]:
-        if match := _PLACEHOLDER.search(each) or _BARE_PLACEHOLDER.search(_QUOTED.sub('""', each)):
-            what = f"has a placeholder, {match[0]!r}: it is a template of sources and not one"
-            hint = f"render it before the build, and leave it out: {setting.line('exclude', [where.path])}"
-            return Diagnostic("error", Location(where.path, number), what, (f"    {each}",), hint)
+        bare = _QUOTED.sub('""', each)
+        match = _PLACEHOLDER.search(each) or _BARE_PLACEHOLDER.search(bare) or _DEFINES_BRACED.match(each)
+        if match is not None:
+            return _template(match[0], Location(where.path, number), each, setting)
+    if match := _DOUBLED.search(text):
+        return _template_of_format(text, where.path, setting)
     return None
+
+
+def perhaps_filled_in(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a name in braces that nothing declares: a script may be meant to put something in its place."""
+    for each in found:
+        match = _UNDEFINED.match(each.text)
+        if match is None or not each.is_own or each.hint is not None or each.where is None:
+            continue
+        lines = setting.text_of(each.where.path).splitlines()
+        line = (lines or [""])[: each.where.line][-1]
+        if any(
+            f"{{{match[1]}}}" in shown
+            for shown in (line, *(text for _, text in _definitions("\n".join(lines), line)))
+        ):
+            hint = f"if a script fills in {{{match[1]}}}: {_rendered(each.where.path, setting)}"
+            return replace(each, hint=hint), [other for other in found if other is not each]
+    return None
+
+
+def _template_of_format(text: str, path: str, setting: Setting) -> Diagnostic | None:
+    """Return what to say of a text whose braces are doubled, as for Python's str.format."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if match := _BRACED.search(line.replace("{{", "").replace("}}", "")):
+            return _template(match[0], Location(path, number), line, setting)
+    return None
+
+
+def _template(placeholder: str, where: Location, line: str, setting: Setting) -> Diagnostic:
+    inner = _IN_BRACES.search(placeholder)
+    shown = inner[0] if inner else placeholder.strip()
+    what = f"has a placeholder, {shown!r}: {_A_TEMPLATE}"
+    return Diagnostic("error", where, what, (f"    {line}",), _rendered(where.path, setting))
+
+
+def _rendered(path: str, setting: Setting) -> str:
+    before = "render it before the build"
+    return (
+        f"{before}, and leave it out: {setting.line('exclude', [path])}" if path == setting.path else before
+    )
 
 
 def _instead(text: str) -> str | None:
     """Return what to do about a file that was fetched, or not, as something else."""
     if _ANNEX.match(text):
         return "it is a pointer of git-annex: git annex get brings the file"
+    if _PYTHON.match(text):
+        return "it is Python: a .cu file has CUDA C++ alone"
     if _PAGE.match(text):
         return "it is a page of HTML, as servers send it in place of a file: fetch it again"
     return None

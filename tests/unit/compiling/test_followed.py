@@ -34,7 +34,7 @@ def pasted(options: str, hint: str, values: Mapping[str, str]) -> str:
     """Return the table with what a hint shows, its gaps filled with *values*."""
     shown = hint.partition(":\n")[2] or re.split(r"(?<=: )(?=[\w-]+ = )", hint)[-1]
     for name, value in values.items():
-        shown = shown.replace(f'{name} = "…"', f'{name} = "{value}"').replace("…<", f"{value}<")
+        shown = shown.replace(f'{name} = "…"', f'{name} = "{value}"')
     key = shown.partition(" = ")[0]
     kept = [line for line in options.splitlines() if not line.startswith(f"{key} = ")]
     text = "\n".join([*kept, shown])
@@ -76,7 +76,19 @@ def pasted(options: str, hint: str, values: Mapping[str, str]) -> str:
         ),
         ({"k.cu": f"#ifdef USE_CUDA\n{SAXPY}#endif\n"}, "", {}),
         ({"k.cu": f"#if defined(A) && B\n{SAXPY}#endif\n"}, "", {}),
-        ({"k.cu": "template <class T> __global__ void k(T *x) { *x = 1; }\n"}, "", {"instantiate": "k"}),
+        ({"k.cu": "template <class T> __global__ void k(T *x) { *x = 1; }\n"}, "", {}),
+        ({"k.cu": "template <bool B, class T, int N> __global__ void k(T *x) { *x = B + N; }\n"}, "", {}),
+        ({"k.cu": '#include "k.cuh"\n', "k.cuh": "template <int N> __global__ void k(int *x) {}\n"}, "", {}),
+        (
+            {"k.cu": SAXPY, "t.cu": "__tile_global__ void t(float *x) {}\n"},
+            "options = { device-as-default-execution-space = true }",
+            {},
+        ),
+        (
+            {"k.cu": SAXPY, "t.cu": 'extern "C" __global__ void t({type} *x) {{ x[0] = {value}; }}\n'},
+            "",
+            {},
+        ),
         (
             {"k.cu": '#include "x/y.h"\n' + SAXPY, "inc/x/y.h": "", "one/z.h": ""},
             'include-dirs = ["demo/one"]',

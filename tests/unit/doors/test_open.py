@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin import _ed25519
 from hatch_cubin.doors import open as door
-from hatch_cubin.errors import ConfigError, ToolchainError
+from hatch_cubin.errors import ConfigError, Location, Problem, ToolchainError
 from hatch_cubin.sources.project import Project
 from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
 
@@ -232,63 +233,128 @@ def test_a_wrong_table_is_found_before_hatchling_is_asked(
 # The compiler
 
 
-def _compiled_with(root: Path, monkeypatch: pytest.MonkeyPatch, toolkit: str, *wheels: str) -> Project:
-    site = root / "site"
-    for wheel in wheels:
-        install_wheel(site, wheel, {})
-    monkeypatch.setattr(sys, "path", [str(site)])
-    files = {"pyproject.toml": f'{FLIT}toolkit = "{toolkit}"\n', "demo/__init__.py": "", "demo/k.cu": SAXPY}
-    return _opened(write_tree(root, files))
+WHEELS = {
+    "cuda-core": "1.2.2",
+    "cuda-bindings": "13.5.0",
+    "cuda-toolkit": "13.0.2",
+    "nvidia-cuda-nvrtc": "13.0.88",
+    "nvidia-nvjitlink": "13.0.88",
+}
+COMMAND = (
+    "pip install 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' "
+    "'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
+)
 
 
-def test_a_compiler_that_is_not_installed_is_an_error_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _refused(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wheels: Mapping[str, str],
+    table: str = 'toolkit = "13.0"',
+    **environ: str,
+) -> Problem | None:
+    """Return what is wrong where *wheels* are installed, by their names with their versions."""
+    for name, version in wheels.items():
+        install_wheel(root / "site", name, {}, version)
+    monkeypatch.setattr(sys, "path", [str(root / "site")])
+    files = {"pyproject.toml": f"{FLIT}{table}\n", "demo/__init__.py": "", "demo/k.cu": SAXPY}
+    try:
+        door.require_compiler(_opened(write_tree(root, files), **environ))
+    except ToolchainError as exc:
+        (problem,) = exc.problems
+        return problem
+    return None
+
+
+def _without(*names: str, **others: str) -> dict[str, str]:
+    changed = {name.replace("_", "-"): version for name, version in others.items()}
+    return {name: version for name, version in {**WHEELS, **changed}.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("wheels", "missing", "here"),
+    [
+        (
+            _without("cuda-toolkit"),
+            "cuda-toolkit 13.0.*",
+            "nvidia-cuda-nvrtc 13.0.88, nvidia-nvjitlink 13.0.88, cuda-bindings 13.5.0, cuda-core 1.2.2",
+        ),
+        (
+            _without("cuda-toolkit", nvidia_cuda_nvrtc="13.4.92"),
+            "cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.* (13.4.92 is here)",
+            "nvidia-cuda-nvrtc 13.4.92, nvidia-nvjitlink 13.0.88, cuda-bindings 13.5.0, cuda-core 1.2.2",
+        ),
+        (
+            _without("nvidia-nvjitlink", cuda_bindings="12.9.10"),
+            "cuda-bindings 13.* (12.9.10 is here), nvidia-nvjitlink 13.0.*",
+            "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, cuda-bindings 12.9.10, cuda-core 1.2.2",
+        ),
+        (
+            _without(cuda_core="0.4.2"),
+            "cuda-core >=1.2,<2 (0.4.2 is here)",
+            "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, nvidia-nvjitlink 13.0.88, "  # noqa: ISC004
+            "cuda-bindings 13.5.0, cuda-core 0.4.2",
+        ),
+        (
+            {},
+            (
+                "cuda-core >=1.2,<2, cuda-bindings 13.*, cuda-toolkit 13.0.*, nvidia-nvjitlink 13.0.*, "
+                "nvidia-cuda-nvrtc 13.0.*"
+            ),
+            "no part of a compiler",
+        ),
+    ],
+    ids=["no metapackage", "another nvrtc", "other bindings and no linker", "an old cuda-core", "nothing"],
+)
+def test_what_is_missing_is_named_with_what_is_there_and_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheels: dict[str, str], missing: str, here: str
 ) -> None:
-    project = _compiled_with(tmp_path, monkeypatch, "13.0", "cuda-core", "cuda-bindings")
-    with pytest.raises(ToolchainError) as caught:
-        door.require_compiler(project)
-    extras = "nvrtc,cudart,cccl,crt"
-    assert str(caught.value) == (
-        "pyproject.toml:4: the compiler that the table asks for is not installed here\n"
-        "  hint: pip install 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' "
-        f"'cuda-toolkit[{extras}]==13.0.*'"
+    assert _refused(tmp_path, monkeypatch, wheels) == Problem(
+        f"a build with CUDA 13.0 needs what is not installed here: {missing}",
+        Location("pyproject.toml", 4),
+        COMMAND,
+        (f"here: {here}",),
     )
 
 
 def test_headers_that_are_not_installed_are_no_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for wheel in ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink"):
-        install_wheel(tmp_path / "site", wheel, {})
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
-    table = f'{FLIT}toolkit = "13.0"\nheader-packages = ["some-headers==4.*"]\n'
-    project = _opened(write_tree(tmp_path, {"pyproject.toml": table, "demo/__init__.py": ""}))
-    with pytest.raises(ToolchainError) as caught:
-        door.require_compiler(project)
-    told, hint = str(caught.value).split("\n  hint: ")
-    assert told == "pyproject.toml:5: the headers that the table asks for are not installed here"
-    assert hint.endswith("some-headers==4.*'")
+    table = 'toolkit = "13.0"\nheader-packages = ["some-headers==4.*"]'
+    found = _refused(tmp_path, monkeypatch, WHEELS, table)
+    assert found is not None
+    assert found.what == "'header-packages' needs what is not installed here: some-headers 4.*"
+    assert (found.where, found.hint) == (Location("pyproject.toml", 5), f"{COMMAND} 'some-headers==4.*'")
 
 
 def test_what_checks_signatures_is_no_compiler_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for wheel in ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink"):
-        install_wheel(tmp_path / "site", wheel, {})
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     key = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
-    table = f'{FLIT}toolkit = "13.0"\ntrusted-keys = ["{key}"]\n'
-    project = _opened(write_tree(tmp_path, {"pyproject.toml": table, "demo/__init__.py": ""}))
-    with pytest.raises(ToolchainError) as caught:
-        door.require_compiler(project)
-    told, hint = str(caught.value).split("\n  hint: ")
-    assert told == "pyproject.toml:5: what signs and checks signatures is not installed here"
-    assert hint.endswith(" 'cryptography>=42'")
+    found = _refused(tmp_path, monkeypatch, WHEELS, f'toolkit = "13.0"\ntrusted-keys = ["{key}"]')
+    assert found is not None
+    assert found.what == "signing needs what is not installed here: cryptography >=42"
+    assert (found.where, found.hint) == (Location("pyproject.toml", 5), f"{COMMAND} 'cryptography>=42'")
+
+
+def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_EXECUTOR="dask://head:8786")
+    assert found is not None
+    assert found.what == "HATCH_CUBIN_EXECUTOR needs what is not installed here: distributed >=2025.4"
+    assert (found.where, found.hint) == (None, f"{COMMAND} 'distributed>=2025.4'")
 
 
 def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheels = ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink")
-    door.require_compiler(_compiled_with(tmp_path, monkeypatch, "13.0", *wheels))
+    assert _refused(tmp_path, monkeypatch, WHEELS) is None
+
+
+def test_a_table_that_leaves_the_choice_gets_parts_that_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _refused(tmp_path, monkeypatch, _without("cuda-core"), "")
+    assert found is not None
+    assert found.what == "a build needs what is not installed here: cuda-core >=1.2,<2"
+    assert found.hint == COMMAND.replace("13.0.*", "13.*")
 
 
 @pytest.mark.nvrtc
@@ -301,17 +367,3 @@ def test_a_project_that_hatchling_cannot_build_is_an_error_in_its_words(tmp_path
     root = write_tree(tmp_path, {"pyproject.toml": pyproject("").replace('name = "demo"', "")})
     with pytest.raises(ConfigError, match=r"^hatchling cannot build this project: .*`project.name`"):
         _opened(root)
-
-
-def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for wheel in ("cuda-core", "cuda-bindings", "cuda-toolkit", "nvidia-nvjitlink"):
-        install_wheel(tmp_path / "site", wheel, {})
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
-    table = f'{FLIT}toolkit = "13.0"\n'
-    root = write_tree(tmp_path, {"pyproject.toml": table, "demo/__init__.py": ""})
-    project = _opened(root, HATCH_CUBIN_EXECUTOR="dask://head:8786")
-    with pytest.raises(ToolchainError) as caught:
-        door.require_compiler(project)
-    told, hint = str(caught.value).split("\n  hint: ")
-    assert told == "what HATCH_CUBIN_EXECUTOR asks for is not installed here"
-    assert hint.endswith(" 'distributed>=2025.4'")

@@ -21,7 +21,7 @@ RULE = f"[[{'.'.join(TABLE)}.source]]"
 
 def modules(options: str, paths: Sequence[str]) -> list[Module]:
     config = read_config(f'archs = ["sm_90"]\n{options}')
-    return plan_modules(config, [Source(path, "") for path in paths], {config.archs: ()})
+    return plan_modules(config, [Source(path, SAXPY) for path in paths], {config.archs: ()})
 
 
 def refused(paths: Sequence[str], options: str = "") -> list[Problem]:
@@ -104,6 +104,26 @@ def test_names_that_the_project_has_chosen_are_left() -> None:
     options = f"{RULE}\npath = 'a/k.cu'\nname = 'mine'\n"
     (problem,) = refused(["a/k.cu", "b/k.cu", "c/k.cu"], options)
     assert [table["path"] for table in tables(problem.hint)] == ["c/k.cu"]
+
+
+@pytest.mark.parametrize("needless", ["a/k.cu", "b/k.cu"])
+def test_a_source_without_a_kernel_needs_no_name(needless: str) -> None:
+    texts = {"a/k.cu": SAXPY, "b/k.cu": SAXPY, "c.cu": SAXPY, "d/c.cu": "", needless: "__device__ int f();"}
+    config = read_config('archs = ["sm_90"]\nexclude = ["x.cu"]')
+    sources = [Source(path, text) for path, text in texts.items()]
+    found = shared_names.problems(plan_modules(config, sources, {config.archs: ()}), config)
+    line = f'exclude = ["x.cu", "{needless}", "d/c.cu"]'  # the table has the key once
+    assert sorted((str(problem.where), problem.hint) for problem in found) == sorted(
+        [(needless, line), ("d/c.cu", line)]
+    )
+
+
+@pytest.mark.parametrize("text", ['#include "kernels.h"\n', "MAKE_KERNEL(saxpy)\n", SAXPY])
+def test_a_source_that_may_have_a_kernel_is_given_a_name(text: str) -> None:
+    config = read_config('archs = ["sm_90"]')
+    made = plan_modules(config, [Source("a/k.cu", SAXPY), Source("b/k.cu", text)], {config.archs: ()})
+    (found,) = shared_names.problems(made, config)
+    assert tables(found.hint) == [{"path": "**/k.*", "name": "{parent}_{stem}"}]
 
 
 @pytest.mark.nvrtc

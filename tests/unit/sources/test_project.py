@@ -73,7 +73,7 @@ def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str)
     with pytest.raises(ConfigError) as caught:
         _ = project(tree, f"package = '{package}'").package
     what = f"package {package!r} is not in the wheel, its packages are: 'demo'"
-    assert caught.value.problems == (Problem(what, FIRST_PLACE),)
+    assert caught.value.problems == (Problem(what, FIRST_PLACE, 'package = "demo"'),)
 
 
 # --- folders and switches -------------------------------------------------------------------------
@@ -138,25 +138,43 @@ def test_without_any_source_it_is_said_where_they_were_looked_for(
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, "", packages))
     what = f"there are no .cu or .ptx sources in {where}"
-    assert caught.value.problems == (Problem(what, TABLE_PLACE, 'sources = ["…"]'),)
+    hint = "write one there, or name the folder that has them"
+    assert caught.value.problems == (Problem(what, TABLE_PLACE, hint),)
 
 
 @pytest.mark.parametrize(
     ("files", "pattern"),
     [
-        (["csrc/deep/k.cu", "src/demo/_cubins/saxpy.compute_90.ptx"], "csrc/deep/**/*.cu"),
-        (["k.ptx"], "**/*.ptx"),
-        (["src/demo/k.cu", ".venv/k.cu"], "…"),
+        ({"csrc/deep/k.cu": "", "src/demo/_cubins/saxpy.compute_90.ptx": ""}, "csrc/deep/**/*.cu"),
+        ({"k.ptx": ""}, "**/*.ptx"),
+        ({"src/demo/k.cuh": SAXPY, "src/demo/a.h": "int f();", "tools/x.c": SAXPY}, "src/demo/k.cuh"),
+        ({"src/demo/k.c": SAXPY}, "src/demo/k.c"),
+        ({"src/demo/a.h": "\0", "src/demo/k.hpp": SAXPY}, "src/demo/k.hpp"),
     ],
-    ids=["in a folder", "in the project's", "only where none is meant"],
+    ids=[
+        "in a folder",
+        "in the project's",
+        "called like a header",
+        "called like C",
+        "beside what is no text",
+    ],
 )
-def test_without_any_source_those_beside_the_packages_are_named(
-    tmp_path: Path, files: list[str], pattern: str
+def test_without_any_source_what_has_kernels_is_named(
+    tmp_path: Path, files: dict[str, str], pattern: str
 ) -> None:
-    write_tree(tmp_path, dict.fromkeys(files, ""))
+    write_tree(tmp_path, files)
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path))
+    assert [each.hint for each in caught.value.problems] == [f'sources = ["{pattern}"]']
+
+
+def test_where_every_source_is_excluded_those_are_named(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/m.ptx": "", "other/k.cu": SAXPY})
     with pytest.raises(SourceError) as caught:
         read_sources(project(tmp_path, 'exclude = ["src/demo/**"]'))
-    assert [each.hint for each in caught.value.problems] == [f'sources = ["{pattern}"]']
+    (problem,) = caught.value.problems
+    assert problem.what == "'exclude' leaves no source: src/demo/a/m.ptx, src/demo/k.cu"
+    assert problem.where == FIRST_PLACE
 
 
 def test_a_folder_in_the_place_of_a_glob_is_told(tmp_path: Path) -> None:

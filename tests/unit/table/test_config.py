@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from hatch_cubin import _ed25519
+from hatch_cubin import __version__, _ed25519
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.table import toml
+from hatch_cubin.table.checks import CUDA
 from hatch_cubin.table.config import Config, ModuleRule, Place, SourceRule, merge_macros, parse_config
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -23,6 +24,7 @@ MODULE = f"[[{'.'.join(TABLE)}.module]]"
 KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
 PRIVATE = _ed25519.write(_ed25519.PRIVATE, bytes(range(32)))
 
+UNKNOWN = f"must be a CUDA that hatch-cubin {__version__} knows, not"
 NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
 
 
@@ -212,8 +214,13 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("toolkit = 13", 'toolkit = "13"'),
         *((f"toolkit = '{text}'", 'toolkit = "13.0"') for text in ("v13.0", "CUDA 13.0", "cu130", "==13.0")),
         ("toolkit = 'cuda12'", 'toolkit = "12"'),
-        ("toolkit = 14.0", None),
-        ("toolkit = '13.0.1.2.3'", None),
+        ("toolkit = 14.0", 'toolkit = "13.5"'),
+        ("toolkit = '13.0.1.2.3'", 'toolkit = "13.0"'),
+        ("toolkit = 'cu118'", 'toolkit = "12.9"'),
+        ("toolkit = 11", 'toolkit = "12.9"'),
+        ("toolkit = 'latest'", 'toolkit = "13"'),
+        ("toolkit = 'cuda-13.9'", 'toolkit = "13.5"'),
+        ("toolkit = 'nightly'", None),
         ("toolkit = '13.'", None),
         ("archs = '80;90'", 'archs = ["80", "90"]'),
         ("archs = 'sm_90'", 'archs = ["sm_90"]'),
@@ -255,7 +262,14 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
             "options = ['-std=c++17', '--use_fast_math', '-maxrregcount=32', '-G']",
             'options = { std = "c++17", use-fast-math = true, max-register-count = 32, debug = true }',
         ),
-        ("options = '-lineinfo -O3'", None),
+        ("options = '-lineinfo -O3'", "options = { lineinfo = true }"),
+        ("options = '-lineinfo --no-such'", None),
+        ("options = { std = 17, debug = true }", 'options = { std = "c++17", debug = true }'),
+        ("options = { std = 'gnu++20' }", 'options = { std = "c++20" }'),
+        ("options = { max-register-count = '64' }", "options = { max-register-count = 64 }"),
+        ("options = { lineinfo = 'yes' }", "options = { lineinfo = true }"),
+        ("options = { lineinfo = 'perhaps' }", None),
+        ("options = { O9 = true }", None),
         ("options = '-lineinfo'", "options = { lineinfo = true }"),
         ("options = ['lineinfo']", None),
         ("options = 1", None),
@@ -389,10 +403,47 @@ def test_a_toolkit_is_a_cuda_version_or_the_systems(toolkit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "toolkit", ["11.8", "14", "13.", "13.*", ">=13", "13.0 ", "v13", "System", "13.٩", "13.0.2.1.0", "13.100"]
+    "toolkit", ["13.", "13.*", ">=13", "13.0 ", "v13", "System", "13.٩", "13.0.2.1.0", "13.100"]
 )
 def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
     assert only_message(f'toolkit = "{toolkit}"') == f"toolkit {NO_TOOLKIT} {toolkit!r}"
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "reason", "line"),
+    [
+        ("11.8", "must be CUDA 12 or later, not '11.8'", "12.9"),
+        ("10.2.1", "must be CUDA 12 or later, not '10.2.1'", "12.9"),
+        ("12.7", "must be a CUDA that there is, not '12.7': the last CUDA 12 is 12.9", "12.9"),
+        ("12.10", "must be a CUDA that there is, not '12.10': the last CUDA 12 is 12.9", "12.9"),
+        ("13.9", f"{UNKNOWN} '13.9': 13.5 is the newest one, and a newer hatch-cubin may know 13.9", "13.5"),
+        ("14", f"{UNKNOWN} '14': 13.5 is the newest one, and a newer hatch-cubin may know 14", "13.5"),
+        (
+            "13.0.9",
+            f"{UNKNOWN} '13.0.9': 13.0.3 is the newest CUDA 13.0, and a newer hatch-cubin may know 13.0.9",
+            "13.0",
+        ),
+        (
+            "12.9.9",
+            f"{UNKNOWN} '12.9.9': 12.9.2 is the newest CUDA 12.9, and a newer hatch-cubin may know 12.9.9",
+            "12.9",
+        ),
+    ],
+)
+def test_a_release_that_is_not_known_is_refused_with_one_that_is(
+    toolkit: str, reason: str, line: str
+) -> None:
+    (found,) = problems(f'toolkit = "{toolkit}"')
+    assert (found.what, found.hint) == (f"toolkit {reason}", f'toolkit = "{line}"')
+
+
+@pytest.mark.parametrize(
+    "toolkit", [f"{major}.{minor}.{patch}" for major in CUDA for minor, patch in CUDA[major].items()]
+)
+def test_every_release_that_is_known_is_taken(toolkit: str) -> None:
+    """The newest patch, with and without the number that the metapackage adds to some, and the minor."""
+    for text in (toolkit, f"{toolkit}.0", toolkit.rpartition(".")[0]):
+        assert read_config(f'toolkit = "{text}"').toolkit == text
 
 
 @pytest.mark.parametrize(
@@ -624,8 +675,8 @@ def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expe
         ("ARCHS", "sm_90 al", "HATCH_CUBIN_ARCHS: 'al' is not an arch, did you mean 'all'?"),
         (
             "TOOLKIT",
-            "11",
-            f"HATCH_CUBIN_TOOLKIT: {NO_TOOLKIT} '11'",
+            "CUDA",
+            f"HATCH_CUBIN_TOOLKIT: {NO_TOOLKIT} 'CUDA'",
         ),
         ("JOBS", "many", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'"),
         ("JOBS", "0", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 0"),
@@ -767,3 +818,91 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
     ]
     (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
     assert empty.endswith(": sources must name at least one source")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("nvcc_flags", "did you mean 'options'?"),
+        ("macros", "did you mean 'define'?"),
+        ("kernels", "did you mean 'sources'?"),
+        ("cuda-version", "did you mean 'toolkit'?"),
+        ("arhcs", "did you mean 'archs'?"),
+        ("colour", None),
+    ],
+)
+def test_a_key_that_other_tools_call_otherwise_is_guessed(key: str, meant: str | None) -> None:
+    (found,) = problems(f"{key} = 1")
+    assert found.hint == meant
+
+
+@pytest.mark.parametrize("name", ["expt-relaxed-constexpr", "extended_lambda", "defines"])
+def test_what_only_other_compilers_have_is_said_to_be_that(name: str) -> None:
+    (found,) = problems(f"options = {{ {name} = true }}")
+    assert found.hint is not None
+    assert "did you mean" not in found.hint
+
+
+@pytest.mark.parametrize("package", ["cutlass", "cub", "flashinfer", "curand"])
+def test_a_librarys_name_is_no_distribution(package: str) -> None:
+    assert only_message(f'header-packages = ["{package}"]').startswith(
+        f"header-packages: {package!r} is not the distribution with these headers: "
+    )
+
+
+def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
+    assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(
+        "must stay inside the project, relative to it: the toolkit's headers are found without it"
+    )
+
+
+@pytest.mark.parametrize(
+    "key", ["define = {{ {} = 1 }}", f"{SOURCE}\npath = 'k.cu'\nvariants = {{{{ {{}} = [1, 2] }}}}"]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__CUDACC__",
+        "__CUDACC_RTC__",
+        "__CUDA_ARCH__",
+        "__cplusplus",
+        "__cpp_concepts",
+        "__LINE__",
+        "__global__",
+    ],
+)
+def test_what_nvrtc_defines_itself_is_no_macro_of_the_table(key: str, name: str) -> None:
+    (found,) = problems(key.format(name))
+    assert f"{name} cannot be a macro: NVRTC gives it a value of its own" in found.what
+
+
+def test_a_compiler_that_nvrtc_is_not_cannot_be_claimed() -> None:
+    assert only_message("define = { __GNUC__ = 11 }").startswith("define.__GNUC__ cannot be a macro: ")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NDEBUG", "_USE_MATH_DEFINES", "__CUDA_NO_HALF_OPERATORS__", "__HIP_PLATFORM_AMD__", "__x86_64__"],
+)
+def test_names_that_compilers_only_look_for_are_free(name: str) -> None:
+    assert read_config(f"define = {{ {name} = true }}").define == ((name, "1"),)
+
+
+@pytest.mark.nvrtc
+def test_what_nvrtc_defines_itself_is_told_by_nvrtc() -> None:
+    """A source sees each, and none of those that are free."""
+    refused = [
+        "__CUDACC__",
+        "__CUDACC_RTC__",
+        "__CUDA_ARCH__",
+        "__cplusplus",
+        "__EDG__",
+        "__LP64__",
+        "__global__",
+    ]
+    free = ["NDEBUG", "__x86_64__", "__clang__", "_MSC_VER", "__CUDA_NO_HALF_OPERATORS__"]
+    Toolkit(None).load()
+    code = "".join(f"#ifdef {name}\n__device__ int seen_{name};\n#endif\n" for name in (*refused, *free))
+    task = {"id": 0, "kind": "c++", "code": code.encode(), "name": b"k.cu", "instantiate": [], "ptx": True}
+    ptx = worker.compile_task(task | {"options": [b"-arch=compute_80"]})["ptx"].decode()
+    assert [name for name in (*refused, *free) if f"seen_{name}" in ptx] == refused

@@ -103,6 +103,22 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
             {"pyproject.toml": HATCHLING, "hatch.toml": "[build.hook.cubin]\n"},
             "hatch.toml: there is no table [build.hooks.cubin]\n" + RENAME.format("[build.hook.cubin]"),
         ),
+        *(
+            (
+                {"pyproject.toml": HATCHLING, "hatch.toml": f"{wrong}\njobs = 1\n"},
+                f"hatch.toml: there is no table [build.hooks.cubin]\n{RENAME.format(wrong)}",
+            )
+            for wrong in (
+                "[tool.hatch.build.hooks.cubin]",
+                "[tool.hatch.build.targets.wheel.hooks.cubin]",
+                "[hatch.build.hooks.cubin]",
+                "[tool.hatch-cubin]",
+            )
+        ),
+        (
+            {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[tool.hatch.build.hooks.cubin]\n"},
+            f"hatch.toml:1: {BOTH.format('[tool.hatch.build.hooks.cubin]')}",
+        ),
         (
             {"pyproject.toml": "[tool]\nhatch-cubin = 3\n"},
             "pyproject.toml:2: [tool.hatch-cubin] must be a table, not 3",

@@ -150,7 +150,7 @@ def test_an_unset_toolkit_is_the_one_that_is_there_or_the_newest(
     def version(name: str) -> str:
         if name not in installed:
             raise importlib.metadata.PackageNotFoundError(name)
-        return "1.0"
+        return "1.2"
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert build_requirements(read_config(), {}) == requirements

@@ -13,11 +13,12 @@ import pytest
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.installed import compiler
 from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import write_tree
 
-HINT = 'this line brings the compiler as a build dependency: toolkit = "13"'
+HINT = 'install it here; as a build dependency this line brings it: toolkit = "13"'
 
 
 def refusal(wanted: str | None = None) -> str:
@@ -87,8 +88,11 @@ def test_the_version_that_is_here_can_be_asked_for(digits: int) -> None:
 def release(monkeypatch: pytest.MonkeyPatch, installed: str | None) -> None:
     """Have NVIDIA's metapackage installed in a release, or not at all."""
 
+    real = importlib.metadata.version
+
     def version(name: str) -> str:
-        assert name == "cuda-toolkit"
+        if name != "cuda-toolkit":
+            return real(name)
         if installed is None:
             raise importlib.metadata.PackageNotFoundError(name)
         return installed
@@ -156,7 +160,8 @@ def test_a_library_that_nobody_finds_is_named(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", find_nothing)
     monkeypatch.setattr(toolkit_module, "candidates", lambda *_args: iter([Path("/no/such/library")]))
-    assert refusal() == f"cannot load nvrtc: no libnvrtc\n  hint: {HINT}"
+    here = ", ".join(compiler())
+    assert refusal() == f"cannot load nvrtc: no libnvrtc\n  here: {here}\n  hint: {HINT}"
 
 
 @pytest.mark.nvrtc
@@ -173,8 +178,39 @@ def test_a_system_toolkit_without_the_library_names_its_folder(
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     major = Toolkit(None).major
     said = f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}"
-    hint = 'CUDA_HOME names a toolkit with NVRTC; one of CUDA 12 needs requires = ["cuda-bindings==12.*"]'
-    assert refusal("system") == f"{said}\n  hint: {hint}"
+    assert refusal("system") == (
+        f"{said}\n  hint: CUDA_HOME has to name the folder of a toolkit with NVRTC; "
+        'this line takes one from wheels: toolkit = "13"'
+    )
+
+
+@pytest.mark.nvrtc
+@pytest.mark.linux
+def test_a_system_toolkit_of_another_major_needs_the_bindings_of_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Toolkit(None).major - 1
+    monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {f"lib64/libnvrtc.so.{other}": ""})))
+    assert refusal("system").endswith(f"hint: pip install 'cuda-bindings=={other}.*'")
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(("release_of", "fits"), [("13.0.3", "13.0.3.0"), ("13.0.3.0", "13.0.3")])
+def test_a_release_has_the_same_number_with_and_without_a_last_zero(
+    monkeypatch: pytest.MonkeyPatch, release_of: str, fits: str
+) -> None:
+    release(monkeypatch, fits)
+    facts = Toolkit(None).facts._replace(nvrtc="13.0.88")
+    assert Toolkit(release_of, facts=facts).doubt is None
+
+
+@pytest.mark.nvrtc
+def test_a_cuda_core_that_is_too_old_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cuda.core
+
+    monkeypatch.setattr(toolkit_module, "unmet", lambda wanted: wanted)
+    said = f"cuda-core {cuda.core.__version__} is here, and hatch-cubin needs cuda-core>=1.2,<2"
+    assert refusal() == f"{said}\n  hint: {HINT}"
 
 
 @pytest.mark.nvrtc

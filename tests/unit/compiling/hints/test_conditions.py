@@ -14,10 +14,8 @@ from tests.helpers import SAXPY
 
 from .settings import APART, setting, table
 
-UNNAMED = (
-    "device functions alone are no kernel, 'exclude' leaves them out; a template is compiled only where "
-    "'instantiate' names it:" + table('instantiate = ["…<float>"]')
-)
+BY_NAME = "a template is compiled only where 'instantiate' names it"
+UNNAMED = f"{BY_NAME}; for example:" + table('instantiate = ["k<float>"]')
 TEMPLATE = "template <class T>\n__global__ void k(T *x) {}\n"
 
 
@@ -116,7 +114,22 @@ def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, t
     "options", ['define = { KERNEL = "__global__" }', 'header-packages = ["nvidia-cutlass"]']
 )
 def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
-    assert hint(tmp_path, "int f();\n", options) == UNNAMED
+    left_out = 'functions alone are no kernel: exclude = ["demo/a.cu"]'
+    assert hint(tmp_path, "int f();\n", options) == f"{BY_NAME} with its arguments; {left_out}"
+
+
+def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp_path: Path) -> None:
+    header = {"demo/k.cuh": TEMPLATE}
+    assert hint(tmp_path, '#include "k.cuh"\n', **header) == UNNAMED
+    functions = '#include "k.cuh"\n__device__ int f() { return 1; }\n'
+    assert hint(tmp_path, functions, **header) == 'functions alone are no kernel: exclude = ["demo/a.cu"]'
+
+
+def test_an_argument_that_only_its_author_knows_is_left_open(tmp_path: Path) -> None:
+    text = "template <class F> __global__ void k(F f, int *x) { *x = f(*x); }\n"
+    assert hint(tmp_path, text) == (
+        f"{BY_NAME}, with a type or a value for each …; for example:" + table('instantiate = ["k<…>"]')
+    )
 
 
 def test_ptx_has_neither_templates_nor_conditions(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin import _pipeline
+from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.setting import Setting
 from hatch_cubin.errors import CompileError, Location
@@ -17,7 +19,10 @@ from tests.helpers import SAXPY, make_project, write_tree
 
 from .settings import APART, error, setting
 
-NOBODY = "no folder of 'include-dirs' has it, and no wheel of 'header-packages'"
+NOBODY = (
+    "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
+    "or the distribution, that has it"
+)
 BRINGS = 'this line brings the toolkit\'s headers with the compiler: toolkit = "13.4"'
 HAS_NONE = "CUDA 13.4 has no such header: where a newer one has it, 'toolkit' names that"
 
@@ -95,6 +100,12 @@ def test_where_only_the_compilers_own_headers_are_here_the_toolkit_brings_the_ot
     [
         ("curand_kernel.h", (12, 9), "", 'header-packages = ["nvidia-curand-cu12"]'),
         ("cutlass/a.h", (12, 9), "", 'header-packages = ["nvidia-cutlass"]'),
+        ("cupy/complex.cuh", (12, 9), "", 'header-packages = ["cupy-cuda12x"]'),
+        ("cupy/complex.cuh", (13, 0), "", 'header-packages = ["cupy-cuda13x"]'),
+        ("flashinfer/math.cuh", (13, 0), "", 'header-packages = ["flashinfer-python"]'),
+        ("cufftdx.hpp", (13, 0), "", 'header-packages = ["nvidia-mathdx"]'),
+        ("nvshmem.h", (12, 9), "", 'header-packages = ["nvidia-nvshmem-cu12"]'),
+        ("device/nvshmem_defines.h", (13, 0), "", 'header-packages = ["nvidia-nvshmem-cu13"]'),
         ("mma.h", (12, 9), "", 'this line brings the toolkit\'s headers with the compiler: toolkit = "12.9"'),
         (
             "mma.h",
@@ -293,3 +304,42 @@ def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followe
     ]
     followed = f"{options}{caught.value.problems[0].hint}\n"
     assert _pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))
+
+
+def test_a_header_that_is_nearly_called_like_one_that_is_found_is_guessed(tmp_path: Path) -> None:
+    root = Root(
+        write_tree(tmp_path / "wheel", {"cuda_fp16.h": "", "cuda_fp16.cpp": "", "sub/mine.cuh": ""}), "x"
+    )
+    there = setting(tmp_path, search=(Root(tmp_path / "gone", "y"), root))
+    assert [hint(name, there) for name in ("cuda_fp61.h", "sub/nine.cuh", "something.h")] == [
+        "did you mean 'cuda_fp16.h'?",
+        "did you mean 'sub/mine.cuh'?",
+        NOBODY,
+    ]
+
+
+ANEW = 'declaration is incompatible with template parameter "_Tp" (declared at line 6 of <nvrtc/cccl>/x.h)'
+
+
+def test_headers_that_declare_anew_what_the_toolkit_has_are_of_another_time(tmp_path: Path) -> None:
+    there = setting(tmp_path, 'header-packages = ["nvidia-cutlass==4.*"]', version=(13, 5))
+    found = [
+        error(ANEW, "<nvidia-cutlass/include>/cute/a.hpp"),
+        error("more", "<nvidia-cutlass/include>/b.hpp"),
+    ]
+    (told,) = advise(found, there)
+    assert told.context == ("and 1 more error after it",)
+    assert told.hint == (
+        "nvidia-cutlass is older than CUDA 13.5, or newer; another version of one of them may do: "
+        'toolkit = "13.0"'
+    )
+    (told,) = advise(found, replace(there, version=(13, 0)))
+    assert told.hint == (
+        "nvidia-cutlass is older than CUDA 13.0, or newer; another version of one of them may do"
+    )
+
+
+@pytest.mark.parametrize("path", ["<cuda/cu13/include>/a.h", "demo/a.cu"])
+def test_other_declarations_are_the_projects_own_to_mend(tmp_path: Path, path: str) -> None:
+    found = [error(ANEW, path)]
+    assert advise(found, setting(tmp_path, 'header-packages = ["nvidia-cutlass"]')) == found

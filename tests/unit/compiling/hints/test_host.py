@@ -31,6 +31,16 @@ def test_host_code_is_one_error_that_counts_the_others(tmp_path: Path) -> None:
     assert told[1] == []
 
 
+@pytest.mark.parametrize(
+    "call", ["k<<<1, 1>>>(x);", "cudaMalloc(&x, 4);", "std::cout << 1;", "torch::zeros(3);", "int main() {}"]
+)
+def test_where_only_a_host_can_do_it_no_device_code_is_offered(tmp_path: Path, call: str) -> None:
+    """Taken as device code, it would fail for another reason, or be left out."""
+    told = host.unannotated([error(UNANNOTATED)], setting(tmp_path, text=f"void run() {{ {call} }}\n"))
+    assert told is not None
+    assert told[0].hint == f"NVRTC compiles device code only: {APART}"
+
+
 def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path) -> None:
     of_cute = error(UNANNOTATED, "<nvidia-cutlass/include>/cute/a.hpp")
     found = [of_cute, error("x", "<nvidia-cutlass/include>/cute/b.hpp")]

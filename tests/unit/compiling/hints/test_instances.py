@@ -63,8 +63,22 @@ def rule(*entries: str) -> str:
             "type name is not allowed",
             "write its name and its template's arguments alone: kern<…>",
         ),
-        ("kern", "cannot determine which", "its template is 'template <class T>' (demo/a.cu:2)"),
-        ("scale<int>", "cannot determine which", "its template is 'template <class T, int N>' (demo/a.cu:6)"),
+        (
+            "kern",
+            "cannot determine which",
+            "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\"",
+        ),
+        (
+            "scale<int>",
+            "cannot determine which",
+            "its template is 'template <class T, int N>' (demo/a.cu:6), as in \"my::scale<float, 4>\"",
+        ),
+        ("kern<float>", "cannot determine which", "its template is 'template <class T>' (demo/a.cu:2)"),
+        (
+            "my::f",
+            "Name expression cannot form address of a non-__global__/__tile_global__ function",
+            "'my::f' is no kernel, and is compiled with the kernels that call it: drop the entry",
+        ),
         (
             "plain<int>",
             "type name is not allowed",

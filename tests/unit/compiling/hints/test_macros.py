@@ -113,3 +113,112 @@ def test_a_variants_macro_that_the_source_defines_again_is_an_error(tmp_path: Pa
     )
     kept = text.replace("#define N 1", "#ifndef N\n#define N 1\n#endif")
     assert _pipeline.build(make_project(tmp_path, {"a.cu": kept}, options))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("code", "name", "value", "line"),
+    [
+        ("__global__ void k(float *x,\n  int n) { *x = n; }", "n", "4", 2),
+        ("__global__ void k(float *x, float a) { *x = a * 2; }", "a1", "4", None),
+        ("__global__ void k(float *x) { float acc = 0; *x = acc; }", "acc", "1", 1),
+        ("__global__ void k(float *x) { for (int i = 0; i < 3; ++i) x[i] = 1; }", "i", "4", 1),
+        (
+            "template <int tile>\n__device__ int f() { return tile; }\n__global__ void k() { f<3>(); }",
+            "tile",
+            "4",
+            1,
+        ),
+        (
+            "__device__ float scale(float v) { return v; }\n__global__ void k() { scale(1); }",
+            "scale",
+            "2",
+            1,
+        ),
+        ("enum Op {\n  SUM,\n  MAX };\n__global__ void k(int *x) { *x = SUM; }", "SUM", "1", 2),
+        ("typedef float Real;\n__global__ void k(Real *x) { *x = 1; }", "Real", "double", 1),
+        ("using Index = int;\n__global__ void k(Index *x) { *x = 1; }", "Index", "long long", 1),
+        ("struct P { int stride; };\n__global__ void k(int *x, P q) { *x = q.stride; }", "stride", "4", 1),
+        ("namespace blk { __device__ int v2; }\n__global__ void k(int *x) { *x = blk::v2; }", "blk", "4", 1),
+        ("__constant__ float PI = 3.14f;\n__global__ void k(float *x) { *x = PI; }", "PI", "3.14159", 1),
+        ("__global__ void k(float *__restrict__ out) { *out = 1; }", "out", "4", 1),
+        ("__global__ void k(int *x) { *x = 1; }", "k", "1", 1),
+    ],
+)
+def test_a_macro_that_the_projects_own_code_has_as_a_name_is_told_with_its_place(
+    tmp_path: Path, code: str, name: str, value: str, line: int | None
+) -> None:
+    place = "h.cuh" if line == 1 else "a.cu"
+    files = {"a.cu": '#include "h.cuh"\n', "h.cuh": "", place: f"{code}\n"}
+    options = 'archs = ["sm_90"]\n'
+    project = make_project(tmp_path, files, f'{options}define = {{ {name} = "{value}" }}\n')
+    if line is None:
+        assert _pipeline.build(project)
+        return
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(project)
+    (problem,) = caught.value.problems
+    assert problem[:3] == (
+        f"the macro {name} takes the place of another {name}, in demo/{place}:{line}",
+        Location("pyproject.toml", 11),
+        f"leave {name} out of 'define', or give the macro a name that nothing else has",
+    )
+    assert _pipeline.build(make_project(tmp_path, files, options))
+
+
+@pytest.mark.nvrtc
+def test_a_variant_that_takes_a_name_is_left_out_of_the_variants(tmp_path: Path) -> None:
+    files = {"a.cu": "__global__ void k(int *x, int n) { *x = n; }\nint y = wrong;\n"}
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(make_project(tmp_path, files, f'archs = ["sm_90"]\n{RULE}variants = {{ n = [1] }}'))
+    hint = "leave n out of 'variants', or give the macro a name that nothing else has"
+    assert caught.value.problems[0].hint == hint
+    assert len(caught.value.problems) > 1  # what has another cause stays
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x[0] = i * N;",
+        "x[N] = N;",
+        "return N;",
+        "f(x, N);",
+        "N y = 1;",
+        "const N z = 2;",
+        "#define N 3",
+        "// int N;",
+    ],
+)
+def test_the_use_of_a_macro_is_no_declaration(tmp_path: Path, code: str) -> None:
+    found = [error('expected a ";"', "demo/a.cu", 1)]
+    assert advise(found, setting(tmp_path, "define = { N = 4 }", text=f"{code}\n")) == found
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("define", "named"),
+    [
+        ("__shfl_sync = 1", "the macro __shfl_sync"),
+        ("N = 4, __VECTOR_TYPES_H__ = 1", "the macro __VECTOR_TYPES_H__"),
+    ],
+)
+def test_a_macro_that_nvrtcs_own_header_has_as_a_name_is_told_once(
+    tmp_path: Path, define: str, named: str
+) -> None:
+    files = {"a.cu": "__global__ void k(int *x) { *x = 1; }\n"}
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(make_project(tmp_path, files, f'archs = ["sm_90"]\ndefine = {{ {define} }}'))
+    (problem,) = caught.value.problems
+    assert problem[:3] == (
+        f"NVRTC's own built-in header does not compile with {named}",
+        Location("pyproject.toml", 11),
+        "leave it out of 'define'",
+    )
+
+
+def test_of_macros_that_may_all_be_the_cause_all_are_named(tmp_path: Path) -> None:
+    found = [error("bad", "__nv_nvrtc_builtin_header.h", 7)]
+    assert advise(found, setting(tmp_path)) == found
+    (told,) = advise(found, setting(tmp_path, 'define = { B = 1, "A(x)" = "x" }'))
+    assert told.text == "NVRTC's own built-in header does not compile with the macros A, B"
+    assert told.hint == "leave them out of 'define'"

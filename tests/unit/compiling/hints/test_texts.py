@@ -45,13 +45,22 @@ def test_marks_of_a_merge_are_told_where_the_compiler_met_them(tmp_path: Path, l
         ("__global__ void k($T *x) {", "$T"),
         ("__launch_bounds__(8) void {kernel_name}(float *x) {{", "{kernel_name}"),
         ("<%def name='a'>x<%/def%>", "<%def name='a'>x<%/def%>"),
+        ("void k({ctype} *x) {", "{ctype}"),
+        ("x[i] = ({ctype})1;", "{ctype}"),
+        ("float s[{size}];", "{size}"),
+        ("x[0] = {scale:.6f};", "{scale:.6f}"),
+        ("void k({0} *x) {", "{0}"),
+        ("void k(%s *x) {", "%s"),
+        ("x[0] = %d;", "%d"),
+        ("x[0] = <<SCALE>>;", "<<SCALE>>"),
+        ('#include "{header}"', "{header}"),
     ],
 )
 def test_a_template_of_sources_is_told_to_be_one(tmp_path: Path, line: str, placeholder: str) -> None:
     there = setting(tmp_path, 'exclude = ["old.cu"]', text=f"\n{line}\n")
     told = texts.spoiled([error("expected a declaration", line=2)], there)
     assert told is not None
-    assert told[0].text == f"has a placeholder, {placeholder!r}: it is a template of sources and not one"
+    assert told[0].text == f"has a placeholder, {placeholder!r}: {texts._A_TEMPLATE}"
     assert told[0].hint == ('render it before the build, and leave it out: exclude = ["old.cu", "demo/a.cu"]')
 
 
@@ -65,6 +74,12 @@ def test_a_template_of_sources_is_told_to_be_one(tmp_path: Path, line: str, plac
         "x @ y",
         'f("$x", "void {x}(");',
         "x %(y);",
+        "a %d;",
+        "P p = {n};",
+        "f({n}, 1);",
+        "float4{x} * y;",
+        "1 <<N>> 2;",
+        "x = cond ? a:b;",
     ],
 )
 def test_cxx_that_looks_like_one_is_left_alone(tmp_path: Path, line: str) -> None:
@@ -86,7 +101,7 @@ def test_a_placeholder_is_told_where_the_macro_that_has_it_is_defined(tmp_path: 
     text = "#define OTHER @OTHER@\n # define TILE $TILE\n__shared__ float s[TILE];\n"
     told = texts.spoiled([error("unrecognized token", line=3)], setting(tmp_path, text=text))
     assert told is not None
-    assert told[0].text == "has a placeholder, '$TILE': it is a template of sources and not one"
+    assert told[0].text == f"has a placeholder, '$TILE': {texts._A_TEMPLATE}"
     assert (told[0].where, told[0].context) == (Location("demo/a.cu", 2), ("     # define TILE $TILE",))
 
 
@@ -112,3 +127,62 @@ def test_what_came_in_place_of_a_source_is_told(tmp_path: Path, text: str, hint:
     assert told is not None
     assert (told[0].text, told[0].where) == ("is no source", Location("demo/a.cu", 1))
     assert told[0].hint == hint
+
+
+@pytest.mark.parametrize(
+    ("path", "left_out"), [("demo/a.cu", ', and leave it out: exclude = ["demo/a.cu"]'), ("demo/h.h", "")]
+)
+def test_braces_that_are_doubled_are_those_of_format(tmp_path: Path, path: str, left_out: str) -> None:
+    files = {"demo/a.cu": '#include "h.h"\n', "demo/h.h": ""}
+    files[path] = "void k(float* x) {{\n  if (n && {active}) x[0] = 1;\n  bad\n}}\n"
+    there = setting(tmp_path, text=files.pop("demo/a.cu"), files=files)
+    told = texts.spoiled([error("bad", path, 3)], there)
+    assert told is not None
+    assert (told[0].text, told[0].where) == (
+        f"has a placeholder, '{{active}}': {texts._A_TEMPLATE}",
+        Location(path, 2),
+    )
+    assert told[0].hint == f"render it before the build{left_out}"
+
+
+def test_doubled_braces_around_no_placeholder_are_cxx(tmp_path: Path) -> None:
+    text = "void k(float* x) {{\n  bad\n}}\n"
+    assert texts.spoiled([error("bad", line=2)], setting(tmp_path, text=text)) is None
+
+
+def test_a_macro_that_is_a_placeholder_alone_is_one(tmp_path: Path) -> None:
+    text = "#define N {block_size}\n__shared__ float s[N];\n"
+    told = texts.spoiled([error("expected an expression", line=2)], setting(tmp_path, text=text))
+    assert told is not None
+    assert (told[0].text, told[0].where) == (
+        f"has a placeholder, '{{block_size}}': {texts._A_TEMPLATE}",
+        Location("demo/a.cu", 1),
+    )
+
+
+@pytest.mark.parametrize("text", ["x = {n};\n", "#define N {n}\nx = N;\n"])
+def test_a_name_in_braces_that_nothing_declares_may_be_a_placeholder(tmp_path: Path, text: str) -> None:
+    found = [error('identifier "n" is undefined', line=text.count("\n")), error("other")]
+    told = texts.perhaps_filled_in(found, setting(tmp_path, text=text))
+    assert told is not None
+    assert told[0].hint == (
+        'if a script fills in {n}: render it before the build, and leave it out: exclude = ["demo/a.cu"]'
+    )
+    assert told[1] == found[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [("x = n;\n", "demo/a.cu"), ("", "demo/a.cu"), ("x = {n};\n", "<cuda>/a.h")]
+)
+def test_a_name_that_is_not_in_braces_is_none(tmp_path: Path, text: str, path: str) -> None:
+    found = [error("bad"), error('identifier "n" is undefined', path)]
+    assert texts.perhaps_filled_in(found, setting(tmp_path, text=text)) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["import numpy as np", "from cupy import RawKernel", "#!/usr/bin/env python3"]
+)
+def test_python_is_no_source(tmp_path: Path, line: str) -> None:
+    told = texts.spoiled([error("bad", line=1)], setting(tmp_path, text=f"{line}\nkernel = 1\n"))
+    assert told is not None
+    assert told[0].hint == "it is Python: a .cu file has CUDA C++ alone"

@@ -1,0 +1,108 @@
+"""Compare what a build needs with the wheels that are installed, as far as plain requirements go."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterable, Iterator
+
+CORE = "cuda-core>=1.2,<2"
+
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?\s*([^;@]*)")
+_CLAUSE = re.compile(r"(==|>=|<=|<|>)\s*([0-9.]+?)(\.\*)?")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
+_COMPILER = (
+    "cuda-toolkit",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-nvjitlink",
+    "nvidia-nvjitlink-cu12",
+    "cuda-bindings",
+    "cuda-core",
+)
+
+
+def name_of(requirement: str) -> str:
+    """Return the name of the distribution that a requirement is for."""
+    match = _REQUIREMENT.match(requirement)
+    return match[1] if match else requirement
+
+
+def version_of(requirement: str) -> str | None:
+    """Return the version that is installed of what a requirement names; None if it is not installed."""
+    try:
+        return importlib.metadata.version(name_of(requirement))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def unmet(requirements: Iterable[str]) -> list[str]:
+    """Return the requirements that what is installed does not meet, those of a metapackage's extras too."""
+    asked = [*requirements]
+    named = {*map(name_of, asked)}
+    found = [each for each in asked if not _is_met(each)]
+    of_extras = (each for met in asked if met not in found for each in _of_extras(met))
+    return [*found, *(each for each in of_extras if name_of(each) not in named and not _is_met(each))]
+
+
+def shown(requirement: str) -> str:
+    """Return a requirement that is not met as messages name it, with the version that is installed."""
+    match = _REQUIREMENT.match(requirement)
+    assert match is not None
+    here = version_of(requirement)
+    wanted = f"{match[1]} {match[3].strip().removeprefix('==')}".rstrip()
+    return wanted if here is None else f"{wanted} ({here} is here)"
+
+
+def compiler() -> list[str]:
+    """Return the parts of a compiler that are installed, each with its version."""
+    return [f"{name} {version}" for name in _COMPILER if (version := version_of(name)) is not None]
+
+
+def same_release(one: str, other: str) -> bool:
+    """Say whether two versions are equal: 13.0.3 and 13.0.3.0 are."""
+    return _numbers(one, 4) == _numbers(other, 4)
+
+
+def _is_met(requirement: str) -> bool:
+    version, match = version_of(requirement), _REQUIREMENT.match(requirement)
+    if version is None or match is None:
+        return False
+    return all(_allows(clause.strip(), version) for clause in match[3].split(","))
+
+
+def _allows(clause: str, version: str) -> bool:
+    """Say whether a clause allows a version; one that this does not understand allows all."""
+    match = _CLAUSE.fullmatch(clause)
+    if match is None:
+        return True
+    operator, text, is_prefix = match.groups()
+    length = text.count(".") + 1
+    wanted, here = _numbers(text, length), _numbers(version, length if is_prefix else 0)
+    size = max(length, len(here))
+    if not is_prefix:
+        wanted, here = _numbers(text, size), _numbers(version, size)
+    return {
+        "==": here == wanted,
+        ">=": here >= wanted,
+        "<=": here <= wanted,
+        "<": here < wanted,
+        ">": here > wanted,
+    }[operator]
+
+
+def _numbers(version: str, length: int) -> tuple[int, ...]:
+    """Return the numbers that a version begins with: as many as *length*, all if that is 0."""
+    match = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    numbers = tuple(map(int, match[0].split("."))) if match else ()
+    return (*numbers, *(0,) * length)[:length] if length else numbers
+
+
+def _of_extras(requirement: str) -> Iterator[str]:
+    """Yield what the extras of a requirement that is met ask for in turn."""
+    match = _REQUIREMENT.match(requirement)
+    extras = {extra.strip() for extra in ((match and match[2]) or "").split(",")}
+    for each in importlib.metadata.requires(name_of(requirement)) or () if extras - {""} else ():
+        # What else a marker says of them is the platform, which NVIDIA's wheels are there for.
+        if extras.intersection(_EXTRA.findall(each)):
+            yield each.partition(";")[0].strip()
