@@ -134,7 +134,7 @@ def choose_plan(
     if word is not None and word.found is not None:
         for note in word.plan.notes:
             project.say(note)
-        plan = Plan(word.plan.toolkit, word.plan.jobs, Recall(None))
+        plan = Plan(word.plan.toolkit, word.plan.jobs, word.plan.recall)
         return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
     if require is not None:
         require(project)

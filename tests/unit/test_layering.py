@@ -136,7 +136,7 @@ MODULES: dict[str, dict[str, str]] = {
         "links": "recall",
         "jobs": "closures headers links parts recall",
         "edits": "jobs",
-        "locked": "jobs lock vain",
+        "locked": "jobs lock recall vain",
     },
     "bundle": {
         "editable": "",
