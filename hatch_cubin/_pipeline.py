@@ -138,7 +138,8 @@ def choose_plan(
         return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
     if require is not None:
         require(project)
-    plan = make_plan(project, sources, in_part=in_part)
+    with _locking.explained(project, word):
+        plan = make_plan(project, sources, in_part=in_part)
     if word is None:
         return plan
     plan = plan._replace(remote=word.remote)
@@ -196,17 +197,22 @@ def attempt(
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
                 from .compiling.packing import pack  # nor of this
 
-                results.packed = pack(project, _shipped(plan), results.done, cache)
+                results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
     return results
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
     """Note what the next builds may recall, and what this one found in the cache."""
-    plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
+    found = _found(plan, results, cache)
+    if results.packed:
+        from .compiling.packing import recalled  # nor of this
+
+        found |= recalled(results.packed, cache)
+    plan.recall.keep(plan.toolkit.facts, found)
     keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
     hits = len(keys) - len(results.seconds)
-    keys += results.packed.keys if results.packed else ()
+    keys += results.packed.results if results.packed else ()
     counts = {
         "hits": hits,
         "misses": len(plan.jobs) - hits,

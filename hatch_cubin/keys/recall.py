@@ -58,6 +58,9 @@ class Recall:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 self.facts, self._evidence, self._lines = _read(path, installed)
                 os.utime(path)
+            if self.facts is None and installed is not None:  # before anything is asked of what is installed
+                with contextlib.suppress(OSError):
+                    installed.evidence()
 
     def units(self, module: str) -> Units:
         """Return what is known of a module's units."""

@@ -112,13 +112,14 @@ class Installation:
         return self._evidence is not None and self._evidence.contents == evidence.contents
 
     def evidence(self) -> Evidence | None:
-        """Return what later builds compare; None if a file has changed since the build began."""
-        if [disk.state_of(os.stat(file)) for file, _status in self._files] != self._states:
-            return None
+        """Return what later builds compare; None if a file has changed since this was asked first."""
         if self._evidence is None:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
-        return self._evidence
+        found = self._evidence
+        states = [disk.state_of(os.stat(file)) for file, _status in self._files]
+        same = states == self._states or self._contents(found.marks) == found.contents
+        return found if same else None
 
     def _contents(self, marks: Iterable[Sequence[int]]) -> str:
         left = iter(marks)
