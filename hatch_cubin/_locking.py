@@ -100,6 +100,13 @@ def explained(project: Project, word: Word | None) -> Iterator[None]:
         raise ToolchainError(Problem(what, Location(lock.NAME), hint, details)) from exc
 
 
+def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
+    """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
+    if project.asks(SWITCH) and (others := locked.others(found, done)):
+        what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
+        raise LockError(Problem(what, Location(lock.NAME), lock.HINT, (*others,)))
+
+
 def install_command(project: Project) -> str | None:
     """Return the command that installs the builds of the project's lock; None where there is none for it."""
     found = lock.read(project.root)

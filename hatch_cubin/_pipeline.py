@@ -56,6 +56,7 @@ class Plan(NamedTuple):
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
     remote: Shared | None = None  # the store, where it was asked already
+    lock: Lock | None = None  # the project's
 
 
 def build(
@@ -147,7 +148,7 @@ def choose_plan(
     if changes:
         _locking.refuse(project, changes, _locking.install_command(project) or lock.HINT)
         _locking.tell(project, changes)
-    return plan._replace(jobs=tuple(locked.enforced(word.lock, plan.jobs)))
+    return plan._replace(jobs=tuple(locked.enforced(word.lock, plan.jobs)), lock=word.lock)
 
 
 def make_plan(project: Project, sources: Sources | None = None, *, in_part: bool = False) -> Plan:
@@ -170,6 +171,9 @@ def bake(
     """Return the result of every unit; one error names all that fail, once all others are stored."""
     results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
     require(results, plan.toolkit, plan.refused)
+    if plan.lock is not None:
+        done = [(job, results.done[job.unit].sha256) for job in plan.jobs]
+        _locking.prove(project, plan.lock, done)
     return results
 
 

@@ -219,13 +219,24 @@ def expected(sha256: str | None) -> Known | None:
 
 def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
     """Yield *jobs* with what the lock knows of their results, which is true even where it is stale."""
-    digests = {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
+    digests = _digests(lock)
     for job in jobs:
         sha256 = digests.get(job.keys.key.hex())
         if sha256 is None or (job.known is not None and job.known.sha256 == sha256):
             yield job
         else:
             yield replace(job, known=expected(sha256))
+
+
+def others(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
+    """Return the names of the units that are *done*, and whose digests are not those of the lock."""
+    digests = _digests(lock)
+    return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
+
+
+def _digests(lock: Lock) -> dict[str, str | None]:
+    """Return the digest of each result, by the key of its unit."""
+    return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 
 def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:

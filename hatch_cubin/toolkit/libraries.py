@@ -16,8 +16,8 @@ from ..sources import disk
 
 _PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")  # what makes keys
 _IMPORTED = (".py", ".so", ".pyd", ".dll")
-_WHOLE = 1 << 20  # bytes of a file that is read whole to be compared
-_SAMPLES, _PIECE = 256, 4096  # of a larger one: how many pieces are read, and the bytes of each
+_WHOLE = 1 << 18  # bytes of a file that is read whole to be compared
+_SAMPLES, _PIECE = 64, 4096  # of a larger one: how many pieces are read, and the bytes of each
 _MARK = b"Cuda compilation tools, release "
 
 
