@@ -88,9 +88,10 @@ def explained(project: Project, word: Word | None) -> Iterator[None]:
     except ToolchainError as exc:
         if word is None or not word.missing:
             raise
-        count = f"{word.missing} of {len(word.plan.jobs)} units"
+        units, place = len(word.plan.jobs), project.cache_folder
         what = (
-            f"{count} are not in the cache at {project.cache_folder}, and there is no compiler to make them"
+            f"{word.missing} of {units} units are not in the cache at {place}, "
+            "and there is no compiler to make them"
         )
         command = install_command(project) or requirements.install_command(project.config, project.environ)
         hint = (
