@@ -55,6 +55,16 @@ def build(root: Path) -> Cost:
     return cost(BUILD, root)
 
 
+def lock(root: Path) -> Cost:
+    """Write the project's lock."""
+    return cost([*COMMAND, "lock"], root)
+
+
+def build_locked(root: Path) -> Cost:
+    """Build the wheel of a project that has a lock, and fail if the lock is not all that it needs."""
+    return cost(BUILD, root, {"HATCH_CUBIN_LOCKED": "1"})
+
+
 def wheel_of(root: Path) -> Path:
     """Return the wheel that was built."""
     (wheel,) = (root / "dist").glob("*.whl")

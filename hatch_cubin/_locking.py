@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ from . import _remote, _temporary
 from ._environment import is_on
 from ._plan import Unit
 from .cache.entries import Cache, Compiled
-from .errors import HatchCubinError, Location, LockError, Problem, SignatureError
+from .errors import HatchCubinError, Location, LockError, Problem, SignatureError, ToolchainError
 from .keys import lock, locked
 from .keys.jobs import Job
 from .keys.lock import Lock
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 SWITCH = "HATCH_CUBIN_LOCKED"
 
+_WHY_MISSING = (
+    "a build installs no compiler if the cache has all units when it asks what to install",
+    "the cache was cleared, trimmed or damaged since, or is another one now",
+)
+
 
 class Word(NamedTuple):
     """A project's lock, and what it says of a build now."""
@@ -34,6 +39,8 @@ class Word(NamedTuple):
     plan: locked.Plan
     found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
     remote: Shared | None  # the store, if it was asked for what the cache lacks
+    missing: int  # how many results are not in the cache, where all is as it was
+    faults: Sequence[str]  # of the cache's folder
 
 
 def heard(
@@ -58,7 +65,12 @@ def heard(
     plan = locked.plan(found, project, sources)
     refuse(project, plan.changes)
     believed = looks and not plan.changes and not plan.doubts
-    return Word(found, plan, *(_results(project, plan, hold, patience_s) if believed else (None, None)))
+    if not believed:
+        return Word(found, plan, None, None, 0, ())
+    faults: list[str] = []
+    results, remote = _results(project, plan, hold, patience_s, faults.append)
+    missing = len(plan.jobs) - len(results)
+    return Word(found, plan, None if missing else results, remote, missing, faults)
 
 
 def refuse(project: Project, changes: Sequence[str], hint: str = lock.HINT) -> None:
@@ -66,6 +78,34 @@ def refuse(project: Project, changes: Sequence[str], hint: str = lock.HINT) -> N
     if changes and project.asks(SWITCH):
         what = "is stale, and HATCH_CUBIN_LOCKED is set"
         raise LockError(Problem(what, Location(lock.NAME), hint, (*changes,)))
+
+
+@contextlib.contextmanager
+def explained(project: Project, word: Word | None) -> Iterator[None]:
+    """Say why a build needs the compiler that it did not ask for, if that is what makes it fail."""
+    try:
+        yield
+    except ToolchainError as exc:
+        if word is None or not word.missing:
+            raise
+        units, place = len(word.plan.jobs), project.cache_folder
+        what = (
+            f"{word.missing} of {units} units are not in the cache at {place}, "
+            "and there is no compiler to make them"
+        )
+        command = install_command(project) or requirements.install_command(project.config, project.environ)
+        hint = (
+            f"build again: an isolated build then installs the compiler; for one without isolation, {command}"
+        )
+        details = (*_WHY_MISSING, *word.faults, exc.problems[0].what)
+        raise ToolchainError(Problem(what, Location(lock.NAME), hint, details)) from exc
+
+
+def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
+    """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
+    if project.asks(SWITCH) and (others := locked.others(found, done)):
+        what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
+        raise LockError(Problem(what, Location(lock.NAME), lock.HINT, (*others,)))
 
 
 def install_command(project: Project) -> str | None:
@@ -116,9 +156,13 @@ def concerns(root: str | Path) -> bool:
 
 
 def _results(
-    project: Project, plan: locked.Plan, hold: Path | None, patience_s: float | None
-) -> tuple[Mapping[Unit, Compiled] | None, Shared | None]:
-    """Return all results, proven as a build proves them, and the store that was asked; None without one."""
+    project: Project,
+    plan: locked.Plan,
+    hold: Path | None,
+    patience_s: float | None,
+    warn: Callable[[str], object],
+) -> tuple[Mapping[Unit, Compiled], Shared | None]:
+    """Return the results, proven as a build proves them, and the store that was asked; None without one."""
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
     signing, remote = None, None
@@ -126,16 +170,18 @@ def _results(
         from .cache.signing import Signing, trust_of  # which few builds need
 
         signing = Signing(trust=trust_of(project))
-    cache = Cache(project.cache_folder, None, _keep_quiet, hold, signing)
+    cache = Cache(project.cache_folder, None, warn, hold, signing)
     found: dict[Unit, Compiled] = {}
-    with contextlib.suppress(SignatureError):  # what checks signatures is not installed yet
+    try:
         found = _found_in(cache, plan.jobs)
         lacking = [job for job in plan.jobs if job.unit not in found]
         remote = _remote.open_remote(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
         if remote is not None:
             _remote.fetch(remote, lacking)
             found |= _found_in(cache, lacking)
-    return (found if len(found) == len(plan.jobs) else None), remote
+    except SignatureError as exc:  # what checks signatures is not installed yet
+        warn(exc.problems[0].what)
+    return found, remote
 
 
 def _found_in(cache: Cache, jobs: Iterable[Job]) -> dict[Unit, Compiled]:

@@ -56,6 +56,7 @@ class Plan(NamedTuple):
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
     remote: Shared | None = None  # the store, where it was asked already
+    lock: Lock | None = None  # the project's
 
 
 def build(
@@ -134,11 +135,12 @@ def choose_plan(
     if word is not None and word.found is not None:
         for note in word.plan.notes:
             project.say(note)
-        plan = Plan(word.plan.toolkit, word.plan.jobs, Recall(None))
+        plan = Plan(word.plan.toolkit, word.plan.jobs, word.plan.recall)
         return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
     if require is not None:
         require(project)
-    plan = make_plan(project, sources, in_part=in_part)
+    with _locking.explained(project, word):
+        plan = make_plan(project, sources, in_part=in_part)
     if word is None:
         return plan
     plan = plan._replace(remote=word.remote)
@@ -146,7 +148,7 @@ def choose_plan(
     if changes:
         _locking.refuse(project, changes, _locking.install_command(project) or lock.HINT)
         _locking.tell(project, changes)
-    return plan._replace(jobs=tuple(locked.enforced(word.lock, plan.jobs)))
+    return plan._replace(jobs=tuple(locked.enforced(word.lock, plan.jobs)), lock=word.lock)
 
 
 def make_plan(project: Project, sources: Sources | None = None, *, in_part: bool = False) -> Plan:
@@ -170,6 +172,9 @@ def bake(
     """Return the result of every unit; one error names all that fail, once all others are stored."""
     results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
     require(results, plan.toolkit, plan.refused)
+    if plan.lock is not None:
+        done = [(job, results.done[job.unit].sha256) for job in plan.jobs]
+        _locking.prove(project, plan.lock, done)
     return results
 
 
@@ -197,17 +202,22 @@ def attempt(
             if packs and not plan.refused and len(results.done) == len(plan.jobs):
                 from .compiling.packing import pack  # nor of this
 
-                results.packed = pack(project, _shipped(plan), results.done, cache)
+                results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
     return results
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
     """Note what the next builds may recall, and what this one found in the cache."""
-    plan.recall.keep(plan.toolkit.facts, _found(plan, results, cache))
+    found = _found(plan, results, cache)
+    if results.packed:
+        from .compiling.packing import recalled  # nor of this
+
+        found |= recalled(results.packed, cache)
+    plan.recall.keep(plan.toolkit.facts, found)
     keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
     hits = len(keys) - len(results.seconds)
-    keys += results.packed.keys if results.packed else ()
+    keys += results.packed.results if results.packed else ()
     counts = {
         "hits": hits,
         "misses": len(plan.jobs) - hits,

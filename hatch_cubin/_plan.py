@@ -7,7 +7,8 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from . import _arch
 from ._arch import Arch, Target
 from ._digest import digest
 from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
-from .sources.source import Source, glob_regex
+from .sources.source import Source, glob_regex, is_glob
 from .table.checks import guess
 from .table.config import Config, Macros, Place, SourceRule, merge_macros
 from .table.options import OF_PTX, OptionValue
@@ -158,7 +159,6 @@ def plan_modules(
 
     ConfigError if a rule matches no source, or asks of PTX what it does not have. Modules may share a name.
     """
-    rules = [(rule, glob_regex(rule.path)) for rule in config.source]
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
     written = dict(written_at(config.place, (), own_archs, config.options))
@@ -167,50 +167,73 @@ def plan_modules(
         for index, rule in enumerate(config.source)
     ]
     paths = [source.path for source in (*sources, *others)]
+    matching = _matching([rule.path for rule in config.source])
+    rules_of = {path: matching(path) for path in paths}
+    matched = {index for indexes in rules_of.values() for index in indexes}
     problems = [
         Problem(
             f"path {rule.path!r} matches no source",
             config.place.of("source", index, "path"),
             guess(rule.path, paths),
         )
-        for index, (rule, regex) in enumerate(rules)
-        if not any(map(regex.fullmatch, paths))
+        for index, rule in enumerate(config.source)
+        if index not in matched
     ]
+    of_ptx = [(index, source) for source in sources if source.is_ptx for index in rules_of[source.path]]
     problems += [
         Problem(
             f"path {rule.path!r} matches {source.path}, and PTX has neither templates nor macros",
             config.place.of("source", index, "path"),
             "'instantiate' and 'variants' are for .cu sources",
         )
-        for index, (rule, regex) in enumerate(rules)
-        for source in sources
-        if source.is_ptx and regex.fullmatch(source.path) and (rule.instantiate or rule.variants)
+        for index, source in sorted(of_ptx, key=operator.itemgetter(0))
+        if (rule := config.source[index]).instantiate or rule.variants
     ]
-    problems += _without_effect(config, rules, (*sources, *others))
+    problems += _without_effect(config, rules_of, (*sources, *others))
     if problems:
         raise ConfigError(*problems)
     modules = []
     for source in sources:
-        own = [index for index, (_rule, regex) in enumerate(rules) if regex.fullmatch(source.path)]
+        own = rules_of[source.path]
         places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
         made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
         modules += [replace(module, written=places, tables=tables) for module in made]
     return sorted(modules, key=lambda module: module.name)
 
 
+def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
+    """Return what tells which of the patterns match a path, by their numbers.
+
+    A project may have a pattern for each of its sources. So one that is a path is looked up, not tried.
+    """
+    globs: list[tuple[int, re.Pattern[str]]] = []
+    plain: dict[str, list[int]] = defaultdict(list)
+    for number, pattern in enumerate(patterns):
+        if is_glob(pattern):
+            globs.append((number, glob_regex(pattern)))
+        else:
+            plain[pattern].append(number)
+
+    def matching(path: str) -> list[int]:
+        found = (number for number, regex in globs if regex.fullmatch(path))
+        return sorted((*plain.get(path, ()), *found))
+
+    return matching
+
+
 def _without_effect(
-    config: Config, rules: Sequence[tuple[SourceRule, re.Pattern[str]]], sources: Sequence[Source]
+    config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
     """Yield a problem for each option that ptxas does not have, where it is set for PTX sources alone."""
-    tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue], Sequence[Source]]]
-    tables = [((), config.options, sources)]
-    tables += [
-        (("source", index), rule.options, [each for each in sources if regex.fullmatch(each.path)])
-        for index, (rule, regex) in enumerate(rules)
+    is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
+    tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue]]] = [
+        (("source", index), rule.options)
+        for index, rule in enumerate(config.source)
+        if index not in is_for_cpp and any(index in rules_of[source.path] for source in sources)
     ]
-    for table, options, matched in tables:
-        if not matched or not all(source.is_ptx for source in matched):
-            continue
+    if sources and all(source.is_ptx for source in sources):
+        tables = [((), config.options), *tables]
+    for table, options in tables:
         for name in (name for name in options if name not in OF_PTX):
             spelled, where = option_at(config.place, table, name)
             what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"

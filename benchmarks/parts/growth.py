@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from commands import CORES, bake, bake_cold, forget, nvrtc
+from commands import CORES, bake, bake_cold, build, build_locked, forget, lock, nvrtc
 from measuring import Cost, Goal, Row, environment, in_turn, line
 from projects import ARCHS, deep_project, headers_project, small_project, toolkit_project
 
@@ -29,6 +30,7 @@ def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     yield from _cores(folder, quick=quick)
     yield from _headers(folder, quick=quick)
     yield from _different(folder, quick=quick)
+    yield from _locked(folder, quick=quick)
 
 
 def _cores(folder: Path, *, quick: bool) -> Iterator[Row]:
@@ -102,6 +104,30 @@ def _different(folder: Path, *, quick: bool) -> Iterator[Row]:
     yield Row(
         what, "a stat of each of its files", each * 1e3, _stats(ends[1]) / many * 1e3, Goal(0, 0.8), "ms"
     )
+
+
+def _locked(folder: Path, *, quick: bool) -> Iterator[Row]:
+    """Yield what a warm wheel takes with a lock, and how both grow with the sources."""
+    counts = (8, 32) if quick else (500, 2000)
+    archs = ARCHS[:2]
+    with_lock, without = list[Cost](), list[Cost]()
+    for count in counts:
+        free, locked = (
+            small_project(folder / f"{kind}-{count}", count, archs) for kind in ("free", "locked")
+        )
+        build(free)
+        lock(locked)
+        build_locked(locked)
+        ours, least = in_turn(partial(build_locked, locked), partial(build, free), quick=quick)
+        with_lock.append(ours)
+        without.append(least)
+        what = f"warm wheel with a lock, {count} sources × {len(archs)} archs: processor"
+        yield Row(what, "the same without a lock", ours.cpu, least.cpu, Goal(1.25, 0.3))
+    what = f"the same from {counts[0]} to {counts[1]} sources: processor, each source"
+    ours_ms, least_ms = (
+        (costs[1].cpu - costs[0].cpu) / (counts[1] - counts[0]) * 1e3 for costs in (with_lock, without)
+    )
+    yield Row(what, "the same without a lock", ours_ms, least_ms, Goal(1.25, 0.1), "ms")
 
 
 def _stats(root: Path) -> float:

@@ -46,10 +46,11 @@ def _depth_of_loader() -> int:
 
 
 def _differs(path: str, before: Sequence[int | str]) -> bool:
-    size, time, digest = before
+    size, written, changed, digest = before
     try:
         status = os.stat(path)
-        if (status.st_size, status.st_mtime_ns) == (size, time):
+        # A time of writing can be set back, but not that of the last change.
+        if (status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (size, written, changed):
             return False
         # A pipe would never be read to its end.
         if status.st_size != size or not stat.S_ISREG(status.st_mode):

@@ -21,6 +21,7 @@ from .._sizes import size
 from ..cache.entries import Compiled, Content
 from ..cubin.ptx import ptx_version
 from ..errors import BundleError, Location, Problem
+from ..sources import disk
 from ..sources.tree import Tree
 from ..toolkit.toolkit import Keys
 from . import editable, runtime, signatures
@@ -208,11 +209,14 @@ def describe_editable(
 
     They find the project from the bundle's *folder*, or at the path *found_at* if there is one.
     """
-    files = {}
+    files, now = {}, time.time_ns()
     for name in sources:
         status = os.stat(tree.at(name))
+        # One that was changed a moment ago may change again without another time: its content is compared.
+        settled = disk.are_settled([disk.state_of(status)], now)
+        times = [status.st_mtime_ns, status.st_ctime_ns if settled else None]
         digest = file_digest(tree.at(name).read_bytes())
-        files[Path(tree.from_root(name)).as_posix()] = [status.st_size, status.st_mtime_ns, digest]
+        files[Path(tree.from_root(name)).as_posix()] = [status.st_size, *times, digest]
     built = {
         "files": files,
         "needs": rebuild.needs,

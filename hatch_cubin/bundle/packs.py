@@ -69,7 +69,7 @@ class Packed(NamedTuple):
     slots: Mapping[tuple[str, str], Slot]  # where each result lies, by its arch and digest
     described: Mapping[str, Mapping[str, int | str]]  # what the manifest says of each
     files: Mapping[str, Content]
-    keys: Sequence[bytes]
+    results: Mapping[bytes, Compiled]  # the packed blocks, by their keys
 
 
 def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Packed:
@@ -84,7 +84,7 @@ def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Pac
         slots |= block.slots
         described[block.name] = {"packed": packed.size, "sha256": packed.sha256, "size": block.size}
         files[block.name] = packed.content
-    return Packed(slots, described, files, [*results])
+    return Packed(slots, described, files, results)
 
 
 def _too_good(block: Block, packed: int) -> Problem:
@@ -131,6 +131,16 @@ def _path(piece: Piece) -> str:
     """Return a way through halves of halves, that a name alone decides: first its source's, then its own."""
     path = bytes.fromhex(digest([piece.base]))[:_STEM] + bytes.fromhex(digest([piece.name]))
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"
+
+
+def holds(block: Block, data: bytes) -> bool:
+    """Say whether *data* unpacks to the results of *block*, each to the byte."""
+    try:
+        content = unpack(data, file_digest(data), block.size)
+    except ValueError:
+        return False
+    starts = ((slot.offset, piece) for slot, piece in zip(block.slots.values(), block.pieces, strict=True))
+    return all(file_digest(content[at : at + piece.size]) == piece.sha256 for at, piece in starts)
 
 
 def unpack(data: bytes, sha256: str, size: int) -> bytes:

@@ -6,16 +6,21 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from .._digest import digest
 from .._plan import Unit
 from .._sizes import size
-from ..bundle.packs import Block, Packed, Piece, assembled, cut
+from ..bundle.packs import Block, Packed, Piece, assembled, cut, holds
 from ..cache.entries import Cache, Compiled, Content
-from ..cache.proof import BLOCK
+from ..cache.proof import BLOCK, Known, describe
 from ..errors import BundleError, Problem, ToolchainError
 from ..keys.jobs import Job
+from ..keys.recall import Recall, Units
 from ..sources.project import Project
+from ..toolkit.toolkit import Keys
 from . import cores, executor
 
+_XZ = "xz"  # in the place of an arch
+_PLAIN = describe({}, (), "{}")  # a block has no kernels of its own
 _LIGHTER = "HATCH_CUBIN_JOBS=1 packs one block at a time, in the least memory; without 'pack' none is"
 
 
@@ -28,19 +33,58 @@ def require_packer(project: Project) -> None:
         raise ToolchainError(Problem(what, project.config.place.of("pack"), fix)) from exc
 
 
-def pack(project: Project, jobs: Sequence[Job], done: Mapping[Unit, Compiled], cache: Cache) -> Packed:
-    """Return the blocks of the results of all *jobs*; what the cache lacks is packed now, and stored."""
+def pack(
+    project: Project, jobs: Sequence[Job], done: Mapping[Unit, Compiled], cache: Cache, recall: Recall
+) -> Packed:
+    """Return the blocks of the results of all *jobs*; what the cache lacks is packed now, and stored.
+
+    A block of the cache counts if it unpacks to these very results: its record alone proves nothing of them.
+    """
     blocks = cut(_piece(job.unit, done[job.unit]) for job in jobs)
-    found = {block.key: hit for block in blocks if (hit := cache.get(block.key)) is not None}
+    there = {block.key: hit for block in blocks if (hit := _cached(block, cache, recall)) is not None}
+    found = {block.key: there[block.key] for block in blocks if _is_right(block, there.get(block.key))}
+    if wrong := len(there) - len(found):
+        project.warn(f"blocks in the cache that do not hold these units, packed again: {wrong}")
     misses = [block for block in blocks if block.key not in found]
     contents = {done[job.unit].sha256: done[job.unit].content for job in jobs}
     for block, packed in _packed(project, misses, contents):
         cache.put(block.key, packed, {BLOCK: [piece.sha256 for piece in block.pieces]})
-        found[block.key] = cache.get(block.key) or packed  # which may be held, and leave the memory
+        again = cache.get(block.key, _known(packed, ""))
+        found[block.key] = again or packed  # which may be held, and leave the memory
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"
     project.say(f"{len(blocks)} block{'s' * (len(blocks) != 1)}: {counts}, {size(before)} in {size(after)}")
     return assembled(blocks, found)
+
+
+def recalled(packed: Packed, cache: Cache) -> dict[str, Units]:
+    """Return what the next build need not prove again of blocks."""
+    return {
+        _asked(key): {
+            _XZ: (Keys(key, None), Known(block.sha256, block.size, cache.record_stamp(key), _PLAIN))
+        }
+        for key, block in packed.results.items()
+        if not block.recalled
+    }
+
+
+def _cached(block: Block, cache: Cache, recall: Recall) -> Compiled | None:
+    """Return what the cache has of a block: only what an earlier build has proven, if one has."""
+    recalled = recall.units(_asked(block.key)).get(_XZ)
+    return cache.get(block.key, recalled[1] if recalled else None)
+
+
+def _asked(key: bytes) -> str:
+    return digest(["block", key])
+
+
+def _is_right(block: Block, hit: Compiled | None) -> bool:
+    return hit is not None and (hit.recalled or holds(block, _bytes(hit.content)))
+
+
+def _known(packed: Compiled, record: str) -> Known:
+    """Return what proves that a block is this one."""
+    return Known(packed.sha256, packed.size, record, _PLAIN)
 
 
 def _piece(unit: Unit, compiled: Compiled) -> Piece:

@@ -2,9 +2,9 @@
 
 The project's own texts are read and followed in every build. What they lack leads outside, and what is
 found there is recalled: it follows from what these texts include and define, from the table's macros, from
-the search path, and from what there is. So it holds while each path that was looked at outside has the file
-it had, by its size, time and inode, or none, and while the project has no file where a header outside looked
-for one in vain.
+the search path, and from what there is. So it holds while each path that was looked at outside has the
+content it had, or still no file, and while the project has no file where a header outside looked for one
+without finding it. A folder whose files all have the size, the times and the inode they had is not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ..sources.search import FOLDERS, Outside, Root
 from ..sources.tree import Tree
 
 _UNREAD = "unread"  # instead of a digest: the file was looked at under another name than it was read by
-_TICK_NS = 2 * 10**9  # a file that is written twice in it may have one time
 _TRIED = digest(["tried"])
 
 
@@ -56,7 +55,8 @@ class Closures:
         self._take = take
         self._began = time.time_ns()
         self._lines: dict[str, str] = {}  # of the closures that were asked for
-        self._known: dict[Root, int] = {}  # of each folder that is as it was, how many paths are known
+        # Of each folder that is as it was: how many paths are known, and the digest of their states then.
+        self._known: dict[Root, tuple[int, str]] = {}
         self._meanings: dict[str, str] = {}
         self._tried: list[Tried] = []  # paths of the project that headers outside were looked for at
         self._numbers: dict[Tried, int] = {}  # of those
@@ -102,12 +102,14 @@ class Closures:
         if (line := self._take(_name(root))) is None:
             return
         before, seen = json.loads(line)
+        tree = Tree(root.path)
         try:
-            states = folder.now(seen, Tree(root.path))
-        except SourceError:  # the walk will tell
+            states = folder.now(seen, tree)
+            holds = _summed(states) == before or _are_equal(folder, seen, states, tree)
+        except (OSError, SourceError):  # the walk will tell
             return
-        if _summed(states) == before:
-            self._known[root] = len(seen)
+        if holds:
+            self._known[root] = len(seen), before
             folder.states.update(zip(seen, states, strict=True))
             for relative, content in seen.items():
                 if content not in {"", _UNREAD}:
@@ -199,22 +201,33 @@ class Closures:
     def new(self) -> bool:
         """Whether this build knows more than it recalled."""
         folders = self.outside.folders.items()
-        return self._new or any(self._known.get(root) != len(folder.states) for root, folder in folders)
+        return self._new or any(
+            self._known.get(root) != (len(folder.states), self._state_of(root, folder))
+            for root, folder in folders
+        )
 
     def contents(self) -> set[str]:
         """Return the digests of all headers that are known outside the project."""
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:
-        """Return what is to be recalled; nothing where a file outside is too new for its time to tell."""
+        """Return what is to be recalled."""
         folders = self.outside.folders.items()
-        states = (state for _root, folder in folders for state in folder.states.values() if state)
-        if max((int(state.split()[1]) for state in states), default=0) > self._began - _TICK_NS:
-            return {}
-        known = {_name(root): _line(folder) for root, folder in folders}
+        known = {
+            _name(root): compact([self._state_of(root, folder), _seen(folder)]) for root, folder in folders
+        }
         # A line that nobody asks for is written anew each time.
         tried = {_TRIED: compact(self._tried)} if self._tried else {}
         return {**self._lines, **known, **tried}
+
+    def _state_of(self, root: Root, folder: Folder) -> str:
+        """Return one digest of the states of a folder's files.
+
+        If a file is so new that its state tells nothing, it is the digest that was recalled, or empty.
+        """
+        if disk.are_settled(folder.states.values(), self._began):
+            return _summed(folder.states[path] for path in _seen(folder))
+        return self._known.get(root, (0, ""))[1]
 
 
 def compact(value: object) -> str:
@@ -235,9 +248,22 @@ def _of(files: Mapping[str, str]) -> str:
     return _summed(f"{content} {logical}" for logical, content in sorted(files.items()))
 
 
-def _line(folder: Folder) -> str:
-    """Return the line of a folder: a digest of what is there, and each path with the digest of its header."""
+def _seen(folder: Folder) -> dict[str, str]:
+    """Return each path of a folder that was looked at, with the digest of its header if it was read."""
     contents = folder.contents()
     others = {path: _UNREAD if state else "" for path, state in folder.states.items() if path not in contents}
-    seen = {**contents, **others}
-    return compact([_summed(folder.states[path] for path in seen), seen])
+    return {**contents, **others}
+
+
+def _are_equal(folder: Folder, seen: Mapping[str, str], states: Iterable[str], tree: Tree) -> bool:
+    """Say whether the paths of a folder lead to what was *seen*: the same contents, or no file."""
+    return all(
+        bool(state) == bool(content) and (not content or _is_equal(folder, path, content, tree))
+        for (path, content), state in zip(seen.items(), states, strict=True)
+    )
+
+
+def _is_equal(folder: Folder, path: str, content: str, tree: Tree) -> bool:
+    if content == _UNREAD:  # as long as it is the same file, it is compared under its other name
+        return folder.are_same(path, os.path.normpath(path))
+    return folder.digest_now(path, tree) == content

@@ -11,8 +11,6 @@ from ..sources.project import Project
 from ..sources.search import OWN, content_digest
 from .jobs import Job, own_files
 
-_TICK_NS = 2 * 10**9  # a file that is written twice in it may have one time
-
 _State = tuple[int, int, int, int]
 
 
@@ -41,7 +39,7 @@ class Edits:
         if state is not None and state == known:
             return content
         content = content_digest(file)
-        if state is not None and max(state[2:]) < now - _TICK_NS:
+        if state is not None and max(state[2:]) < now - disk.TICK_NS:
             self._read[path] = state, content
         return content
 
@@ -57,4 +55,4 @@ def _state(file: Path) -> _State | None:
 
 def header_stamps(project: Project, job: Job) -> list[str]:
     """Return texts that change when one of the project's headers is written, even with the same bytes."""
-    return [disk.stamp(project.tree.at(path)) for path in own_files(job.closure)]
+    return [str(_state(project.tree.at(path))) for path in own_files(job.closure)]

@@ -197,8 +197,10 @@ def lies_outside(path: str) -> bool:
 
 def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_name: bool) -> list[str]:
     files, perhaps = set[str](), set[str]()
-    for module, closure in closures:
+    pairs = [*closures]
+    for module, _closure in pairs:
         files.update((module.source.path, *own_linked(module)))
+    for closure in _distinct(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real
@@ -211,29 +213,23 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
 
 def files_of(jobs: Iterable[Job]) -> list[str]:
     """Return the files of the project that *jobs* can read: their sources and headers."""
-    return sorted(
-        {
-            path
-            for job in jobs
-            for path in (
-                job.unit.module.source.path,
-                *own_linked(job.unit.module),
-                *own_files(job.closure),
-            )
-        }
-    )
+    jobs = [*jobs]
+    modules = dict.fromkeys(job.unit.module for job in jobs)
+    files = {path for module in modules for path in (module.source.path, *own_linked(module))}
+    return sorted(files.union(*map(own_files, _distinct(job.closure for job in jobs))))
 
 
 def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
     jobs = [*jobs]
-    closures = {job.unit.module: job.closure for job in jobs}
-    sources = {module.source.path: module.source.sha256 for module in closures}
-    for link in (module.link for module in closures if module.link):
+    modules = dict.fromkeys(job.unit.module for job in jobs)
+    sources = {module.source.path: module.source.sha256 for module in modules}
+    for link in (module.link for module in modules if module.link):
         sources |= {text.path: text.sha256 for text in link.texts}
     linked = (each for job in jobs for each in job.linked)
     sources |= {each.name: each.digest for each in linked if each.is_own}
-    headers = {path: closure.own[OWN + path] for closure in closures.values() for path in own_files(closure)}
+    closures = _distinct(job.closure for job in jobs)
+    headers = {path: closure.own[OWN + path] for closure in closures for path in own_files(closure)}
     return headers | sources
 
 
@@ -258,6 +254,11 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
         if not wheels:
             found[tree] = None
     return found | dict(each.wheel for job in jobs for each in job.linked if each.wheel)
+
+
+def _distinct(closures: Iterable[Closure]) -> list[Closure]:
+    """Return each closure once: modules share closures, and a closure can have many files."""
+    return [*{id(closure): closure for closure in closures}.values()]
 
 
 def own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .. import __version__, _plan
+from .._digest import digest
 from .._plan import Module, Unit
 from ..cache.proof import Known
 from ..errors import HatchCubinError
@@ -20,6 +23,7 @@ from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from . import vain
 from .jobs import Found, Job, digests_of, every_module, headers_of_others
 from .lock import Lock
+from .recall import Recall, recall_of_locked
 
 _NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
@@ -29,6 +33,7 @@ class Plan(NamedTuple):
 
     toolkit: Toolkit
     jobs: tuple[Job, ...]
+    recall: Recall
     notes: tuple[str, ...]
     changes: tuple[str, ...]  # what is not as it was
     doubts: tuple[str, ...]  # what only a build with the compiler can tell
@@ -134,9 +139,10 @@ def plan(lock: Lock, project: Project, sources: Sources) -> Plan:
     except HatchCubinError as exc:  # a build without the lock will tell, if it is wrong for that one too
         changes += [problem.what for problem in exc.problems]
     changes += _other_units(lock, asked.units)
-    jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit))
+    recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
+    jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit, recall))
     doubts = tuple(f"what {path} includes, only the compiler's headers tell" for path in lock.unsure)
-    return Plan(toolkit, jobs, asked.notes, tuple(dict.fromkeys(changes)), doubts)
+    return Plan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
 
 
 def answers(lock: Lock, project: Project) -> bool:
@@ -194,16 +200,23 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
             )
 
 
-def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit) -> Iterator[Job]:
+def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
     """Yield jobs whose closures are all of the project's files: which of them reads which is not told."""
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
-    for unit in units:
-        if unit.module.link:
+    for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
+        if module.link:
             _ = toolkit.nvjitlink  # this build has asked for it
-        elif unit.module.source.is_ptx:
+        elif module.source.is_ptx:
             _ = toolkit.ptxas  # likewise
-        key, program_key, sha256 = lock.modules[unit.module.name]["units"][str(unit.arch)]
-        yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, "", expected(sha256))
+        entry = lock.modules[module.name]
+        asked = digest(["locked", json.dumps(entry, sort_keys=True)])
+        recalled = recall.units(asked)
+        for unit in of_module:
+            key, program_key, sha256 = entry["units"][str(unit.arch)]
+            keys, known = recalled.get(str(unit.arch), (None, None))
+            if known is None or keys != Keys.of(key, program_key) or known.sha256 != sha256:
+                known = expected(sha256)
+            yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known)
 
 
 def expected(sha256: str | None) -> Known | None:
@@ -213,13 +226,24 @@ def expected(sha256: str | None) -> Known | None:
 
 def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
     """Yield *jobs* with what the lock knows of their results, which is true even where it is stale."""
-    digests = {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
+    digests = _digests(lock)
     for job in jobs:
         sha256 = digests.get(job.keys.key.hex())
         if sha256 is None or (job.known is not None and job.known.sha256 == sha256):
             yield job
         else:
             yield replace(job, known=expected(sha256))
+
+
+def others(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
+    """Return the names of the units that are *done*, and whose digests are not those of the lock."""
+    digests = _digests(lock)
+    return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
+
+
+def _digests(lock: Lock) -> dict[str, str | None]:
+    """Return the digest of each result, by the key of its unit."""
+    return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 
 def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:

@@ -23,13 +23,18 @@ from ..cache.proof import Known
 from ..sources.project import Project
 from ..sources.scan import Include, Scan, Scans
 from ..toolkit import libraries
+from ..toolkit.libraries import Evidence, Installation
 from ..toolkit.toolkit import Facts, Keys
 from .closures import Closures, compact
 
 # Since 2 what several units have in common stands once; since 3 closures, and nothing of dates; since 4 what
-# kernels take; since 5 nothing of results whose arch no build has compared.
-_FORMAT = 5
+# kernels take; since 5 nothing of results whose arch no build has compared; since 6 what shows that the
+# installation is the same.
+_FORMAT = 6
+_LOCKED = "locked"  # a recall that needs no toolkit
 _FILES = 20  # that are kept, those used last
+
+_NONE = Evidence("", "", [])  # where nothing that is installed matters
 
 Units = Mapping[str, tuple[Keys, Known]]  # of a module, by arch
 
@@ -40,7 +45,11 @@ class Recall:
     Each line is told once, when it is asked for, and then dropped: a large project has megabytes of them.
     """
 
-    def __init__(self, path: Path | None, *, knows_linker: bool = True) -> None:
+    def __init__(
+        self, path: Path | None, installed: Installation | None = None, *, knows_linker: bool = True
+    ) -> None:
+        self._installed, self._knows_linker = installed, knows_linker
+        self._evidence: Evidence | None = None  # of the installation, as the file has it
         self.facts: Facts | None = None
         self.scans = Scans(self._scan)
         self.closures = Closures(self.scans, self._take)
@@ -51,8 +60,11 @@ class Recall:
         self._alike: dict[str, Scan] = {}  # by line: many texts have the same includes
         if path is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
-                self.facts, self._lines = _read(path)
+                self.facts, self._evidence, self._lines = _read(path, installed)
                 os.utime(path)
+            if self.facts is None and installed is not None:  # before anything is asked of what is installed
+                with contextlib.suppress(OSError):
+                    installed.evidence()
 
     def units(self, module: str) -> Units:
         """Return what is known of a module's units."""
@@ -74,10 +86,14 @@ class Recall:
             return
         # Outside the project, a text that was not asked for is still what a recalled closure has.
         kept = {text: self._lines[text] for text in self.closures.contents() if text in self._lines}
-        new = found or self._new_text or self.closures.new or facts != self.facts
-        if new or len(kept) != len(self._lines):
-            with contextlib.suppress(OSError):
-                _home.keep(self._path, _encode(facts, kept | self._now(self._path, found)), _FILES)
+        changed = found or self._new_text or self.closures.new or facts != self.facts
+        with contextlib.suppress(OSError):
+            evidence = self._installed.evidence() if self._installed else _NONE
+            # What a build found out while something else was installed is true of neither.
+            new = changed or len(kept) != len(self._lines) or evidence != self._evidence
+            if new and evidence is not None:
+                lines = kept | self._now(self._path, found)
+                _home.keep(self._path, _encode(facts, evidence, lines), _FILES)
 
     def _take(self, name: str) -> str | None:
         return self._lines.pop(name, None)
@@ -86,7 +102,8 @@ class Recall:
         """Return the lines of all that was asked for: as this build knows them, or else as the file does."""
         lines = {text: compact(scan) for text, scan in self.scans.used.items()} | self.closures.lines()
         with contextlib.suppress(OSError, ValueError, TypeError):
-            lines |= {asked: line for asked, line in _read(path)[1].items() if asked in self._modules}
+            read = _read(path, self._installed)[-1]
+            lines |= {asked: line for asked, line in read.items() if asked in self._modules}
         for module, units in found.items():
             lines[module] = _line({**_units(lines.get(module, "[]")), **units})
         return lines
@@ -94,17 +111,25 @@ class Recall:
 
 def recall_of(project: Project) -> Recall:
     """Return what is known of *project* with its cache and the toolkit that is installed here."""
-    installed = libraries.identity(project.config.toolkit)
+    return _recall(project, "", libraries.installation(project.config.toolkit))
+
+
+def recall_of_locked(project: Project) -> Recall:
+    """Return what is known of the results that the lock of *project* names: no toolkit is needed for it."""
+    return _recall(project, _LOCKED, libraries.own_installation())
+
+
+def _recall(project: Project, kind: str, installed: Installation | None) -> Recall:
     try:
         folder = _home.recall_folder()
     except RuntimeError:
         return Recall(None)
-    places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
-    made_for: list[str | bytes] = [installed or "", *places, *_trusted(project)]
     if installed is None:
         return Recall(None)
-    knows_linker = libraries.has_linker(project.config.toolkit)
-    return Recall(folder / f"{digest(made_for)[:32]}.txt", knows_linker=knows_linker)
+    places = (os.fsencode(os.path.realpath(place)) for place in (project.root, project.cache_folder))
+    made_for: list[str | bytes] = [kind, installed.name, *places, *_trusted(project)]
+    knows_linker = kind == _LOCKED or libraries.has_linker(project.config.toolkit)
+    return Recall(folder / f"{digest(made_for)[:32]}.txt", installed, knows_linker=knows_linker)
 
 
 def _trusted(project: Project) -> tuple[str, ...]:
@@ -132,14 +157,14 @@ def _units(line: str) -> Units:
     }
 
 
-def _encode(facts: Facts, lines: Mapping[str, str]) -> bytes:
-    head = json.dumps([_FORMAT, *facts])
+def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes:
+    head = json.dumps([_FORMAT, evidence, *facts])
     body = "\n".join([head, *(f"{asked} {lines[asked]}" for asked in sorted(lines)), ""]).encode()
     return file_digest(body).encode() + b"\n" + body
 
 
-def _read(path: Path) -> tuple[Facts, dict[str, str]]:
-    """Return what was encoded; ValueError or TypeError where it is anything else."""
+def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
+    """Return what was encoded; ValueError or TypeError where it is anything else, or another's."""
     hasher, lines = hashlib.sha256(), {}
     with _home.kept(path) as file:
         check, head = file.readline(), file.readline()
@@ -149,7 +174,10 @@ def _read(path: Path) -> tuple[Facts, dict[str, str]]:
             lines[line[:64].decode()] = line[65:-1].decode()
     if check != f"{hasher.hexdigest()}\n".encode():
         raise ValueError("damaged")
-    number, core, major, nvrtc, supported, nvjitlink = json.loads(head)
+    number, seen, core, major, nvrtc, supported, nvjitlink = json.loads(head)
     if number != _FORMAT:
         raise ValueError("of another version")
-    return Facts(core, major, nvrtc, tuple(supported), nvjitlink), lines
+    evidence = Evidence(*seen)
+    if installed is not None and not installed.is_that_of(evidence):
+        raise ValueError("of another installation")
+    return Facts(core, major, nvrtc, tuple(supported), nvjitlink), evidence, lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from .. import _files, _limits
@@ -12,6 +13,8 @@ from ..errors import Location, Problem, SourceError
 from .tree import Tree
 
 NOT_REGULAR = "is not a regular file"
+
+TICK_NS = 2 * 10**9  # the coarsest step of a file's times: one that is written twice in it may keep its times
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
@@ -26,14 +29,25 @@ def is_file(path: str | Path, tree: Tree) -> bool:
 
 
 def state(path: str | Path, tree: Tree) -> str:
-    """Return the stamp of the file at *path*, nothing where there is none; SourceError as above.
-
-    Its inode is in it, for some installers give the files of every version one and the same time.
-    """
+    """Return the state of the file at *path*, nothing where there is none; SourceError as above."""
     status = _status(path, tree)
     if status is None or not stat.S_ISREG(status.st_mode):
         return ""
-    return f"{stamp_of(status)} {status.st_ino}"
+    return state_of(status)
+
+
+def state_of(status: os.stat_result) -> str:
+    """Return a text that changes when a file's content does, even if its size and time are set back.
+
+    It can change although the content does not: a file's ctime moves with each hard link to it.
+    """
+    return f"{stamp_of(status)} {status.st_ino} {status.st_ctime_ns}"
+
+
+def are_settled(states: Iterable[str], now_ns: int) -> bool:
+    """Say whether files were last changed so long before a time that another change gives another state."""
+    newest = max((int(time) for state in states if state for time in state.split()[1::2]), default=0)
+    return newest < now_ns - TICK_NS
 
 
 def _status(path: str | Path, tree: Tree) -> os.stat_result | None:

@@ -57,6 +57,7 @@ class Closure:
     reached: AbstractSet[Spot] = field(default_factory=frozenset, repr=False, compare=False)
     _digest: str = field(default="", repr=False, compare=False)
     _outside: dict[str, str] | None = field(default=None, repr=False, compare=False)
+    _own: dict[str, str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def includes(self) -> bool:
@@ -68,7 +69,9 @@ class Closure:
         """Those of the files that are in no tree: the project's, and what an absolute path names."""
         if isinstance(self.files, Files):
             return self.files.own
-        return {logical: content for logical, content in self.files.items() if _is_own(logical)}
+        if self._own is None:  # made once: with a lock, every module has all files of the project
+            self._own = {logical: content for logical, content in self.files.items() if _is_own(logical)}
+        return self._own
 
     def outside(self) -> dict[str, str]:
         """Return one digest for all headers of each tree."""

@@ -13,6 +13,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TypeVar
 
+from .._digest import file_digest
 from . import disk
 from .tree import Tree
 
@@ -27,7 +28,7 @@ class Folder:
     """One folder of the search path: what was at each path in it when that was first looked at."""
 
     def __init__(self, path: Path, logical: str) -> None:
-        self.states: dict[str, str] = {}  # stamps of files, and nothing where there is none
+        self.states: dict[str, str] = {}  # of files, and nothing where there is none
         self._start = os.path.join(path, "")
         self.logical = logical
         self._numbers: dict[str, int] = {}  # of the headers that were read, by path
@@ -42,6 +43,14 @@ class Folder:
     def now(self, paths: Iterable[str], tree: Tree) -> list[str]:
         """Return what is at some paths of this folder now."""
         return [disk.state(self._start + relative, tree) for relative in paths]
+
+    def digest_now(self, relative: str, tree: Tree) -> str:
+        """Return the digest of what the file at a path of this folder has now."""
+        return file_digest(disk.read(self._start + relative, tree))
+
+    def are_same(self, relative: str, other: str) -> bool:
+        """Say whether two paths of this folder lead to one file."""
+        return os.path.samefile(self._start + relative, self._start + other)
 
     def content(self, relative: str) -> str | None:
         """Return the digest of a header that was read."""

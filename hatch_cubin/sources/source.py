@@ -167,6 +167,11 @@ def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
         yield from walk(tree, each.name, strict=strict)
 
 
+def is_glob(pattern: str) -> bool:
+    """Say whether a pattern can match anything but itself."""
+    return any(mark in pattern for mark in "*?[")
+
+
 def glob_regex(pattern: str) -> re.Pattern[str]:
     """Translate a glob: `**` crosses folders, `*`, `?` and `[…]` do not."""
     parts = []

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import mmap
 import os
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from .._digest import digest
+from ..sources import disk
 
 _PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")  # what makes keys
 _IMPORTED = (".py", ".so", ".pyd", ".dll")
+_WHOLE = 1 << 18  # bytes of a file that is read whole to be compared
+_SAMPLES, _PIECE = 64, 4096  # of a larger one: how many pieces are read, and the bytes of each
+_MARK = b"Cuda compilation tools, release "
 
 
 def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
@@ -67,11 +74,83 @@ def _in_home(pattern: str) -> Iterator[Path]:
         yield from (system_home() / folder).glob(pattern)
 
 
-def identity(wanted: str | None) -> str | None:
-    """Return a digest of what is installed: hatch-cubin, cuda.core, the toolkit; None if that is unclear.
+class Evidence(NamedTuple):
+    """What shows later that an installation is still the same."""
 
-    It is made of the names, sizes and times of files, as `make` and ccache also tell compilers apart.
+    state: str  # a digest of the files' states; empty if one is so new that its state tells nothing
+    contents: str  # a digest of what is in the files
+    marks: Sequence[Sequence[int]]  # where each large file names the build of its compiler
+
+
+class Installation:
+    """Files that are installed, and their state when the build began.
+
+    The *name* is that of any installation of such files. Two with one name are the same if no file has
+    another state, as `make` and ccache also tell compilers apart, or else if all have the same contents: uv
+    links the files of its cache into each environment, and every link gives a file another state. Of a large
+    library only samples are compared, and the places where it names its build.
     """
+
+    def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
+        began = time.time_ns()
+        self._files = [(file, os.stat(file)) for file in files]
+        self._states = [disk.state_of(status) for _file, status in self._files]
+        self._settled = disk.are_settled(self._states, began)
+        self._evidence: Evidence | None = None
+        sizes = (f"{os.path.basename(file)} {status.st_size}" for file, status in self._files)
+        self.name = digest([*asked, *sizes])
+
+    @property
+    def state(self) -> str:
+        """A digest that changes whenever one of the files is written, and sometimes if none is."""
+        return digest([self.name, *self._states])
+
+    def is_that_of(self, evidence: Evidence) -> bool:
+        """Say whether it is the installation that an earlier build had."""
+        if self._evidence is None:
+            same_state = evidence.state == self.state
+            if same_state or evidence.contents == self._contents(evidence.marks):
+                self._evidence = evidence._replace(state=self.state) if self._settled else evidence
+        return self._evidence is not None and self._evidence.contents == evidence.contents
+
+    def evidence(self) -> Evidence | None:
+        """Return what later builds compare; None if a file has changed since this was asked first."""
+        if self._evidence is None:
+            marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
+            self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
+        found = self._evidence
+        states = [disk.state_of(os.stat(file)) for file, _status in self._files]
+        same = states == self._states or self._contents(found.marks) == found.contents
+        return found if same else None
+
+    def _contents(self, marks: Iterable[Sequence[int]]) -> str:
+        left = iter(marks)
+        return digest(
+            _sample(file, status.st_size, next(left, ()))
+            if status.st_size > _WHOLE
+            else Path(file).read_bytes()
+            for file, status in self._files
+        )
+
+
+def _marks(file: str) -> list[int]:
+    """Return where a library has the texts that name its compiler's build."""
+    found: list[int] = []
+    with open(file, "rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        while (at := data.find(_MARK, found[-1] + 1 if found else 0)) >= 0:
+            found.append(at)
+    return found
+
+
+def _sample(file: str, size: int, marks: Iterable[int]) -> bytes:
+    """Return pieces of a large file: its start, its end, many between, and what stands at its marks."""
+    spread = (number * (size - _PIECE) // _SAMPLES for number in range(_SAMPLES + 1))
+    with open(file, "rb", buffering=0) as library:
+        return b"".join(library.read(_PIECE) for at in (*spread, *marks) if library.seek(at) == at)
+
+
+def installation(wanted: str | None) -> Installation | None:
+    """Return what is installed: hatch-cubin, cuda.core, the toolkit; None if that is unclear."""
     try:
         packages = dict(map(_installed, _PACKAGES))
         major = int(packages["cuda_bindings"][1].partition(".")[0])
@@ -79,13 +158,14 @@ def identity(wanted: str | None) -> str | None:
         files = [file for info, _version in packages.values() for file in _importable(info)]
         files += _own_files()
         files += [file for library in libraries for file in with_builtins(library)]
-        return digest([sys.version, str(wanted), *map(stamp, files)])
+        versions = [version for _info, version in packages.values()]
+        return Installation([sys.version, str(wanted), *versions], files)
     except (OSError, LookupError, ValueError, StopIteration):
         return None
 
 
 def has_linker(wanted: str | None) -> bool:
-    """Say whether `identity` covers an nvJitLink: only builds that link or assemble need one."""
+    """Say whether `identity` covers an nvJitLink: only builds that link need one."""
     with contextlib.suppress(LookupError, ValueError):
         return bool(_linker(int(_installed("cuda_bindings")[1][1].partition(".")[0]), wanted))
     return False
@@ -93,6 +173,20 @@ def has_linker(wanted: str | None) -> bool:
 
 def _linker(major: int, wanted: str | None) -> list[Path]:
     return [*itertools.islice(candidates("nvJitLink", major, wanted), 1)]
+
+
+def own_installation() -> Installation | None:
+    """Return the installation of hatch-cubin alone, or None: it is enough for a build without a compiler."""
+    try:
+        return Installation([sys.version], _own_files())
+    except OSError:
+        return None
+
+
+def identity(wanted: str | None) -> str | None:
+    """Return a digest that changes whenever something else is installed; None if what is, is unclear."""
+    found = installation(wanted)
+    return None if found is None else found.state
 
 
 def _installed(name: str) -> tuple[str, tuple[str, str]]:
@@ -134,8 +228,3 @@ def _importable(info: str) -> list[str]:
     if not files or any(name.endswith(".pth") for name in names):
         raise LookupError(info)
     return files
-
-
-def stamp(file: str) -> str:
-    status = os.stat(file)
-    return f"{os.path.basename(file)} {status.st_size} {status.st_mtime_ns}"

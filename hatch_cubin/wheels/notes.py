@@ -29,7 +29,7 @@ def prove_notes(data: bytes, folder: str | None) -> dict[str, Any]:
         notes: dict[str, Any] = json.loads(data)
         root, build = notes["root"], _BUILDS[_runs(notes)]
         found = os.path.isabs(root) if build is _LINKED else root == _root_from(folder)
-        shaped = {*notes} == _FIELDS and all(len(stamp) == 3 for stamp in notes["files"].values())
+        shaped = {*notes} == _FIELDS and all(len(stamp) == 4 for stamp in notes["files"].values())
         if found and shaped and data == f"{canonical(notes)}\n".encode():
             return notes
     raise ValueError("is not what hatch-cubin writes: it was edited or damaged")
@@ -46,7 +46,7 @@ def notes_again(project: Project, data: bytes, sources: list[str]) -> bytes:
     files = describe_editable(project.tree, project.bundle_folder, sources, build, found_at)
     again = json.loads(files[NOTES])
     for name, stamp in again["files"].items():
-        stamp[1] = notes["files"].get(name, stamp)[1]
+        stamp[1:3] = notes["files"].get(name, stamp)[1:3]
     return f"{canonical(again)}\n".encode()
 
 

@@ -150,7 +150,7 @@ MODULES: dict[str, dict[str, str]] = {
         "shared_names": "",
         "jobs": "closures headers links parts recall shared_names",
         "edits": "jobs",
-        "locked": "jobs lock vain",
+        "locked": "jobs lock recall vain",
     },
     "bundle": {
         "editable": "",

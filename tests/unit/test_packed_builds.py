@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import lzma
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,14 @@ import pytest
 from hatch_cubin import _pipeline
 from hatch_cubin.bundle import layout
 from hatch_cubin.bundle.manifest import read_manifest
-from hatch_cubin.cache import history
+from hatch_cubin.cache import history, housekeeping
 from hatch_cubin.cache.audit import audit
+from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.cache.proof import BLOCK
 from hatch_cubin.cli.main import main
-from hatch_cubin.compiling import executor
+from hatch_cubin.compiling import executor, packing
 from hatch_cubin.errors import BundleError, ToolchainError
+from hatch_cubin.keys import lock
 from hatch_cubin.sources.project import Project
 from hatch_cubin.wheels.code import results
 from hatch_cubin.wheels.installed import Bundle
@@ -75,6 +80,48 @@ def test_another_folder_gives_the_same_bundle(tmp_path: Path) -> None:
         project, _ = project_of(tmp_path / name, HATCH_CUBIN_CACHE_DIR=str(tmp_path / f"cache-{name}"))
         both.append(_pipeline.build(project))
     assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("environ", [{}, {"HATCH_CUBIN_LOCKED": "1"}], ids=["free", "locked"])
+@pytest.mark.parametrize("forgets", ["recalled", "forgotten"])
+def test_a_block_that_does_not_hold_the_units_is_packed_again_whatever_its_record_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], forgets: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    project, said = project_of(tmp_path / "p")
+    if environ:
+        (project.root / lock.NAME).write_text(lock.encode(_pipeline.make_lock(project)))
+        project, said = project_of(tmp_path / "p", **environ)
+    right = _pipeline.build(project)
+    if forgets == "forgotten":
+        shutil.rmtree(tmp_path / "home")
+    with _pipeline.open_cache(project) as cache:
+        records = [record for record in housekeeping.records(cache.folder) if BLOCK in record.inputs]
+        for number, record in enumerate(records):
+            key = bytes.fromhex(record.key)
+            found = cache.get(key)
+            assert found is not None
+            content = bytearray(lzma.decompress(found.data))
+            content[len(content) * number // len(records)] ^= 1
+            # The first one asks for more memory than the loader would give it.
+            small = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 16}] if number else None
+            cache.put(key, Compiled(lzma.compress(content, filters=small), {}), record.inputs)
+    said.clear()
+    assert _pipeline.build(project) == right
+    assert [line.rpartition(", ")[0] for line in said if line.startswith("3 blocks")] == [
+        "3 blocks: 0 cached, 3 packed"
+    ]
+    told = "blocks in the cache that do not hold these units, packed again: 3"
+    assert (told in said) == (forgets == "forgotten")
+    assert _pipeline.build(project) == right
+
+
+def test_a_block_is_proven_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    project, _ = project_of(tmp_path / "p")
+    right = _pipeline.build(project)
+    monkeypatch.setattr(packing, "holds", None)
+    assert _pipeline.build(project) == right
 
 
 def test_blocks_that_are_held_are_files(tmp_path: Path) -> None:

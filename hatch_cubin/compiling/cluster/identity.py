@@ -19,9 +19,9 @@ from ..._digest import digest
 from ..._environment import without_secrets
 from ...errors import HatchCubinError
 from ...keys.headers import toolkit_roots
+from ...sources import disk
 from ...toolkit.assembler import wheel as assembler_wheel
 from ...toolkit.libraries import identity as installed
-from ...toolkit.libraries import stamp
 from ...toolkit.toolkit import DATA_MODEL, KEY_SCHEMA, OTHER_MACHINE, Toolkit
 
 _LIMIT_S = 60.0
@@ -133,7 +133,7 @@ def _state(wanted: str | None, libraries: Sequence[str]) -> list[str | None]:
 
 def _stamp(library: str) -> str | None:
     try:
-        return stamp(library)
+        return disk.state_of(os.stat(library))
     except OSError:
         return None
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.bundle import editable, layout
+from hatch_cubin.sources import disk
 from hatch_cubin.sources.tree import Tree
 from tests.helpers import bundle, load_bundle, made, write_tree
 
@@ -48,6 +49,8 @@ def look() -> list[str]:
 
 
 def test_what_did_not_change_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+    notes(root)
     monkeypatch.setattr(editable, "hashlib", None)
     assert look() == []
 
@@ -65,6 +68,19 @@ def test_an_edit_is_warned_of(root: Path, path: str, text: str | None) -> None:
     ]
 
 
+@pytest.mark.parametrize("tick_ns", [-(10**10), disk.TICK_NS], ids=["long before", "just before"])
+def test_an_edit_of_the_same_size_whose_time_is_set_back_is_warned_of(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tick_ns: int
+) -> None:
+    monkeypatch.setattr(disk, "TICK_NS", tick_ns)
+    notes(root)
+    path = root / "src/k.cu"
+    status = path.stat()
+    path.write_text("eno")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert len(look()) == 1
+
+
 @pytest.mark.linux
 def test_what_became_a_pipe_is_an_edit_and_not_waited_for(root: Path) -> None:
     (root / "src/k.cu").write_bytes(b"")  # of a pipe's size
@@ -77,6 +93,8 @@ def test_what_became_a_pipe_is_an_edit_and_not_waited_for(root: Path) -> None:
 
 
 def test_of_another_size_it_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+    notes(root)
     monkeypatch.setattr(editable, "hashlib", None)
     os.truncate(root / "src/k.cu", 1 << 32)
     assert len(look()) == 1
@@ -222,7 +240,9 @@ def test_the_warning_is_at_the_line_that_asked(tmp_path: Path, monkeypatch: pyte
     for call in ("names()", "find('k', cc=(9, 0))", "read('k', cc=(9, 0))", "use({'k': b''})"):
         folder = tmp_path / call.partition("(")[0]
         cubins = load(folder, monkeypatch, editable.look)
-        (folder / "editable.json").write_text('{"files": {"k.cu": [0, 0, ""]}, "rebuild": [], "root": "."}')
+        (folder / "editable.json").write_text(
+            '{"files": {"k.cu": [0, 0, 0, ""]}, "rebuild": [], "root": "."}'
+        )
         monkeypatch.setattr(editable, "__file__", str(folder / "_editable.py"))
         code = compile(f"\n\ncubins.{call}", "caller.py", "exec")
         with pytest.warns(cubins.CubinStaleWarning, match=r"older than k\.cu") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -652,5 +653,16 @@ def test_a_header_that_is_gone_has_no_stamp(tmp_path: Path) -> None:
     project = make_project(tmp_path, FILES, OPTIONS)
     before = header_stamps(project, job)
     (tmp_path / "demo/lib/c.h").unlink()
-    assert header_stamps(project, job).count("") == 1
-    assert "" not in before
+    assert header_stamps(project, job).count("None") == 1
+    assert "None" not in before
+
+
+@pytest.mark.nvrtc
+def test_a_header_that_is_overwritten_has_another_stamp_whatever_its_time(tmp_path: Path) -> None:
+    job = jobs_of(tmp_path, FILES)[0]
+    project = make_project(tmp_path, FILES, OPTIONS)
+    before, path = header_stamps(project, job), tmp_path / "demo/lib/c.h"
+    status = path.stat()
+    path.write_bytes(path.read_bytes()[::-1])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert header_stamps(project, job) != before

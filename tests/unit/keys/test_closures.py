@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from hatch_cubin.errors import SourceError
 from hatch_cubin.keys.recall import Recall
+from hatch_cubin.sources import disk
 from hatch_cubin.sources.includes import Closure, Resolver
+from hatch_cubin.sources.outside import Folder
 from hatch_cubin.sources.scan import Scans
 from hatch_cubin.sources.search import Root
 from hatch_cubin.sources.tree import Tree
@@ -80,6 +83,10 @@ def replaced(name: str, text: str) -> Callable[[Path], None]:
         pytest.param(edit("project/i1/unused.h", "#include <a.h>"), id="a header that nothing includes"),
         pytest.param(edit("w2/other.h", "#include <a.h>"), id="a header outside that nothing includes"),
         pytest.param(lambda root: (root / "project/i2/far.h").mkdir(), id="a folder of a header's name"),
+        pytest.param(lambda root: os.link(root / "w1/far.h", root / "project/linked"), id="a hard link"),
+        pytest.param(lambda root: (root / "w1/far.h").touch(), id="another time"),
+        pytest.param(replaced("w1/far.h", TREE["w1/far.h"]), id="another file of the same content"),
+        pytest.param(link("w2/last.h", "w2/unused.h"), id="a link to the same content"),
     ],
 )
 def test_a_closure_is_recalled_where_nothing_changed_that_it_rests_on(
@@ -108,7 +115,7 @@ def test_a_closure_is_recalled_where_nothing_changed_that_it_rests_on(
         pytest.param(lambda root: (root / "w2/last.h").unlink(), id="nothing outside"),
         pytest.param(edit("w1/last.h", ""), id="a header that hides another outside"),
         pytest.param(edit("w1/nowhere.h", ""), id="a header that was missing"),
-        pytest.param(link("w2/last.h", "w2/unused.h"), id="a link outside"),
+        pytest.param(link("w2/last.h", "w1/inner/next.h"), id="a link outside"),
         pytest.param(lambda root: shutil.move(root / "w1/inner", root / "w2"), id="a folder that moved"),
     ],
 )
@@ -167,11 +174,65 @@ def test_what_cannot_be_read_is_told_whatever_is_known(root: Path, place: str) -
         build(root)
 
 
-def test_a_file_that_is_so_new_that_its_time_tells_nothing_is_looked_at_again(root: Path) -> None:
-    (root / "w2/last.h").write_text("int x;")
-    assert [build(root)[1] for _ in range(2)] == [True, True]
-    write(root / "w2/last.h", "int y;")
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files tell by their states whether they are the same, although they were written just now."""
+    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+
+
+@pytest.mark.usefixtures("settled")
+def test_headers_that_nothing_has_happened_to_are_not_read(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(root)
+    monkeypatch.setattr(Folder, "digest_now", None)
+    assert not build(root)[1]
+
+
+def overwritten(name: str, text: str) -> Callable[[Path], None]:
+    """Overwrite a file in its place, with a text of its size, and set its times back: as `cp -p` does."""
+
+    def made(root: Path) -> None:
+        path = root / name
+        status = path.stat()
+        path.write_text(text)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert (path.stat().st_ino, path.stat().st_size) == (status.st_ino, status.st_size)
+
+    return made
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "and again"])
+def test_a_header_that_is_overwritten_with_its_size_and_its_time_is_another(root: Path, times: int) -> None:
+    write(root / "w2/last.h", "#define ONE 1")
+    for number in range(times):
+        build(root)
+        overwritten("w2/last.h", f"#define TWO {number}")(root)
+    found, walked = build(root)
+    assert (facts(found), walked) == (facts(fresh(root, ASKED)), True)
+    assert not build(root)[1]
+
+
+def test_a_header_that_changes_in_the_tick_in_which_it_was_recalled_is_another(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns()
+    monkeypatch.setattr(disk, "state_of", lambda status: f"{status.st_size} {now} 1 {now}")
+    write(root / "w2/last.h", "int x;")
     assert [build(root)[1] for _ in range(2)] == [True, False]
+    write(root / "w2/last.h", "int y;")
+    found, walked = build(root)
+    assert (facts(found), walked) == (facts(fresh(root, ASKED)), True)
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_state_that_contents_have_proven_is_remembered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(root)
+    os.link(root / "w1/far.h", root / "project/linked")
+    assert not build(root)[1]
+    monkeypatch.setattr(Folder, "digest_now", None)
+    assert not build(root)[1]
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+from collections import UserDict
+from collections.abc import ItemsView, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin import _locking, _pipeline
+from hatch_cubin.cache import entries
 from hatch_cubin.cache.entries import Compiled
-from hatch_cubin.errors import CompileError, HatchCubinError, Location, LockError
+from hatch_cubin.errors import CompileError, HatchCubinError, Location, LockError, ToolchainError
 from hatch_cubin.keys import lock, locked
+from hatch_cubin.keys.jobs import digests_of, files_of, named_files
 from hatch_cubin.sources.project import Project, read_sources
+from hatch_cubin.toolkit import libraries
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
@@ -273,6 +278,97 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     free = replace(project, config=config, say=said.append)
     assert _pipeline.build(free) == bundle
     assert any(line.startswith("cubin.lock is stale (NVRTC was 13.0.1, and is ") for line in said)
+
+
+def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no compiler, as an isolated build that asked for none."""
+    monkeypatch.setattr(libraries, "installation", lambda _wanted: None)
+    for name in ("cuda.core", "cuda.bindings"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize("lost", ["all", "one", "the folder", "to another folder", "its permission"])
+def test_a_build_without_a_compiler_whose_cache_has_lost_units_says_so(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    folder = tmp_path / "cache"
+    shutil.copytree(project.cache_folder, folder)
+    own = replace(project, config=replace(project.config, cache_dir=str(folder)))
+    assert _locking.wanted(own.config, own.root, lambda: own) == []
+    jobs = _heard(own).plan.jobs
+    if lost == "all":
+        shutil.rmtree(folder / "entries")
+    elif lost == "one":
+        with _pipeline.open_cache(own) as cache:
+            cache.forget(jobs[0].keys.key)
+    elif lost == "the folder":
+        shutil.rmtree(folder)
+    elif lost == "to another folder":
+        own = replace(own, config=replace(own.config, cache_dir=str(tmp_path / "elsewhere")))
+    else:
+        shutil.rmtree(folder)
+        folder.write_text("a file")
+    _without_compiler(monkeypatch)
+    with pytest.raises(ToolchainError) as caught:
+        _pipeline.choose_plan(own)
+    (problem,) = caught.value.problems
+    count = 1 if lost == "one" else len(jobs)
+    assert f"{count} of {len(jobs)} units are not in the cache at {own.cache_folder}" in problem.what
+    assert problem.where == Location(lock.NAME)
+    assert "build again" in str(problem.hint)
+    assert any("cuda.core" in each for each in problem.details)
+    monkeypatch.undo()
+    assert _locking.wanted(own.config, own.root, lambda: own)[0].startswith("cuda-core==")
+
+
+def test_a_stale_lock_is_not_why_a_build_has_no_compiler(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(project.root, {"demo/saxpy.cu": f"{SAXPY} "})
+    _without_compiler(monkeypatch)
+    with pytest.raises(ToolchainError, match=r"^cannot import cuda\.core"):
+        _pipeline.choose_plan(project)
+
+
+def test_what_is_known_of_locked_results_is_recalled(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = _pipeline.build(project)
+    known = [job.known for job in _heard(project).plan.jobs]
+    assert all(each is not None and each.size for each in known)
+    monkeypatch.setattr(entries, "read_record", None)
+    assert _pipeline.build(project) == bundle
+
+
+def test_modules_that_share_files_do_not_look_through_them_again(project: Project) -> None:
+    """With a lock all modules have all files, so a look through them for each would be quadratic."""
+    looks: list[str] = []
+
+    class Files(UserDict[str, str]):
+        def items(self) -> ItemsView[str, str]:
+            looks.append("items")
+            return super().items()
+
+    jobs = _heard(project).plan.jobs
+    closure = replace(jobs[0].closure, files=Files(jobs[0].closure.files), _own=None)
+    many = [replace(job, closure=closure) for job in jobs]
+    assert (digests_of(many), files_of(many)) == (digests_of(jobs), files_of(jobs))
+    assert named_files(project, many) == named_files(project, jobs)
+    assert looks == ["items"]
+
+
+def test_a_locked_build_takes_no_unit_that_was_compiled_to_other_bytes(tmp_path: Path) -> None:
+    cache = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / "cache")}
+    root = tmp_path / "project"
+    project = make_project(root, {"saxpy.cu": SAXPY}, 'archs = ["sm_80", "sm_90"]', **cache)
+    made = _pipeline.make_lock(project)
+    made.modules["saxpy"]["units"]["sm_80"][2] = "0" * 64
+    (root / lock.NAME).write_text(lock.encode(made))
+    assert _pipeline.build(project)
+    locked = replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"})
+    with pytest.raises(LockError, match="1 of 2 units were compiled to other bytes") as caught:
+        _pipeline.build(locked)
+    assert caught.value.problems[0].details == ("saxpy for sm_80",)
 
 
 def test_a_lock_counts_more_than_what_is_recalled(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hatch_cubin import _ed25519, _home, _pipeline
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.cache.signing import Signer
 from hatch_cubin.keys import recall
+from hatch_cubin.sources import disk
 from hatch_cubin.sources.project import Project
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit.toolkit import Facts
@@ -58,6 +59,14 @@ def project(tmp_path: Path) -> Project:
 
 def recollections(own: Path) -> list[Path]:
     return sorted(own.glob("recall/*"))
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Overwrite a file in its place, with as many bytes, and set its times back: as `cp -p` does."""
+    status = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
 
 
 def known(project: Project) -> list[bool]:
@@ -285,12 +294,44 @@ def test_another_installation_is_asked_anew(
     project: Project, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _pipeline.build(project)
-    monkeypatch.setattr(libraries, "identity", lambda _wanted: "another")
+    another = libraries.Installation(["another"], [])
+    monkeypatch.setattr(libraries, "installation", lambda _wanted: another)
     assert known(project) == [False] * UNITS
-    monkeypatch.setattr(libraries, "identity", lambda _wanted: None)
+    monkeypatch.setattr(libraries, "installation", lambda _wanted: None)
     assert known(project) == [False] * UNITS
     _pipeline.build(project)
     assert len(recollections(own)) == 1
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("tick_ns", [-(10**10), disk.TICK_NS], ids=["long before", "just before"])
+def test_a_compiler_that_is_overwritten_with_its_size_and_its_time_is_asked_anew(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tick_ns: int
+) -> None:
+    monkeypatch.setattr(disk, "TICK_NS", tick_ns)
+    library = tmp_path / "libnvrtc.so.13"
+    library.write_text("13.0.1")
+    monkeypatch.setattr(libraries, "installation", lambda _: libraries.Installation([], [str(library)]))
+    _pipeline.build(project)
+    os.link(library, tmp_path / "another environment")
+    assert known(project) == [True] * UNITS
+    overwrite(library, b"13.0.2")
+    assert known(project) == [False] * UNITS
+    _pipeline.build(project)
+    assert known(project) == [True] * UNITS
+
+
+@pytest.mark.nvrtc
+def test_nothing_is_kept_of_a_build_during_which_the_compiler_changed(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "libnvrtc.so.13"
+    library.write_text("13.0.1")
+    monkeypatch.setattr(libraries, "installation", lambda _: libraries.Installation([], [str(library)]))
+    plan = _pipeline.make_plan(project)
+    overwrite(library, b"13.0.2")
+    _pipeline.bake(project, plan)
+    assert known(project) == [False] * UNITS
 
 
 @pytest.mark.nvrtc
@@ -459,3 +500,92 @@ def test_the_system_toolkit_is_that_of_its_folder(
     assert libraries.identity("system") == first
     (home / "lib64/libnvrtc.so.13").write_text("another nvrtc")
     assert libraries.identity("system") not in {first, None}
+
+
+# --- whether it is the same one -----------------------------------------------------------------
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files tell by their states whether they are the same, although they were written just now."""
+    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+
+
+def here() -> libraries.Installation:
+    found = libraries.installation(None)
+    assert found is not None
+    return found
+
+
+def evidence() -> libraries.Evidence:
+    found = here().evidence()
+    assert found is not None
+    return found
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("name", [name for name in SITE if "dist-info" not in name])
+def test_a_file_that_is_overwritten_with_its_size_and_its_time_makes_another_installation(
+    site: Path, name: str
+) -> None:
+    before, identity = evidence(), libraries.identity(None)
+    overwrite(site / name, SITE[name][::-1].encode())
+    assert not here().is_that_of(before)
+    assert libraries.identity(None) != identity
+
+
+def test_one_that_is_linked_touched_or_copied_is_the_same(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = evidence()
+    os.link(site / "nvidia/cu13/lib/libnvrtc.so.13", tmp_path / "linked")
+    (site / "cuda/core/__init__.py").touch()
+    assert here().is_that_of(before)
+    shutil.copytree(site, tmp_path / "copied")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "copied")])
+    assert here().is_that_of(before)
+
+
+@pytest.mark.usefixtures("settled", "site")
+def test_files_whose_states_are_the_same_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = evidence()
+    monkeypatch.setattr(libraries.Installation, "_contents", None)
+    found = here()
+    assert found.is_that_of(before)
+    assert found.evidence() == before
+
+
+@pytest.mark.usefixtures("settled")
+def test_what_is_linked_while_a_build_runs_is_the_same_and_what_is_written_is_not(
+    site: Path, tmp_path: Path
+) -> None:
+    found = here()
+    first = found.evidence()
+    os.link(site / "nvidia/cu13/lib/libnvrtc.so.13", tmp_path / "linked")
+    assert found.evidence() == first
+    overwrite(site / "nvidia/cu13/lib/libnvrtc.so.13", b"ctrvn")
+    assert found.evidence() is None
+
+
+@pytest.mark.parametrize("place", ["its start", "its middle", "its end", "its build"])
+def test_a_large_library_is_another_by_samples_and_by_the_build_that_it_names(site: Path, place: str) -> None:
+    library = site / "nvidia/cu13/lib/libnvrtc.so.13"
+    data = bytearray(3_000_000)
+    build = 1_234_567
+    data[build : build + 50] = b"Cuda compilation tools, release 13.4, V13.4.92\0\0\0\0"
+    library.write_bytes(data)
+    before = evidence()
+    assert here().is_that_of(before)
+    at = {"its start": 5, "its middle": len(data) // 2, "its end": -5, "its build": build + 44}[place]
+    data[at] ^= 1
+    overwrite(library, bytes(data))
+    assert not here().is_that_of(before)
+
+
+def test_a_hatch_cubin_that_cannot_be_looked_at_recalls_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hatch_cubin").mkdir()
+    (tmp_path / "hatch_cubin/gone.py").symlink_to("nowhere.py")
+    monkeypatch.setattr(libraries, "__file__", str(tmp_path / "hatch_cubin/toolkit/libraries.py"))
+    assert libraries.own_installation() is None

@@ -61,7 +61,7 @@ def put(**fields: Any) -> Callable[[Any], object]:
         put(root=None),
         put(files=[]),
         put(files={"k.cu": 1}),
-        put(files={"k.cu": [1, 2]}),
+        put(files={"k.cu": [1, 2, ""]}),
         put(more=1),
         lambda notes: notes.pop("files"),
     ],
