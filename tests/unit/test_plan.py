@@ -13,7 +13,7 @@ from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units,
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem
 from hatch_cubin.sources.source import Source
 from hatch_cubin.table.config import Config
-from tests.helpers import SAXPY, TABLE, pyproject, read_config
+from tests.helpers import TABLE, pyproject, read_config
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
 RULE = f"[[{'.'.join(TABLE)}.source]]"
