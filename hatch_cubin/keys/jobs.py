@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +17,7 @@ from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
 from ..cache.proof import Known
 from ..errors import Problem, SourceError
+from ..sources.declared import Types
 from ..sources.includes import Closure, Resolver
 from ..sources.outside import names_in
 from ..sources.project import Project, Sources
@@ -24,6 +25,7 @@ from ..sources.scan import ask_for_anything, meanings
 from ..sources.search import OWN, Root
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
 from .closures import Start
+from .declared import declared, declared_together
 from .headers import package_roots, project_roots, toolkit_roots, wheels_of
 from .parts import drop_parts
 from .recall import Recall
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from ..toolkit.linker import Input
 
 Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
+
+Declared = Callable[[], Mapping[str, Types]]  # the types that the kernels of a module take, by symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Job:
     asked: str  # a digest of all that the results of the module depend on
     known: Known | None  # from an earlier build that asked the same
     linked: tuple[Input, ...] = ()  # what a linked unit is made of, in order
+    declared: Declared = dict
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -97,7 +102,8 @@ def make_jobs(
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
             unit, own, asked, known, linked = found
-            job = Job(unit, own, (), Closure(), toolkit, asked, known, linked)
+            declared = partial(finder.declared, unit.module)
+            job = Job(unit, own, (), Closure(), toolkit, asked, known, linked, declared)
             jobs.setdefault(unit.module, []).append(job)
     return [job for module, _units in groups for job in jobs[module]]
 
@@ -263,7 +269,7 @@ def _jobs_of(
     recalled = recall.units(asked)
     for unit in units:
         keys, known = recalled.get(str(unit.arch)) or (unit_keys(unit, toolkit, closure), None)
-        yield Job(unit, keys, search, closure, toolkit, asked, known)
+        yield Job(unit, keys, search, closure, toolkit, asked, known, (), partial(finder.declared, module))
 
 
 @dataclass(slots=True)
@@ -277,6 +283,7 @@ class _HeaderFinder:
     _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
+    _declared: dict[Module, Mapping[str, Types]] = field(default_factory=dict)
     _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
 
     def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
@@ -291,6 +298,16 @@ class _HeaderFinder:
         if id(closure) not in self._named:  # which variants share
             self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
+
+    def declared(self, module: Module) -> Mapping[str, Types]:
+        """Return the types that the kernels of a module take, as far as its texts prove them."""
+        if module not in self._declared:
+            if module.link:
+                self._declared[module] = declared_together(module, self.declared)
+            else:
+                found = self.find(module)
+                self._declared[module] = declared(module, *found, self.project.tree, self.recall.scans)
+        return self._declared[module]
 
     def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         if module.source.is_ptx or module.link:

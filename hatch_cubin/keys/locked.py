@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from .. import __version__, _plan
@@ -21,6 +22,7 @@ from . import vain
 from .jobs import Found, Job, digests_of, every_module, headers_of_others
 from .lock import Lock
 
+_FOUND = {"headers", "types", "units"}  # of a module in a lock: the rest is what the project says
 _NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
@@ -84,9 +86,16 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
     modules: dict[str, dict[str, Any]] = {}
     for job in jobs:
         module = job.unit.module
-        entry = modules.setdefault(module.name, {**_inputs(module), "headers": job.closure.digest()})
+        entry = modules.setdefault(module.name, _inputs(module) | _findings(job))
         entry.setdefault("units", {})[str(job.unit.arch)] = [*job.keys.hex(), results.get(job.unit)]
     return modules
+
+
+def _findings(job: Job) -> dict[str, Any]:
+    """Return what only a build with the headers of others can find out about a module."""
+    found = {} if job.unit.module.part_of else job.declared()
+    types = {kernel: [*each] for kernel, each in found.items()}
+    return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
 def _inputs(module: Module) -> dict[str, Any]:
@@ -180,7 +189,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
             yield f"{unit.name} is new"
         elif module not in seen:
             seen.add(module)
-            before = {name: value for name, value in locked.items() if name not in {"headers", "units"}}
+            before = {name: value for name, value in locked.items() if name not in _FOUND}
             now = _inputs(module)
             yield from (
                 f"{name} of {module.name} is changed"
@@ -195,8 +204,10 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit) -> Iterator[Job]:
     for unit in units:
         if unit.module.source.is_ptx or unit.module.link:
             _ = toolkit.nvjitlink  # this build has asked for it
-        key, program_key, sha256 = lock.modules[unit.module.name]["units"][str(unit.arch)]
-        yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, "", expected(sha256))
+        entry = lock.modules[unit.module.name]
+        key, program_key, sha256 = entry["units"][str(unit.arch)]
+        keys, declared = Keys.of(key, program_key), partial(entry.get, "types", {})
+        yield Job(unit, keys, (), closure, toolkit, "", expected(sha256), (), declared)
 
 
 def expected(sha256: str | None) -> Known | None:
