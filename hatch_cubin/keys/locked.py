@@ -206,7 +206,7 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit) -> Iterator[Job]:
             _ = toolkit.nvjitlink  # this build has asked for it
         entry = lock.modules[unit.module.name]
         key, program_key, sha256 = entry["units"][str(unit.arch)]
-        keys, declared = Keys.of(key, program_key), partial(entry.get, "types", {})
+        keys, declared = Keys.of(key, program_key), partial(dict[str, Any], entry.get("types", {}))
         yield Job(unit, keys, (), closure, toolkit, "", expected(sha256), (), declared)
 
 

@@ -211,7 +211,7 @@ MODULES: dict[str, dict[str, str]] = {
     "_locking": {"_locking": ""},
     "_sharding": {"_sharding": ""},
     "_pipeline": {"_pipeline": ""},
-    "explaining": {"choice": "", "differences": "", "lookup": "differences"},
+    "explaining": {"choice": "", "differences": "", "kernels": "", "lookup": "differences"},
     "wheels": {
         "cuobjdump": "",
         "installed": "",

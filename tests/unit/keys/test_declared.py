@@ -12,7 +12,6 @@ import pytest
 from hatch_cubin import _pipeline
 from hatch_cubin.keys import lock
 from hatch_cubin.keys.declared import declared
-from hatch_cubin.sources.project import read_sources
 from hatch_cubin.sources.scan import Scans
 from tests.helpers import make_project
 
@@ -82,7 +81,7 @@ def test_headers_that_were_scanned_by_an_earlier_build_are_read_again_if_need_be
 def test_a_header_that_changed_since_says_nothing(tmp_path: Path) -> None:
     files = {"saxpy.cu": f'#include "a.cuh"\n{SAXPY}', "a.cuh": "\n"}
     (job,) = _pipeline.make_plan(make_project(tmp_path, files, OPTIONS)).jobs
-    (tmp_path / "a.cuh").write_text("#define from\n")
+    (tmp_path / "demo/a.cuh").write_text("#define from\n")
     assert job.declared() == {}
 
 
@@ -107,7 +106,7 @@ LINKED = '[[tool.hatch.build.hooks.cubin.module]]\nname = "both"\nsources = ["de
     [
         ("__device__ int f() { return 1; }\n", TYPED),
         (
-            f"#if 0\n{SAXPY.replace('float alpha', 'int alpha')}\n#endif\n__device__ int f() {{ return 1; }}\n",
+            f"#if 0\n{SAXPY}#endif\n__device__ int f() {{ return 1; }}\n",
             UNTYPED,
         ),
     ],
@@ -118,4 +117,3 @@ def test_a_linked_module_has_the_types_of_the_one_source_that_mentions_the_kerne
 ) -> None:
     files = {"saxpy.cu": SAXPY, "other.cu": other}
     assert takes(tmp_path, files, OPTIONS + LINKED, "both") == told
-    assert read_sources(make_project(tmp_path, files, OPTIONS + LINKED))
