@@ -249,7 +249,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hatch": "budget",
         "setuptools_commands": "budget",
         "setuptools": "setuptools_commands",
-        "open": "hatch setuptools",
+        "open": "unbuilt hatch setuptools",
         "inner": "",
         "repack": "",
         "source_archive": "",
