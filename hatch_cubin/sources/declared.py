@@ -32,8 +32,9 @@ _TURNS = frozenset(("elif", "elifdef", "elifndef", "else"))
 _WORD = re.compile(r"[^\W\d]\w*")
 _PIECE = re.compile(r"\w+|::|\S")
 _SCOPE = re.compile(r'[()}]|(?P<open>extern\s*"C"\s*|\bnamespace\b[\w\s:]*)?\{')
+_GLOBAL = re.compile(r"\b__global__\b")
 _KERNEL = re.compile(
-    r'(?P<first>(?:\A|[{};#])\s*)?(?P<direct>\bextern\s*"C"\s*)?'
+    r'\s*(?P<direct>\bextern\s*"C"\s*)?'
     r"(?P<before>(?:\b(?:void|__global__|__(?:launch_bounds|cluster_dims|maxnreg)__\s*\([\w\s,]*\))\s*)+)"
     r"\b(?P<name>[^\W\d]\w*)\s*\((?P<list>[^(){};#=\"]*)\)\s*\{"
 )
@@ -168,11 +169,13 @@ def _kernels(code: str, *, blocks: bool) -> Iterator[re.Match[str]]:
     if (nesting := _nesting(code)) is None:
         return
     ends = [end for end, _opened in nesting]
-    for match in _KERNEL.finditer(code):
-        opened = nesting[bisect.bisect_right(ends, match.start("before")) - 1][1]
-        in_block = blocks and _C in opened and match["first"] is not None
-        is_kernel = {"__global__", "void"} <= {*_WORD.findall(match["before"])}
-        if is_kernel and {*opened} <= {_C, _NAMESPACE} and (match["direct"] or in_block):
+    for word in _GLOBAL.finditer(code):
+        start = max(code.rfind(end, 0, word.start()) for end in "{};#") + 1
+        match = _KERNEL.match(code, start)
+        if match is None or {"__global__", "void"} - {*_WORD.findall(match["before"])}:
+            continue
+        opened = nesting[bisect.bisect_right(ends, start) - 1][1]
+        if {*opened} <= {_C, _NAMESPACE} and (match["direct"] or (blocks and _C in opened)):
             yield match
 
 

@@ -171,4 +171,4 @@ def test_no_type_is_told_that_the_compiler_does_not_see(seed: int) -> None:
                 assert len(types) == len(told), text
                 assert all(mine in {None, its} for mine, its in zip(told, types, strict=True)), text
                 compared += 1
-    assert compared >= 10
+    assert compared >= 5

@@ -470,7 +470,8 @@ KERNELS = {
     "demo/three.cu": 'extern "C" __global__ void fill(int *x) { *x = 3; }\n',
     "demo/by_header.cu": '#include "kernel.cuh"\n',
     "demo/kernel.cuh": 'extern "C" __global__ void of_header(int *x) { *x = 3; }\n',
-    "demo/first.cu": '__device__ int next(int);\nextern "C" __global__ void linked(int *x) { *x = next(1); }\n',
+    "demo/first.cu": "__device__ int next(int);\n"
+    'extern "C" __global__ void linked(int *x) { *x = next(1); }\n',
     "demo/second.cu": "__device__ int next(int n) { return n + 1; }\n",
 }
 TABLES = """\
