@@ -15,6 +15,7 @@ from typing import TextIO
 from . import _streams
 
 _REDRAW_S, _LINE_S = 0.2, 5.0
+_SHORTEST_NAME = 16  # a shorter one says nothing
 
 
 class Console:
@@ -59,7 +60,7 @@ class Console:
     def _keep_drawing(self, progress: Progress, over: threading.Event) -> None:
         while not over.wait(self._every_s):
             with self._lock:
-                self._draw(_streams.plain(progress.line()))
+                self._draw(progress)
 
     def _message(self, tell: Callable[[str], object], message: str) -> None:
         with self._lock:
@@ -67,14 +68,14 @@ class Console:
             with _streams.Lossy(self._stream):
                 tell(_streams.one_message(message))
 
-    def _draw(self, line: str) -> None:
+    def _draw(self, progress: Progress) -> None:
         if self._terminal:
             import shutil
 
-            width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[K{line[:width]}")
+            line = _streams.plain(progress.line(shutil.get_terminal_size().columns - 1))
+            self._write(f"\r\x1b[K{line}")
         else:
-            self._write(f"{line}\n")
+            self._write(f"{_streams.plain(progress.line())}\n")
 
     def _erase(self) -> None:
         if self._terminal:
@@ -108,17 +109,51 @@ class Progress:
         """Note that another build compiled a unit."""
         self._cached += 1
 
-    def line(self) -> str:
-        """Return the progress as one line."""
+    def line(self, columns: int | None = None) -> str:
+        """Return the progress as one line.
+
+        If it has more than so many *columns*, the name of the unit is shortened first, and goes first. How
+        much is done and how long the rest takes stay longest.
+        """
         done = self._cached + self._compiled
         parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
         if running := list(self._running):
             more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-            parts.append(f"compiling {running[0]}{more}")
+            parts.append(f"compiling {plain(running[0])}{more}")
         if self._compiled:
             left = (time.monotonic() - self._start) / self._compiled * (self._total - done)
             parts.append(f"about {_duration(left)} left")
-        return ", ".join(parts)
+        line = ", ".join(parts)
+        if columns is None or (over := _columns(line) - columns) <= 0:
+            return line
+        if running:
+            name = plain(running[0])
+            if (room := _columns(name) - over) >= _SHORTEST_NAME:
+                return line.replace(name, _shortened(name, room))
+            parts.pop(2)
+        if _columns(", ".join(parts)) > columns:
+            parts.pop(1)
+        return ", ".join(parts)[:columns]
+
+
+def _shortened(name: str, columns: int) -> str:
+    """Return the two ends of a name: variants of a module differ in the middle and at the end."""
+    start, end = name, name
+    while _columns(start) > (columns - 3) // 2:
+        start = start[:-1]
+    while _columns(end) > columns - 3 - _columns(start):
+        end = end[1:]
+    return f"{start}...{end}"
+
+
+def _columns(text: str) -> int:
+    """Return how many columns a terminal needs for a text: two for a wide character, none for an accent."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # which few names need
+
+    wide = (unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + sum(wide) - sum(map(bool, map(unicodedata.combining, text)))
 
 
 def _duration(seconds: float) -> str:

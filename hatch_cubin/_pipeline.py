@@ -97,7 +97,9 @@ def build_held(
     with _seldom_collected():
         plan = choose_plan(project, require, hold, in_part=True)
         results = bake(project, plan, noted=noted, hold=hold, packs=project.config.pack)
-        built = (layout.Built(job.unit, results.done[job.unit], job.keys) for job in _shipped(plan))
+        built = (
+            layout.Built(job.unit, results.done[job.unit], job.keys, job.declared) for job in _shipped(plan)
+        )
         headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
         bill = sbom.bill(project, plan.jobs, plan.toolkit, headers)
         header = _header(project, plan.toolkit)
@@ -248,14 +250,14 @@ def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
         pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
         if not all(compiled.recalled for _job, compiled in pairs):
             found[asked] = {
-                str(job.unit.arch): (job.keys, _known(job.unit, compiled, cache.record_stamp(job.keys.key)))
+                str(job.unit.arch): (job.keys, _known(job, compiled, cache.record_stamp(job.keys.key)))
                 for job, compiled in pairs
             }
     return found
 
 
-def _known(unit: Unit, compiled: Compiled, record: str) -> Known:
-    described = signatures.described(unit, compiled)
+def _known(job: Job, compiled: Compiled, record: str) -> Known:
+    described = signatures.described(job.unit, compiled, job.declared)
     description = describe(compiled.kernels, compiled.warnings, described)
     return Known(compiled.sha256, compiled.size, record, description)
 

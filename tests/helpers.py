@@ -150,6 +150,7 @@ def made(
         instantiate=(),
         targets=(),
     )
+    types = settings.pop("types", {})
     assert not settings, settings
     unit = Unit(module, parsed)
     data = (
@@ -158,7 +159,8 @@ def made(
         else (".version 8.0\n// " if parsed.is_ptx else "").encode() + unit.name.encode()
     )
     compiled = Compiled(data, {base: base} if kernels is None else kernels)
-    return layout.Built(unit, compiled, Keys(hashlib.sha256(unit.name.encode()).digest(), program_key))
+    keys = Keys(hashlib.sha256(unit.name.encode()).digest(), program_key)
+    return layout.Built(unit, compiled, keys, lambda: types)
 
 
 def bundle(*built: layout.Built, major: int = 13, **header: Any) -> dict[str, bytes]:

@@ -49,6 +49,7 @@ class Built(NamedTuple):
     unit: Unit
     compiled: Compiled
     keys: Keys
+    declared: signatures.Declared = dict
 
 
 class Rebuild(NamedTuple):
@@ -143,7 +144,9 @@ def _module(module: Module, items: Sequence[tuple[Built, Place]], major: int) ->
         for spelled, symbol in item.compiled.kernels.items():
             kernels.setdefault(spelled, symbol)
     entries = []
-    parameters, told = signatures.of_units([(item.unit, item.compiled) for item, _place in items])
+    parameters, told = signatures.of_units(
+        [(item.unit, item.compiled) for item, _place in items], items[0][0].declared
+    )
     for (item, place), added in zip(items, told, strict=True):
         entry = _entry(item, place, major)
         if dict(item.compiled.kernels) != kernels:  # a source may have other kernels for another arch

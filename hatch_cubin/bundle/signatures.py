@@ -1,23 +1,24 @@
 """Tell which parameters the kernels of compiled files have: where each is, how large, of which type. Pure.
 
 Where they are and how large they are stands in the files themselves. The types are those of a kernel's symbol
-or, where it has none, of the source's text, if these fit what stands in the files.
+or, if it has none, those that the texts of the compile prove, if these fit what stands in the files.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from .._plan import Module, Unit
+from .._plan import Unit
 from ..cache.entries import Compiled
 from ..cubin.ptx import ptx_parameters
 from ..cubin.types import parameter_types
-from ..sources.declared import declared_types
+from ..sources.declared import Types
 from . import runtime
 
+Declared: TypeAlias = Callable[[], Mapping[str, Types]]  # what a module's texts say, by symbol
 Parameter: TypeAlias = "list[int | str]"  # offset, size and, where it is known, type
 
 _POINTER = frozenset({8})
@@ -35,7 +36,7 @@ _SIZES: Mapping[str, frozenset[int]] = {
 _WITHOUT_STD = re.compile(r"^(?:::)?(?:cuda::)?(?:std::)?")
 
 
-def described(unit: Unit, compiled: Compiled) -> str:
+def described(unit: Unit, compiled: Compiled, declared: Declared) -> str:
     """Return what a unit's kernels use, by symbol, and take, by name, in JSON.
 
     A result that an earlier build knew comes with it: no file and no source need be read again.
@@ -47,16 +48,18 @@ def described(unit: Unit, compiled: Compiled) -> str:
     if unit.arch.is_ptx:
         places = ptx_parameters(compiled.data.decode())
     takes = {
-        kernel: typed(places[symbol], _types(unit.module, symbol))
+        kernel: typed(places[symbol], _types(symbol, declared))
         for kernel, symbol in compiled.kernels.items()
         if places.get(symbol) is not None
     }
     return json.dumps([{symbol: uses for symbol, (uses, _found) in kernels.items()}, takes])
 
 
-def of_units(units: Sequence[tuple[Unit, Compiled]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def of_units(
+    units: Sequence[tuple[Unit, Compiled]], declared: Declared
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return what the manifest says of kernels: what a module's take, and what each of its units adds."""
-    known = [json.loads(described(*each)) for each in units]
+    known = [json.loads(described(*each, declared)) for each in units]
     common: dict[str, list[Parameter]] = {}
     for _uses, takes in known:
         common = {**takes, **common}
@@ -68,25 +71,21 @@ def of_units(units: Sequence[tuple[Unit, Compiled]]) -> tuple[dict[str, Any], li
     return {"parameters": common} if common else {}, added
 
 
-def _types(module: Module, symbol: str) -> Sequence[str] | None:
-    if symbol.startswith("_Z"):
-        return parameter_types(symbol)
-    if module.source.is_ptx:
-        return None
-    texts = [each.source.text for each in module.link.objects] if module.link else [module.source.text]
-    found = (declared_types(text, symbol, dict(module.macros)) for text in texts)
-    return next((types for types in found if types is not None), None)
+def _types(symbol: str, declared: Declared) -> Types | None:
+    return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
 
 
-def typed(places: Iterable[Sequence[int]], types: Sequence[str] | None) -> list[Parameter]:
-    """Return the parameters at these places, with their types if these fit."""
+def typed(places: Iterable[Sequence[int]], types: Types | None) -> list[Parameter]:
+    """Return the parameters at these places, with the types that are known, if all of these fit."""
     listed = [*places]
     if types is None or len(types) != len(listed) or not all(map(_fits, types, listed)):
         return [[*place] for place in listed]
-    return [[*place, each] for place, each in zip(listed, types, strict=True)]
+    return [[*place, each] if each else [*place] for place, each in zip(listed, types, strict=True)]
 
 
-def _fits(type_: str, place: Sequence[int]) -> bool:
+def _fits(type_: str | None, place: Sequence[int]) -> bool:
+    if type_ is None:
+        return True
     sizes = _POINTER if type_.endswith("*") else _SIZES.get(_WITHOUT_STD.sub("", type_))
     return sizes is None or place[1] in sizes
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 MOST_NAMES = 2000  # more of them slow type checkers and editors down
+MOST_IN_A_MESSAGE = 1000  # characters of names that a type checker may show
 MOST_SIGNATURES = 200  # more of them nobody reads in what an editor shows over a name
 
 # cuda.core has no types yet, may not be installed, and makes its names when it is imported.
@@ -18,9 +20,10 @@ _SHOWN = {
 
 _TEXT = """\
 # Made by hatch-cubin, for type checkers and editors.
+# pyright: reportRedeclaration=false, reportInvalidTypeVarUse=false
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias, final
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final
 
 from cuda.core import Kernel as _Kernel  {untyped}
 from cuda.core import ObjectCode as _ObjectCode  {untyped}
@@ -144,6 +147,29 @@ class _Layer:
     def __enter__(self) -> None: ...
     def __exit__(self, *_raised: object) -> None: ...
 
+def preload(
+    *names: str,  # with * and ? in them, which no literal could tell
+    device: int | _Device | Sequence[int | _Device] | None = None,
+) -> Preloaded: ...
+def names() -> tuple[_KernelName, ...]: ...
+def archs() -> tuple[str, ...]: ...
+def translated(
+    *,
+    cc: tuple[int, int] | None = None,
+    driver: int | None = ...,
+    device: int | _Device | None = None,
+) -> tuple[Entry, ...]: ...
+def cache(then: _Cache | None = None) -> _Cache: ...
+def use(
+    what: str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None = ...,
+    *,
+    strict: bool | None = None,
+) -> _Layer: ...
+"""
+
+# The functions that take names. mypy writes every name of a literal into its messages, but not those of the
+# bound of a type variable; editors complete the names of a literal alone.
+_FUNCTIONS = """\
 def kernel(
     name: _AnyName,
     *,
@@ -161,10 +187,6 @@ def module(
     device: int | _Device | None = None,
     **macros: Any,
 ) -> _ObjectCode: ...
-def preload(
-    *names: str,  # with * and ? in them, which no literal could tell
-    device: int | _Device | Sequence[int | _Device] | None = None,
-) -> Preloaded: ...
 def find(
     name: _AnyName,
     *,
@@ -193,22 +215,25 @@ def check_arguments(
     **macros: Any,
 ) -> None:
     {check_arguments}
-def names() -> tuple[_KernelName, ...]: ...
-def archs() -> tuple[str, ...]: ...
-def translated(
-    *,
-    cc: tuple[int, int] | None = None,
-    driver: int | None = ...,
-    device: int | _Device | None = None,
-) -> tuple[Entry, ...]: ...
 def is_available(kernel: _AnyName | None = None, strict: bool | None = None) -> bool: ...
-def cache(then: _Cache | None = None) -> _Cache: ...
-def use(
-    what: str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None = ...,
-    *,
-    strict: bool | None = None,
-) -> _Layer: ...
 """
+
+_MANY = """\
+MYPY: bool  # true for mypy alone
+_ShippedName = TypeVar("_ShippedName", bound=_AnyName)
+_ShippedModule = TypeVar("_ShippedModule", bound=_ModuleName | None)
+_ShippedNameOrNone = TypeVar("_ShippedNameOrNone", bound=_AnyName | None)
+
+if MYPY:
+{for_mypy}
+else:
+{functions}
+"""
+_FOR_MYPY = (
+    ("_AnyName | None = None", "_ShippedNameOrNone = ..."),
+    ("_ModuleName | None = None", "_ShippedModule = ..."),
+    ("_AnyName", "_ShippedName"),
+)
 
 
 def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
@@ -222,7 +247,19 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
     aliases = {alias: _literal(each) for alias, each in named.items()}
     listed = _listed({*signatures})
     shown = {function: f'"""{sentence}{listed}"""' for function, sentence in _SHOWN.items()}
-    return _TEXT.format(untyped=_UNTYPED, **aliases, **shown).encode()
+    functions = _functions(many=max(map(len, aliases.values())) > MOST_IN_A_MESSAGE)
+    return (_TEXT + functions).format(untyped=_UNTYPED, **aliases, **shown).encode()
+
+
+def _functions(*, many: bool) -> str:
+    """Return the functions that take names; if there are *many*, in a second form for mypy's messages."""
+    if not many:
+        return _FUNCTIONS
+    for_mypy = _FUNCTIONS
+    for before, after in _FOR_MYPY:
+        for_mypy = for_mypy.replace(before, after)
+    both = {"for_mypy": for_mypy, "functions": _FUNCTIONS}
+    return _MANY.format(**{name: textwrap.indent(code, "    ").rstrip() for name, code in both.items()})
 
 
 def _listed(signatures: set[str]) -> str:

@@ -151,6 +151,11 @@ def packages_of(root: Path) -> dict[str, str]:
         raise ConfigError(Problem(f"hatchling cannot build this project: {what}")) from exc
 
 
+def runs_hook(root: Path) -> bool:
+    """Say whether hatchling runs our hook for a wheel of the project at *root*, in this environment."""
+    return tables.HOOK in WheelBuilder(str(root)).config.hook_config
+
+
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield patterns for *paths*; one stands for all files of a folder with a suffix if all are in *paths*.
 

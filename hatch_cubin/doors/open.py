@@ -82,6 +82,7 @@ def require_compiler(project: Project) -> None:
 def check_build(project: Project) -> None:
     """Raise ConfigError for what the project's own build would find wrong, or could not even tell.
 
+    Warn of what leaves kernels out of wheels without an error.
     Of a backend that does not say which packages a wheel has, only what the table says is checked.
     """
     pyproject, backend = tables.read_project(project.root)
@@ -105,6 +106,10 @@ def check_build(project: Project) -> None:
             problems += exc.problems
     if problems:
         raise ConfigError(*problems)
+    from . import unbuilt
+
+    for reason in unbuilt.reasons(project, found_packages(project.root)):
+        project.warn(str(reason))
 
 
 def aimed(project: Project, folder: Path) -> Project:

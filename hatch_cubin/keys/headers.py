@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from .. import __version__, _home, _temporary
@@ -15,6 +15,7 @@ from ..sources.search import OWN, Root
 from ..sources.tree import Tree
 from ..table.config import Config
 from ..toolkit.libraries import system_home
+from ..toolkit.requirements import asked_for
 from ..toolkit.toolkit import Toolkit
 
 _FIRST_WITH_BUNDLED = (13, 3)
@@ -105,6 +106,38 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
             if name.startswith("nvidia-") and _has(found, installed):
                 wheels.setdefault(name, found.version)
     return wheels
+
+
+def by_chance(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
+    """Return the headers of NVIDIA's wheels that a build with isolation would not have, with their wheels.
+
+    The wheels share a folder, so whatever is installed there is found. *required* are the requirements of the
+    project's build.
+    """
+    wheels = {
+        path.name.partition("-")[0].replace("_", "-").lower(): path
+        for entry in sys.path
+        for path in Path(entry).glob("nvidia_*.dist-info")
+    }
+    others = wheels.keys() - asked_for(config)
+    found = {
+        str(file): name
+        for name in sorted(others)
+        for file in importlib.metadata.Distribution.at(wheels[name]).files or ()
+        if file.suffix in _HEADER_SUFFIXES and "include" in file.parts
+    }
+    invited = asked_for(config, required()) if found else ()
+    return {file: name for file, name in found.items() if name not in invited}
+
+
+def among(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the *files*, by logical name, that are installed at one of the *places*."""
+    return {logical: places[place] for logical in files for place in _places([logical]) if place in places}
+
+
+def is_shared(root: Root) -> bool:
+    """Say whether NVIDIA's wheels share a folder of the search path."""
+    return _NVIDIA in root.tree
 
 
 def _places(files: Iterable[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,17 +16,20 @@ from .._digest import digest
 from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
 from ..cache.proof import Known, Request
-from ..errors import Problem, SourceError
+from ..errors import Location, Problem, SourceError
+from ..sources.declared import Types
 from ..sources.entries import declared_kernels
 from ..sources.includes import Closure, Resolver
 from ..sources.outside import names_in
 from ..sources.project import Project, Sources
-from ..sources.scan import ask_for_anything, meanings
+from ..sources.scan import Include, ask_for_anything, line_of, meanings
 from ..sources.search import OWN, Root
+from ..table import tables
 from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
 from . import shared_names
 from .closures import Start
-from .headers import package_roots, project_roots, toolkit_roots, wheels_of
+from .declared import declared, declared_together
+from .headers import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots, wheels_of
 from .parts import drop_parts
 from .recall import Recall
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from ..toolkit.linker import Input
 
 Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
+
+Declared = Callable[[], Mapping[str, Types]]  # the types that the kernels of a module take, by symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Job:
     asked: str  # a digest of all that the results of the module depend on
     known: Known | None  # from an earlier build that asked the same
     linked: tuple[Input, ...] = ()  # what a linked unit is made of, in order
+    declared: Declared = dict
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -119,7 +125,8 @@ def make_jobs(
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
             unit, own, asked, known, linked = found
-            job = Job(unit, own, (), Closure(), toolkit, asked, known, linked)
+            declared = partial(finder.declared, unit.module)
+            job = Job(unit, own, (), Closure(), toolkit, asked, known, linked, declared)
             jobs.setdefault(unit.module, []).append(job)
     return [job for module, _units in groups for job in jobs[module]]
 
@@ -277,6 +284,18 @@ def _modules(
     )
 
 
+def _unavailable(module: Module, headers: Mapping[str, str]) -> SourceError:
+    """Return the error that a header is only here, as the compiler words it where the header is absent."""
+    names = {logical.rpartition("/include/")[2]: wheel for logical, wheel in headers.items()}
+    text = module.source.text
+    lines = {name: line_of(Include(name, "angle"), text) for name in sorted(names)}
+    name = next((name for name, line in lines.items() if line), next(iter(lines)))
+    what = f'cannot open source file "{name}"'
+    why = f"{names[name]} has it, which is installed here, and which a build does not ask for"
+    hint = f'header-packages = ["{names[name]}"]'
+    return SourceError(Problem(what, Location(module.source.path, lines[name]), hint, (why,)))
+
+
 def _jobs_of(
     module: Module, units: Iterable[Unit], finder: _HeaderFinder, toolkit: Toolkit, recall: Recall
 ) -> Iterator[Job]:
@@ -286,7 +305,7 @@ def _jobs_of(
     recalled = recall.units(asked)
     for unit in units:
         keys, known = recalled.get(str(unit.arch)) or (unit_keys(unit, toolkit, closure), None)
-        yield Job(unit, keys, search, closure, toolkit, asked, known)
+        yield Job(unit, keys, search, closure, toolkit, asked, known, (), partial(finder.declared, module))
 
 
 @dataclass(slots=True)
@@ -300,6 +319,8 @@ class _HeaderFinder:
     _outside: dict[str, tuple[Root, ...]] = field(default_factory=dict)
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
+    _by_chance: dict[str, str] | None = None  # headers that only this environment has, with their wheels
+    _declared: dict[Module, Mapping[str, Types]] = field(default_factory=dict)
     _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
 
     def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
@@ -315,6 +336,16 @@ class _HeaderFinder:
             self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
 
+    def declared(self, module: Module) -> Mapping[str, Types]:
+        """Return the types that the kernels of a module take, as far as its texts prove them."""
+        if module not in self._declared:
+            if module.link:
+                self._declared[module] = declared_together(module, self.declared)
+            else:
+                found = self.find(module)
+                self._declared[module] = declared(module, *found, self.project.tree, self.recall.scans)
+        return self._declared[module]
+
     def _find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         if module.source.is_ptx or module.link:
             return Closure(), ()
@@ -328,9 +359,32 @@ class _HeaderFinder:
             if closure.missing:
                 search = (*search, *outside())
                 closure = self._resolve(module, search, own)
+        if uninvited := self._uninvited(closure, search):
+            left = tuple(root for root in search if not is_shared(root))
+            without = self._resolve(module, left, own)
+            if self._needs_shared(without, search):
+                raise _unavailable(module, uninvited)
+            # The compiler does not find them either, as in a build with isolation, which has the same keys.
+            closure, search = replace(without, search=closure.search, _digest=""), left
         if not own.absent <= closure.absent:  # what was missing at first is there now
             closure = replace(closure, absent={*own.absent, *closure.absent})
         return closure, search
+
+    def _uninvited(self, closure: Closure, search: tuple[Root, ...]) -> dict[str, str]:
+        """Return the headers of a closure that are installed here by chance, each with its wheel."""
+        if not any(map(is_shared, search)):
+            return {}
+        if self._by_chance is None:
+            required = partial(tables.required, self.project.root)
+            self._by_chance = by_chance(self.project.config, required)
+        return among(closure.files, self._by_chance) if self._by_chance else {}
+
+    def _needs_shared(self, closure: Closure, search: Iterable[Root]) -> bool:
+        """Say whether folders that NVIDIA's wheels share have what a closure lacks, and not by chance."""
+        shared = [root for root in search if is_shared(root)]
+        pairs = ((root, name) for root in shared for name in closure.missing)
+        found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())
+        return any(not among([logical], self._by_chance or {}) for logical in found)
 
     def _resolve(self, module: Module, search: tuple[Root, ...], own: Closure | None = None) -> Closure:
         names, source = module.pre_includes, module.source

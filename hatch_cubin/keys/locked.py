@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from .. import __version__, _plan
@@ -25,6 +26,7 @@ from .jobs import Found, Job, digests_of, every_module, headers_of_others
 from .lock import Lock
 from .recall import Recall, recall_of_locked
 
+_FOUND = {"headers", "types", "units"}  # of a module in a lock: the rest is what the project says
 _NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
 
 
@@ -94,9 +96,16 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
     modules: dict[str, dict[str, Any]] = {}
     for job in jobs:
         module = job.unit.module
-        entry = modules.setdefault(module.name, {**_inputs(module), "headers": job.closure.digest()})
+        entry = modules.setdefault(module.name, _inputs(module) | _findings(job))
         entry.setdefault("units", {})[str(job.unit.arch)] = [*job.keys.hex(), results.get(job.unit)]
     return modules
+
+
+def _findings(job: Job) -> dict[str, Any]:
+    """Return what only a build with the headers of others can find out about a module."""
+    found = {} if job.unit.module.part_of else job.declared()
+    types = {kernel: [*each] for kernel, each in found.items()}
+    return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
 def _inputs(module: Module) -> dict[str, Any]:
@@ -191,7 +200,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
             yield f"{unit.name} is new"
         elif module not in seen:
             seen.add(module)
-            before = {name: value for name, value in locked.items() if name not in {"headers", "units"}}
+            before = {name: value for name, value in locked.items() if name not in _FOUND}
             now = _inputs(module)
             yield from (
                 f"{name} of {module.name} is changed"
@@ -210,13 +219,13 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
             _ = toolkit.ptxas  # likewise
         entry = lock.modules[module.name]
         asked = digest(["locked", json.dumps(entry, sort_keys=True)])
-        recalled = recall.units(asked)
+        recalled, declared = recall.units(asked), partial(dict[str, Any], entry.get("types", {}))
         for unit in of_module:
             key, program_key, sha256 = entry["units"][str(unit.arch)]
             keys, known = recalled.get(str(unit.arch), (None, None))
             if known is None or keys != Keys.of(key, program_key) or known.sha256 != sha256:
                 known = expected(sha256)
-            yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known)
+            yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known, (), declared)
 
 
 def expected(sha256: str | None) -> Known | None:

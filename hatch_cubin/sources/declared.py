@@ -1,202 +1,228 @@
-"""Read from a source's text which types its kernels take, as far as that needs no compiler. Pure.
+"""Read from a source's text which types its `extern "C"` kernels take. Pure.
 
-The symbol of an `extern "C"` kernel has no types. Whoever uses what is found here compares it with the
-compiled kernel: a text can mean something else than it says.
+The symbol of such a kernel has no types, and a text can mean something else than it says. So a type is told
+only if it is made of keywords of C++, and if nothing can change what they mean or whether the compiler sees
+them: no macro in the declaration, no conditional around it, no second mention of the kernel. The rest has no
+type.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
-from .scan import TOKEN
+from .scan import PASTE, TOKEN
 
-_KERNEL = re.compile(r"\b__global__\b")
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([^\W\d]\w*)(\(?)([^\n]*)", re.MULTILINE)
-_DIRECTIVE = re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE)
-_PIECE = re.compile(r"[^\W\d]\w*|\d[\w.]*|::|\S")
-_ARGUMENT = re.compile(r"\w+|::|[<>,*]")
+Types: TypeAlias = "tuple[str | None, ...]"  # of a kernel's parameters; None for one that is not known
+
+# What releases of the compiler, and its options, read in different ways: trigraphs, escapes in names, a blank
+# between a backslash and the end of its line.
+_DISPUTED = re.compile(r"\?\?[=/'()!<>-]|\\[uU]00|\\[ \t\f\v\r]+\n")
+_DIGRAPH = re.compile(r"<[%:]|[%:]>|%:")
+_UNCLEAR = "\0"  # no source has this character
+_DEFINE = re.compile(r"\bdefine\b(?:\s|/\*.*?\*/)*([^\W\d]\w*)([^\n]*)", re.DOTALL)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.MULTILINE)
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w*)")
+_OPENS = frozenset(("if", "ifdef", "ifndef"))
+_TURNS = frozenset(("elif", "elifdef", "elifndef", "else"))
 _WORD = re.compile(r"[^\W\d]\w*")
-_SCALAR = frozenset(
-    ("bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "void", "__int128")
+_PIECE = re.compile(r"\w+|::|\S")
+_SCOPE = re.compile(r'[()}]|(?P<open>extern\s*"C"\s*|\bnamespace\b[\w\s:]*)?\{')
+_GLOBAL = re.compile(r"\b__global__\b")
+_KERNEL = re.compile(
+    r'\s*(?P<direct>\bextern\s*"C"\s*)?'
+    r"(?P<before>(?:\b(?:void|__global__|__(?:launch_bounds|cluster_dims|maxnreg)__\s*\([\w\s,]*\))\s*)+)"
+    r"\b(?P<name>[^\W\d]\w*)\s*\((?P<list>[^(){};#=\"]*)\)\s*\{"
 )
+_C, _NAMESPACE = "C", "n"
+_SCALAR = frozenset(("bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "void"))
 _QUALIFIERS = ("const", "volatile")
-_SAYS_NOTHING = frozenset(
-    ("__restrict__", "__restrict", "restrict", "__grid_constant__", "struct", "class", "union", "enum")
+_OF_CUDA = frozenset(("__global__", "__launch_bounds__", "__cluster_dims__", "__maxnreg__"))
+_SAYS_NOTHING = frozenset(("__restrict__", "__restrict", "__grid_constant__"))
+_BASES = frozenset(
+    (
+        *("bool", "char", "signed char", "unsigned char", "float", "double", "void"),
+        *("short", "int", "long", "long long", "unsigned short", "unsigned int", "unsigned long"),
+        "unsigned long long",
+    )
 )
-_OPENING, _CLOSING = "(<[", ")>]"
-_DEEPEST = 8  # of macros in macros
-_MOST = 4096  # pieces of a list of parameters, before macros are replaced and after
-_FAR = 400  # pieces between __global__ and the parameters
-
-Types = tuple[str, ...]
-Pieces = Sequence[str]
+_KEYWORDS = _SCALAR.union(_QUALIFIERS)
 
 
-def declared_types(text: str, kernel: str, macros: Mapping[str, str]) -> Types | None:
-    """Return `("float", "const float *")` for `__global__ void saxpy(float a, const float *x)`.
+class Names(NamedTuple):
+    """What a text brings into those that include it: its words, and the macros that it may define."""
 
-    *macros* are those that the compiler is given. None where the text does not say it, or not plainly.
+    words: Counter[str]
+    macros: frozenset[str]
+    plain: bool  # no macro of it makes a name of parts, or opens a brace that it does not close
+
+
+@functools.lru_cache(maxsize=256)  # sources share headers
+def names_of(text: str) -> Names:
+    """Return the names of a source or a header, or of `define X …` for a macro of the command line."""
+    joined = _joined(text)
+    code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
+    defined = _DEFINE.findall(joined)
+    return Names(
+        Counter(_WORD.findall(_INCLUDE.sub("", code))),
+        frozenset(name for name, _value in defined),
+        not _DISPUTED.search(text)
+        and not any(PASTE.search(value) for _name, value in defined)
+        and all(value.count("{") == value.count("}") for _name, value in defined),
+    )
+
+
+def declared_types(text: str, others: Sequence[Names] = (), macros: Iterable[str] = ()) -> dict[str, Types]:
+    """Return `{"saxpy": ("float", "const float *")}` for a kernel that takes these.
+
+    *others* are those of all that is compiled with the text. Of headers outside the project, only the names
+    of their *macros* matter.
     """
-    defined, lists = _read(text)
-    known = {**defined, **macros}
-    found = {_types(_expanded(pieces, known)) for name, pieces in lists if name == kernel}
-    return found.pop() if len(found) == 1 else None
+    if "__global__" not in text or (code := _unconditional(_code(text))) is None:
+        return {}
+    own = names_of(text)
+    theirs = {*macros} - _OF_CUDA - _SAYS_NOTHING  # which CUDA's own headers define
+    defined = own.macros.union(theirs, *(each.macros for each in others))
+    plain = all(each.plain for each in (own, *others))
+    found: dict[str, Types] = {}
+    for kernel in _kernels(code, blocks=plain):
+        name = kernel["name"]
+        mentioned = sum(each.words[name] for each in (own, *others))
+        types = _types(kernel["list"])
+        if mentioned == 1 and types is not None and defined.isdisjoint(_WORD.findall(kernel[0])):
+            found[name] = types
+    return found
 
 
-@functools.lru_cache(maxsize=4)  # the variants of a source are asked about one after another
-def _read(text: str) -> tuple[Mapping[str, str | None], Sequence[tuple[str, tuple[str, ...]]]]:
-    """Return a text's macros, None for one that has no plain value, and its kernels' lists of parameters."""
-    if "__global__" not in text:
-        return {}, ()
-    code = TOKEN.sub(_blank, text.replace("\\\n", ""))
-    macros: dict[str, str | None] = {}
-    for name, parameters, value in _DEFINE.findall(code):
-        plain = None if parameters else value
-        macros[name] = plain if macros.get(name, plain) == plain else None
-    code = _DIRECTIVE.sub("", code)
-    lists = (_parameters(code, match.end()) for match in _KERNEL.finditer(code))
-    return macros, [found for found in lists if found is not None]
+def _joined(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\\\n", "")
+
+
+def _code(text: str) -> str:
+    """Return a text without comments and what strings hold, but for the "C" of a linkage."""
+    code = TOKEN.sub(_blank, _joined(text))
+    return _UNCLEAR if _DISPUTED.search(text) or _DIGRAPH.search(code) else code
 
 
 def _blank(match: re.Match[str]) -> str:
-    return " " if match[0][0] == "/" else '""'
+    piece = match[0]
+    if piece.startswith("//") or (piece.startswith("/*") and piece.endswith("*/") and len(piece) > 3):
+        return " "
+    if piece == '"C"':
+        return piece
+    is_whole = len(piece) > 1 and piece[0] == piece[-1] and piece[0] in "\"'"
+    return '""' if is_whole else _UNCLEAR  # a raw string, a number with separators, or without an end
 
 
-def _parameters(code: str, start: int) -> tuple[str, tuple[str, ...]] | None:
-    """Return a kernel's name and the pieces of its list of parameters, which follows in *code*."""
-    name, inside, depth = "", [], 0
-    for number, match in enumerate(_PIECE.finditer(code, start)):
-        piece = match[0]
-        if depth:
-            depth += (piece == "(") - (piece == ")")
-            if depth:
-                inside.append(piece)
-            if len(inside) > _MOST:
-                return None
-        elif piece == "(":
-            depth, inside = 1, []
-        elif piece in ("{", ";"):
-            return (name, tuple(inside)) if name else None
-        elif piece == "}" or number > _FAR + len(inside):
-            return None
-        else:
-            name = piece if _WORD.fullmatch(piece) else ""  # whatever was in parentheses, it was an attribute
-    return None
+def _unconditional(code: str) -> str | None:
+    """Return the code that no `#if` is around, with a `#` for each directive.
 
-
-def _expanded(pieces: Pieces, macros: Mapping[str, str | None]) -> list[str] | None:
-    """Return *pieces* with macros replaced; None where one has no plain value."""
-    found = [*pieces]
-    for _ in range(_DEEPEST):
-        if not any(piece in macros for piece in found):
-            return found
-        new: list[str] = []
-        for piece in found:
-            value = macros.get(piece, piece)
-            if value is None:
-                return None
-            new += [piece] if value == piece else _PIECE.findall(value)
-        found = new
-        if len(found) > _MOST:
-            return None
-    return None
-
-
-def _types(pieces: Pieces | None) -> Types | None:
-    if pieces is None:
+    None if a part opens what another part has to close: then the text does not say what is inside of what.
+    """
+    if _UNCLEAR in code:
         return None
-    types = [_type(each) for each in _split(pieces)]
-    if types in ([], ["void"]):
-        return ()
-    return None if None in types else tuple(map(str, types))
-
-
-def _split(pieces: Pieces) -> list[list[str]]:
-    """Return the pieces of each parameter."""
-    parts: list[list[str]] = [[]]
+    kept: list[str] = []
+    part: list[str] = []
     depth = 0
-    for piece in pieces:
-        depth += (piece in _OPENING) - (piece in _CLOSING)
-        if piece == "," and not depth:
-            parts.append([])
+    for line in code.split("\n"):
+        directive = _DIRECTIVE.match(line)
+        kind = directive[1] if directive else ""
+        if kind in _OPENS or kind in _TURNS or kind == "endif":
+            if depth and _nesting("\n".join(part)) is None:
+                return None
+            depth += (kind in _OPENS) - (kind == "endif")
+            if depth < 0:
+                return None
+            part = []
+            kept.append("#")
+        elif depth:
+            part.append("" if directive else line)
         else:
-            parts[-1].append(piece)
-    return parts if pieces else []
+            kept.append("#" if directive else line)
+    return None if depth else "\n".join(kept)
 
 
-def _type(pieces: Pieces) -> str | None:
-    """Return the type of a parameter, as symbols have it; None for what is not plain."""
+def _nesting(code: str) -> list[tuple[int, str]] | None:
+    """Return what is open behind each bracket, as a string; None if brackets do not match.
+
+    It has `(`, `{`, and a letter for what leaves the linkage of a function alone or makes it that of C.
+    """
+    opened, found = "", [(0, "")]
+    for match in _SCOPE.finditer(code):
+        mark = match[0][-1]
+        if mark in "({":
+            opened += mark if match["open"] is None else _C if match["open"][0] == "e" else _NAMESPACE
+        elif opened and (opened[-1] == "(") == (mark == ")"):
+            opened = opened[:-1]
+        else:
+            return None
+        found.append((match.end(), opened))
+    return None if opened else found
+
+
+def _kernels(code: str, *, blocks: bool) -> Iterator[re.Match[str]]:
+    """Yield the definitions of `extern "C"` kernels; those in a block of that linkage too, if *blocks*."""
+    if (nesting := _nesting(code)) is None:
+        return
+    ends = [end for end, _opened in nesting]
+    for word in _GLOBAL.finditer(code):
+        start = max(code.rfind(end, 0, word.start()) for end in "{};#") + 1
+        match = _KERNEL.match(code, start)
+        if match is None or {"__global__", "void"} - {*_WORD.findall(match["before"])}:
+            continue
+        opened = nesting[bisect.bisect_right(ends, start) - 1][1]
+        if {*opened} <= {_C, _NAMESPACE} and (match["direct"] or (blocks and _C in opened)):
+            yield match
+
+
+def _types(listed: str) -> Types | None:
+    """Return the types of a list of parameters; None if it cannot be told where each begins."""
+    parameters: list[list[str]] = [[]]
+    depth = 0
+    for piece in _PIECE.findall(listed):
+        depth += (piece in "<[") - (piece in ">]")
+        if piece == "," and not depth:
+            parameters.append([])
+        else:
+            parameters[-1].append(piece)
+    if depth:
+        return None
+    return () if parameters in ([[]], [["void"]]) else tuple(map(_type, parameters))
+
+
+def _type(pieces: Sequence[str]) -> str | None:
+    """Return the type of a parameter as symbols have it; None if other words than keywords make it."""
     pieces = [piece for piece in pieces if piece not in _SAYS_NOTHING]
-    if "=" in pieces:
-        pieces = pieces[: pieces.index("=")]
-    array = pieces.index("[") if "[" in pieces else len(pieces)
-    if "[" in pieces[array + 1 :] or (pieces[array:] and pieces[-1] != "]"):
-        return None
-    words, marks, named = _declarator(pieces[:array])
-    if words is None or marks is None:
-        return None
-    if len(words) > 1 and not (marks or named) and _is_name(words[-1]):
-        words = words[:-1]
+    is_array = pieces[-1:] == ["]"]
+    if is_array:
+        at = pieces.index("[")
+        if not re.fullmatch(r"\[\d*\]", "".join(pieces[at:])):
+            return None
+        pieces = pieces[:at]
+    if pieces and pieces[-1] not in _KEYWORDS and _WORD.fullmatch(pieces[-1]):
+        pieces = pieces[:-1]  # its name
+    at = pieces.index("*") if "*" in pieces else len(pieces)
+    words, marks = pieces[:at], [*pieces[at:], *("*" * is_array)]
     base = _base([word for word in words if word not in _QUALIFIERS])
-    if base is None:
+    if base is None or not {"*", *_QUALIFIERS}.issuperset(marks) or (base == "void" and not marks):
         return None
-    if pieces[array:]:
-        marks = [*marks, "*"]  # an array is a pointer
     while marks and marks[-1] != "*":
-        marks.pop()  # what qualifies a parameter itself is no part of its type
+        marks.pop()  # what qualifies a parameter itself is not part of its type
     if not marks:
         return base
     qualified = " ".join([*(each for each in _QUALIFIERS if each in words), base])
     return f"{qualified} {''.join(mark if mark == '*' else f'{mark} ' for mark in marks)}"
 
 
-def _is_name(word: str) -> bool:
-    """Say whether the last word of a parameter, behind its type, can be its name."""
-    return word not in _SCALAR and word not in _QUALIFIERS and bool(_WORD.fullmatch(word))
-
-
-def _declarator(pieces: Pieces) -> tuple[list[str] | None, list[str] | None, bool]:
-    """Return the words of a type, the pointers behind it, and whether a name follows these."""
-    words, at = _words(pieces)
-    if words is None:
-        return None, None, False
-    marks, rest = [], pieces[at:]
-    while rest and (rest[0] == "*" or rest[0] in _QUALIFIERS):
-        marks.append(rest[0])
-        rest = rest[1:]
-    if len(rest) > 1 or (rest and not _WORD.fullmatch(rest[0])):
-        return None, None, False
-    return words, marks, bool(rest)
-
-
-def _words(pieces: Pieces) -> tuple[list[str] | None, int]:
-    """Return the words that a parameter begins with, a name with its namespaces and its arguments as one."""
-    words: list[str] = []
-    depth = 0
-    for at, piece in enumerate(pieces):
-        if depth or piece in ("::", "<"):
-            if not words or not _ARGUMENT.fullmatch(piece):
-                return None, 0
-            depth += (piece == "<") - (piece == ">")
-            glue = " " if words[-1][-1] == "," or (words[-1][-1] + piece[0]).isalnum() else ""
-            words[-1] += glue + piece
-        elif words and words[-1].endswith("::") and _WORD.fullmatch(piece):
-            words[-1] += piece
-        elif _WORD.fullmatch(piece):
-            words.append(piece)
-        else:
-            return words, at
-    return (words, len(pieces)) if not depth else (None, 0)
-
-
 def _base(words: Sequence[str]) -> str | None:
     """Return the one name of a type that has several, such as `unsigned int` for `unsigned`."""
-    if len(words) == 1 and words[0] not in ("unsigned", "signed"):
-        return words[0]
     if not words or not _SCALAR.issuperset(words):
         return None
     rest = sorted((word for word in words if word not in ("unsigned", "signed", "int")), reverse=True)
-    sign = "unsigned" if "unsigned" in words else "signed" if "signed" in words and rest == ["char"] else ""
-    return " ".join([*([sign] if sign else []), *(rest or ["int"])])
+    sign = "unsigned " if "unsigned" in words else "signed " if "signed" in words and rest == ["char"] else ""
+    base = sign + " ".join(rest or ["int"])
+    return base if base in _BASES else None

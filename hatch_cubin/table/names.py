@@ -75,12 +75,17 @@ def _is_alike(name: str, tables: Mapping[str, Any]) -> bool:
 
 def is_required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> bool:
     """Say whether a front end is asked to install hatch-cubin: by the build system, or by Hatch's tables."""
+    return any(is_own(each) for each in required(pyproject, hatch))
+
+
+def required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> list[object]:
+    """Return what a front end is asked to install for a build: by the build system, and by Hatch's tables."""
     homes = (
         ("build", *target, *hook) for target in ((), ("targets", "wheel")) for hook in ((), ("hooks", HOOK))
     )
     listed = [inside(hatch, *home).get("dependencies") for home in homes]
     listed.append(inside(pyproject, "build-system").get("requires"))
-    return any(is_own(each) for place in listed if isinstance(place, list) for each in place)
+    return [each for place in listed if isinstance(place, list) for each in place]
 
 
 def asked(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _files, _limits
 from ..errors import ConfigError, Location, Problem
-from . import toml
+from . import names, toml
 from .names import HOOK, WRAPPER, inside, is_required, misnamed, misnamed_in_hatch_toml
 from .toml import Place
 
@@ -26,6 +26,7 @@ __all__ = [
     "own_table",
     "place_of",
     "read_project",
+    "required",
     "requires_hatch_cubin",
     "unread_table",
 ]
@@ -115,12 +116,13 @@ def unread_table(root: Folder, backend: str) -> Place | None:
     if backend in HATCH_BACKENDS:
         if has_own_table(root):
             return _own_place(root)
+        if path is not None:  # of another target than the wheel
+            return _hatch_place(root, path)
     elif path is not None:
         return _hatch_place(root, path)
     if (within := _misnamed_in_hatch_toml(root)) is not None:
         return within
-    known = (OWN_TABLE, ("tool", "hatch", "build", *(path or ())))
-    wrong = next((place for place in misnamed(pyproject, settings) if place not in known), None)
+    wrong = next((place for place in misnamed(pyproject, settings) if place != OWN_TABLE), None)
     return None if wrong is None else place_of(root, wrong)
 
 
@@ -143,6 +145,12 @@ def requires_hatch_cubin(root: Folder) -> bool:
     """Say whether a front end is asked to install hatch-cubin for a build of the project."""
     pyproject = _read(root, "pyproject.toml")
     return is_required(pyproject, _hatch_settings(root, pyproject))
+
+
+def required(root: Folder) -> list[str]:
+    """Return what a front end is asked to install for a build of the project, as it is written."""
+    pyproject = _read(root, "pyproject.toml")
+    return [*map(str, names.required(pyproject, _hatch_settings(root, pyproject)))]
 
 
 def _own_place(root: Folder) -> Place:

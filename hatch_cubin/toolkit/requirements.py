@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from .._environment import SIGNING_KEY, is_on
@@ -139,3 +141,34 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
 def device_runtime(major: int) -> str:
     """Return the entry of a module's `link` that is the library of kernels that launch kernels."""
     return f"nvidia-cuda-runtime{'' if major >= 13 else '-cu12'}:**/libcudadevrt.a"
+
+
+def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:
+    """Return the names of the wheels that bring a build its headers.
+
+    If the project's build is known to have *required* some, also all that those and the others need, as far
+    as they are installed here.
+    """
+    left = [*_PARTS[12], *_PARTS[13], *config.packages, *(required or ())]
+    found: set[tuple[str, tuple[str, ...]]] = set()
+    while left:
+        each = left.pop()
+        name = re.sub(r"[-_.]+", "-", name_of(each)).lower()
+        extras = re.match(r"[\w.-]+\s*\[([^]]*)\]", each)
+        if (known := (name, tuple(re.findall(r"[\w.-]+", extras[1])) if extras else ())) not in found:
+            found.add(known)
+            if required is not None:
+                left += _needs(*known)
+    return {name for name, _extras in found}
+
+
+def _needs(name: str, extras: Iterable[str]) -> Iterator[str]:
+    """Yield what an installed wheel needs, with these extras."""
+    try:
+        needs = importlib.metadata.requires(name) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for need, _semicolon, marker in (each.partition(";") for each in needs):
+        wanted = re.findall(r"extra\s*==\s*['\"]([^'\"]*)", marker)
+        if not wanted or not {*wanted}.isdisjoint(extras):
+            yield need

@@ -180,6 +180,11 @@ def _but(spared: Sequence[str], lacks: Iterable[Left]) -> Iterator[Left]:
             yield {"gpus": left["gpus"], "kernels": kernels}
 
 
+def names_of(bundles: Iterable[Checked]) -> set[str]:
+    """Return what a glob of *spared* can match: the names of kernels and modules."""
+    return {cover[name] for checked in bundles for cover in checked["kernels"] for name in _NAMES}
+
+
 def _add_archs(gpus: Sequence[str]) -> str:
     archs = ", ".join(f'"sm_{gpu.replace(".", "")}"' for gpu in gpus)
     return f"their archs lack {archs}; or --gpu names the GPUs that the wheel is for, --except the kernels"

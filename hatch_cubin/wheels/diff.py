@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypedDict
 
 from .._order import by_number
 from .parts import kernel_title
-from .survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order
+from .survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order, kernels_by_arch
 
 Measure = Literal["spills", "registers", "stack", "shared"]
 MEASURES: tuple[Measure, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
@@ -123,12 +123,12 @@ class Limit(NamedTuple):
 
 def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
     """Return how a bundle differs from the one before it; None stands for a bundle that is not there."""
-    old, new = _kernels(before), _kernels(after)
+    old, new = (kernels_by_arch(facts["units"] if facts else ()) for facts in (before, after))
     one, other = _totals(before), _totals(after)
     return {
         "before": before and before["where"],
         "after": after and after["where"],
-        "kernels": len({kernel for kernel, _arch in new}),
+        "kernels": after["totals"]["kernels"] if after else 0,
         "bytes": {"before": one and one["bytes"], "after": other and other["bytes"]},
         "packed": {"before": one and one["packed"], "after": other and other["packed"]},
         "toolchain": [] if before is None or after is None else [*_tools(before, after)],
@@ -146,14 +146,6 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
 
 def _totals(facts: BundleFacts | None) -> TotalFacts | None:
     return None if facts is None else facts["totals"]
-
-
-def _kernels(facts: BundleFacts | None) -> dict[tuple[_Kernel, str], KernelFacts]:
-    return {
-        ((unit["module"], kernel["name"]), unit["arch"]): kernel
-        for unit in (facts["units"] if facts else ())
-        for kernel in unit["kernels"]
-    }
 
 
 def _moved(

@@ -154,7 +154,7 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
         "totals": {
             "modules": len(manifest.modules),
             "units": len(units),
-            "kernels": len({kernel["name"] for unit in units for kernel in unit["kernels"]}),
+            "kernels": len({kernel for kernel, _arch in kernels_by_arch(units)}),
             "files": len(manifest.files),
             "bytes": sum(each["bytes"] for each in found.values()),
             "packed": _sum(taken(bundle, manifest, name) for name in manifest.files),
@@ -170,6 +170,18 @@ def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
         "largest": _largest(units),
         "shared": shared,
         "units": units,
+    }
+
+
+def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], str], KernelFacts]:
+    """Return the kernels of units, by module and name, and arch.
+
+    A name that several modules have, as the variants of a source do, is a kernel of each of them.
+    """
+    return {
+        ((unit["module"], kernel["name"]), unit["arch"]): kernel
+        for unit in units
+        for kernel in unit["kernels"]
     }
 
 

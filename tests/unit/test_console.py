@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
+import unicodedata
 
 import pytest
 
@@ -159,3 +160,43 @@ def test_what_others_named_steers_no_terminal(*, terminal: bool) -> None:
     written = screen.getvalue().replace(ERASE, "")
     assert "warn \\x1b[2J\\x07 in a warning\n  that an earlier build gave\n" in written
     assert not {"\x1b", "\x07"} & {*written}
+
+
+NAMES = (
+    "k for sm_90",
+    "attention[BLOCK=128,CAUSAL=1,HEAD=128,SCALAR=__nv_bfloat16] for sm_100a",
+    "\u30ab\u30fc\u30cd\u30eb" * 12 + " for sm_90",
+    "solve\u0301" * 20 + " for sm_90",
+    "two\nlines" * 9,
+)
+
+
+@pytest.mark.parametrize("columns", range(40, 201, 8))
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_a_line_fits_its_terminal_and_says_how_long_the_rest_takes(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    progress = Progress(2000, 100)
+    now += 30.0
+    for each in ("a", "b"):
+        progress.started(each)
+        progress.finished(each)
+    progress.started(name)
+    progress.started("another")
+    line = progress.line(columns)
+    width = sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in line)
+    assert width <= columns
+    assert line.startswith("hatch-cubin: 102 of 2000 units"[:columns])
+    if columns >= 60:
+        assert line.endswith("about 474 min 30 s left")
+    if columns >= 120:
+        assert " and 1 more" in line
+    assert progress.line(400) == progress.line()
+
+
+def test_too_narrow_a_terminal_gets_the_beginning() -> None:
+    progress = Progress(2000, 100)
+    progress.started("k")
+    assert progress.line(20) == "hatch-cubin: 100 of "

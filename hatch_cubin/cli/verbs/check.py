@@ -12,13 +12,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import ConfigError, HatchCubinError, Problem
+from ...sources.source import glob_regex
 from ...table import tables
+from ...table.checks import guess
 from ...table.config import parse_config
-from ...wheels.check import Verdict, check, parts
+from ...wheels.check import Verdict, check, names_of, parts
 from ...wheels.cuobjdump import second_reader
 from ...wheels.installed import named, opened
 from ...wheels.parts import Part
@@ -65,15 +67,30 @@ def run(args: argparse.Namespace) -> Answer:
     shown = [] if table is None else [Part(f"{table}: the table is right")]
     problems = [*wrong]
     warnings: list[Problem] = []
+    verdicts: list[Verdict] = []
     for what in named(args.wheels):
         path, verdict = _checked(what, args, budget)
+        verdicts.append(verdict)
         results.append(_facts(what, path, verdict))
         shown += parts(path, verdict)
         problems += verdict.problems
         warnings += verdict.warnings
-    facts = {"ok": not problems, "table": table, "max_size": budget, "results": results}
+    known = names_of(checked for verdict in verdicts for checked in verdict.bundles)
+    unmatched = [glob for glob in args.spared if known and not any(map(glob_regex(glob).fullmatch, known))]
+    warnings += (_matches_nothing(glob, known) for glob in unmatched)
+    facts = {
+        "ok": not problems,
+        "table": table,
+        "max_size": budget,
+        "unmatched": unmatched,
+        "results": results,
+    }
     summary = as_markdown([*shown, *problem_parts(problems, warnings)])
     return Answer(facts, summary if args.markdown else as_lines(shown), problems, warnings, summary)
+
+
+def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
+    return Problem(f"--except {glob!r} matches no kernel and no module", hint=guess(glob, sorted(known)))
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, Verdict]:

@@ -12,7 +12,7 @@ import difflib
 import itertools
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import _arch, _gpus
@@ -33,7 +33,9 @@ _SHOWN = 8  # of a list; -v shows the rest
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("source", metavar="SOURCE", help="its path in the project, or a module's name")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="its path in the project, or the name of a module or a kernel"
+    )
     parser.add_argument("--arch", metavar="ARCH", type=_one_arch, help="only this one, as in sm_89")
     parser.add_argument("--gpu", metavar="CC", type=capability, help="a compute capability, as in 8.9")
     parser.add_argument(
@@ -51,12 +53,13 @@ def run(args: argparse.Namespace) -> Answer:
     project = open_project(args)
     require_compiler(project)
     from ... import _pipeline
-    from ...explaining import choice, lookup
+    from ...explaining import choice, kernels, lookup
     from ...keys.jobs import expand
 
     plan = _pipeline.make_plan(project)
     every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
-    jobs = _chosen(every, args.source, project.tree)
+    with _pipeline.open_cache(project) as cache:
+        jobs = _chosen(every, args.source, project.tree, lambda: kernels.by_kernel(every, cache))
     module = next((job.unit.module for job in jobs if not job.unit.module.part_of), jobs[0].unit.module)
     source, toolchain = module.source, plan.toolkit.toolchain()
     specs = choice.asked(
@@ -101,22 +104,34 @@ def run(args: argparse.Namespace) -> Answer:
     return Answer(facts, lines)
 
 
-def _chosen(jobs: Sequence[Job], asked: str, tree: Tree) -> list[Job]:
-    """Return the units of the source or the module that is asked for."""
-    asked = tree.named(tree.root / asked)
+def _chosen(
+    jobs: Sequence[Job], asked: str, tree: Tree, by_kernel: Callable[[], Mapping[str, list[Job]]]
+) -> list[Job]:
+    """Return the units of the source, the module or the kernel that is asked for."""
+    path = tree.named(tree.root / asked)
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
         for name in dict.fromkeys((*module.sources, module.base, module.name, module.part_of)):
             by_name.setdefault(name, []).append(job)
-    if asked in by_name:
-        return by_name[asked]
-    what = f"{asked!r} is no source and no module of this project"
-    raise ConfigError(Problem(what, hint=_guess(asked, by_name, jobs, tree)))
+    if path in by_name:
+        return by_name[path]
+    from ...explaining.kernels import plain
+
+    kernels = by_kernel()
+    found = kernels.get(plain(asked), [])
+    sources = dict.fromkeys(job.unit.module.location.path for job in found)
+    if len(sources) == 1:
+        return found
+    if sources:
+        what = f"{asked!r} is a kernel of several sources"
+        raise ConfigError(Problem(what, hint=f"name one of them: {_listed([*sources], verbose=True)}"))
+    what = f"{asked!r} is not a source, a module or a kernel of this project"
+    raise ConfigError(Problem(what, hint=_guess(path, dict.fromkeys((*by_name, *kernels)), jobs, tree)))
 
 
 def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: Tree) -> str:
-    """Return a hint at what may be meant by a name that names no source and no module."""
+    """Return a hint at what may be meant by a name that is not known."""
     from ...sources.search import OWN
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)

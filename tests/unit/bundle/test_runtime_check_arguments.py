@@ -17,7 +17,7 @@ from tests.helpers import bundle, load_bundle, made
 from tests.unit.bundle.test_signatures import taking
 
 PLACES = ((0, 4), (8, 8), (16, 8), (24, 8))
-SAXPY = "__global__ void saxpy(float a, const float *x, float *y, unsigned long n) {}"
+SAXPY = {"saxpy": ("float", "const float *", "float *", "unsigned long")}
 SIGNATURE = "saxpy(float, const float *, float *, unsigned long)"
 ADDRESS = 1 << 40
 FITTING = (np.float32(2), ADDRESS, ADDRESS, np.uint64(1000))
@@ -32,7 +32,7 @@ ONE = {  # kernels of one parameter, by their names
     "long_real": ("double", 8),
     "pointer": ("void *", 8),
     "eight": ("Mine", 8),
-    "map": ("const __grid_constant__ CUtensorMap", 128),
+    "map": ("CUtensorMap", 128),
 }
 
 
@@ -40,8 +40,8 @@ ONE = {  # kernels of one parameter, by their names
 def cubins(tmp_path_factory: pytest.TempPathFactory) -> Any:
     saxpy = taking("saxpy", *PLACES)
     built = (
-        made("saxpy", data=saxpy, text=SAXPY),
-        made("saxpy", "sm_100", data=saxpy, text=SAXPY),
+        made("saxpy", data=saxpy, types=SAXPY),
+        made("saxpy", "sm_100", data=saxpy, types=SAXPY),
         made("differs", "sm_80", data=taking("differs", (0, 4))),
         made("differs", "sm_90", data=taking("differs", (0, 8))),
         made("red", kernels={"r": "r"}, data=taking("r", (0, 4)), variant={"N": "1"}),
@@ -49,7 +49,7 @@ def cubins(tmp_path_factory: pytest.TempPathFactory) -> Any:
         made("nothing", data=taking("nothing")),
         made("unknown"),
         *(
-            made(name, data=taking(name, (0, size)), text=f"__global__ void {name}({spelled} a) {{}}")
+            made(name, data=taking(name, (0, size)), types={name: (spelled,)})
             for name, (spelled, size) in ONE.items()
         ),
     )

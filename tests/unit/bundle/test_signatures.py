@@ -78,6 +78,8 @@ def test_nothing_is_written_where_nothing_is_known() -> None:
         (("float", "std::size_t"), [[0, 4, "float"], [8, 8, "std::size_t"]]),
         (("cuda::std::uint32_t", "long"), [[0, 4, "cuda::std::uint32_t"], [8, 8, "long"]]),
         (("Mine", "ns::Yours"), [[0, 4, "Mine"], [8, 8, "ns::Yours"]]),
+        ((None, "long"), [[0, 4], [8, 8, "long"]]),
+        (("double", None), [[0, 4], [8, 8]]),
         (("float",), [[0, 4], [8, 8]]),
         (("double", "const float *"), [[0, 4], [8, 8]]),
         (("float *", "const float *"), [[0, 4], [8, 8]]),
@@ -86,7 +88,7 @@ def test_nothing_is_written_where_nothing_is_known() -> None:
     ids=str,
 )
 def test_types_that_do_not_fit_what_was_compiled_are_dropped(
-    types: tuple[str, ...] | None, told: list[list[Any]]
+    types: tuple[str | None, ...] | None, told: list[list[Any]]
 ) -> None:
     assert typed([(0, 4), (8, 8)], types) == told
 
@@ -95,13 +97,12 @@ def test_a_parameter_without_a_type_is_told_by_its_size() -> None:
     assert signature("k", [[0, 4, "int"], [8, 16]]) == "k(int, 16 bytes)"
 
 
-def test_the_source_says_what_a_symbol_does_not_macros_replaced() -> None:
-    text = "__global__ void k(REAL *x, unsigned n) {}"
-    code = taking("k", (0, 8), (8, 4))
-    module = lines(made("k", data=code, text=text, define=(("REAL", "double"),)))["k"]
-    assert module["parameters"] == {"k": [[0, 8, "double *"], [8, 4, "unsigned int"]]}
-    module = lines(made("k", data=code, text=text, source="demo/k.ptx"))["k"]
-    assert module["parameters"] == {"k": [[0, 8], [8, 4]]}
+def test_the_texts_say_what_a_symbol_does_not() -> None:
+    code = taking("k", (0, 8), (8, 16), (24, 4))
+    module = lines(made("k", data=code, types={"k": ("double *", None, "unsigned int")}))["k"]
+    assert module["parameters"] == {"k": [[0, 8, "double *"], [8, 16], [24, 4, "unsigned int"]]}
+    module = lines(made("k", data=code, types={"j": ("int", "int", "int")}))["k"]
+    assert module["parameters"] == {"k": [[0, 8], [8, 16], [24, 4]]}
 
 
 # What a loader makes of it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,12 @@ FILES = bundle(
 )
 
 
-def mypy(folder: Path, code: str) -> list[str]:
+def mypy(folder: Path, code: str, files: Mapping[str, bytes] = FILES) -> list[str]:
     """Return what mypy has against *code*, which has the bundle in a package `pkg`."""
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("this environment has no mypy")
     write_tree(folder, {"pkg/__init__.py": "", "pkg/py.typed": "", "use.py": code})
-    write_tree(folder, {f"pkg/_cubins/{name}": data for name, data in FILES.items()})
+    write_tree(folder, {f"pkg/_cubins/{name}": data for name, data in files.items()})
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir=cache", "use.py"]
     return run(*command, cwd=folder, check=False).stdout.splitlines()
 
@@ -99,6 +100,37 @@ def test_a_misspelled_name_is_a_type_error(tmp_path: Path) -> None:
     for number, (error, (call, complaint)) in enumerate(zip(errors, WRONG.items(), strict=True), 2):
         assert error.startswith(f"use.py:{number}: error: "), call
         assert complaint in error
+
+
+LONG = [f"block_reduce<float, {number}>" for number in range(900)]
+USES = """\
+from pkg import _cubins as cubins
+
+for name in cubins.names():
+    cubins.kernel(name, BLOCK=4, device=1)
+    cubins.read("block_reduce<float,7>", module=cubins.find(name, driver=None).module, cc=(9, 0))
+    cubins.check_arguments(name, 1, 2.0)
+cubins.module("reduce", module=None)
+print(cubins.is_available() or cubins.is_available(None) or cubins.is_available("reduce", strict=True))
+"""
+MISUSES = """\
+cubins.kernel("blok_reduce")
+cubins.kernel(str())
+cubins.module("reduse")
+cubins.kernel("reduce", module="reduse")
+cubins.read("block_reduce<float, 900>", cc=(9, 0))
+cubins.find(7, cc=(9, 0))
+cubins.check_arguments("reduse")
+cubins.is_available("reduse")
+"""
+
+
+def test_an_error_in_a_large_bundle_is_short(tmp_path: Path) -> None:
+    files = bundle(made("reduce", kernels={name: f"s{number}" for number, name in enumerate(LONG)}))
+    errors = mypy(tmp_path, USES + MISUSES, files)
+    first = USES.count("\n") + 1
+    assert [int(error.split(":")[1]) for error in errors] == [*range(first, first + MISUSES.count("\n"))]
+    assert max(map(len, errors)) < 200
 
 
 RUNTIME = Path(runtime.__file__).read_text("utf-8")

@@ -296,3 +296,32 @@ def test_what_nobody_has_unpacked_yet_can_be_left_out(site: Path, home: Path) ->
     assert roots(toolkit)[0].path == home / "headers/13.5.37/include"
     assert found() == ["nvrtc", "nvrtc/cccl"]
     assert site.exists()
+
+
+SHARED = "nvidia/cu13/include"
+
+
+def test_headers_that_a_build_would_not_have_are_here_by_chance(site: Path) -> None:
+    install(site, "nvidia-cuda-runtime", f"{SHARED}/cuda_runtime.h")
+    install(site, "nvidia-cuda-nvdisasm", "nvidia/cu13/bin/nvdisasm")
+    assert headers.by_chance(read_config(), pytest.fail) == {}
+    for name in ("nvidia-cublas", "nvidia-curand", "nvidia-nvtx"):
+        install(site, name, f"{SHARED}/{name}.h", f"nvidia/cu13/lib/{name}.so")
+    there = {f"{SHARED}/nvidia-cublas.h": "nvidia-cublas", f"{SHARED}/nvidia-curand.h": "nvidia-curand"}
+    assert headers.by_chance(read_config(), lambda: ["hatchling", "NVIDIA_nvtx>=1"]) == there
+    packages = read_config('header-packages = ["nvidia-cublas", "nvidia-curand<11", "nvidia-nvtx"]')
+    assert headers.by_chance(packages, pytest.fail) == {}
+    found = headers.among(["cuda/cu13/include/nvidia-cublas.h", "cuda/cu13/include/cuda_runtime.h"], there)
+    assert found == {"cuda/cu13/include/nvidia-cublas.h": "nvidia-cublas"}
+
+
+def test_what_a_requirement_needs_is_not_here_by_chance(site: Path) -> None:
+    for name in ("nvidia-cublas", "nvidia-curand", "nvidia-cufft"):
+        install(site, name, f"{SHARED}/{name}.h")
+    install(site, "cuda-toolkit")
+    (metadata,) = site.glob("cuda_toolkit-*.dist-info/METADATA")
+    needs = ["nvidia-cublas==1; extra == 'cublas'", 'nvidia-curand ; extra == "rand"', "nvidia-cufft>=1"]
+    with metadata.open("a") as file:
+        file.writelines(f"Requires-Dist: {need}\n" for need in needs)
+    left = headers.by_chance(read_config(), lambda: ["cuda-toolkit[cublas, nvrtc]==13.*"])
+    assert set(left.values()) == {"nvidia-curand"}

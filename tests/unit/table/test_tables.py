@@ -163,13 +163,19 @@ def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path, files: dict[str
         "[tool.poetry.dependencies.hatch-cubin]\nversion = '1'\n",
         "[tool.hatch.build.force-include]\ncubin = 'x'\n",
         "[tool]\ncubin = 3\n",
-        "[tool.hatch.build.targets.sdist.hooks.cubin]\n",
     ],
 )
 def test_what_only_has_such_a_name_is_no_table_of_ours(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         find_table(write_tree(tmp_path, {"pyproject.toml": HATCHLING + text}))
     assert str(caught.value).endswith(INIT)
+
+
+def test_a_hook_of_another_target_is_told_by_its_name(tmp_path: Path) -> None:
+    table = "[tool.hatch.build.targets.sdist.hooks.cubin]"
+    with pytest.raises(ConfigError) as caught:
+        find_table(write_tree(tmp_path, {"pyproject.toml": f"{HATCHLING}{table}\n"}))
+    assert f"rename {table}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

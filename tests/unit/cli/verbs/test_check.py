@@ -69,6 +69,7 @@ def test_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "errors": [],
         "table": None,
         "max_size": None,
+        "unmatched": [],
     }
     served = {"gpu": "8.0", "arch": "sm_80", "kind": "cubin", "rule": "exact", "min_driver": 13000}
     assert result == {
@@ -443,3 +444,16 @@ def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
         f"hatch-cubin: error: there is no pyproject.toml in {tmp_path / 'elsewhere'}",
         "  hint: run it in a project, or name one: --project DIR",
     ]
+
+
+def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = wheel_of(tmp_path, {("saxpy", "sm_80"): code("saxpy"), ("scale", "sm_80"): code("scale")})
+    answer = check(capsys, wheel, "--except", "sa*", "--except", "scael", "--except", "x*")
+    assert answer.code == 0
+    assert answer.err == [
+        "hatch-cubin: warning: --except 'scael' matches no kernel and no module",
+        "  hint: did you mean 'scale'?",
+        "hatch-cubin: warning: --except 'x*' matches no kernel and no module",
+    ]
+    assert facts(capsys, wheel, "--except", "sa*", "--except", "scael")["unmatched"] == ["scael"]
+    assert facts(capsys, tmp_path / "none.whl", "--except", "scael")["unmatched"] == []

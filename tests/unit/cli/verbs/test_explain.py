@@ -433,9 +433,8 @@ def test_a_wrong_name_is_guessed(
     with pytest.raises(SystemExit) as ended:
         main(["explain", "--project", str(root), asked])
     assert ended.value.code == 1
-    assert capsys.readouterr().err == (
-        f"hatch-cubin: error: {asked!r} is no source and no module of this project\n  hint: {hint}\n"
-    )
+    what = f"{asked!r} is not a source, a module or a kernel of this project"
+    assert capsys.readouterr().err == f"hatch-cubin: error: {what}\n  hint: {hint}\n"
 
 
 @pytest.mark.parametrize(
@@ -463,3 +462,72 @@ def test_a_wrong_value_names_its_option(
         main(["explain", "k", option])
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith(f"hatch-cubin explain: error: {complaint}\n")
+
+
+KERNELS = {
+    "demo/scale.cu": "template <class T, int N> __global__ void scale(T *x) { *x *= N; }\n",
+    "demo/two.cu": 'extern "C" __global__ void\n__launch_bounds__(64) fill(int *x) { *x = 2; }\n',
+    "demo/three.cu": 'extern "C" __global__ void fill(int *x) { *x = 3; }\n',
+    "demo/by_header.cu": '#include "kernel.cuh"\n',
+    "demo/kernel.cuh": 'extern "C" __global__ void of_header(int *x) { *x = 3; }\n',
+    "demo/first.cu": "__device__ int next(int);\n"
+    'extern "C" __global__ void linked(int *x) { *x = next(1); }\n',
+    "demo/second.cu": "__device__ int next(int n) { return n + 1; }\n",
+}
+TABLES = """\
+[[tool.hatch.build.hooks.cubin.source]]
+path = "demo/scale.cu"
+instantiate = ["scale<float, 4>", "scale<unsigned int, 2>"]
+[[tool.hatch.build.hooks.cubin.module]]
+name = "both"
+sources = ["demo/first.cu", "demo/second.cu"]
+mode = "rdc"
+archs = ["sm_90"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "modules"),
+    [
+        ("scale<float, 4>", ["scale"]),
+        (" scale < unsigned  int,2 >", ["scale"]),
+        ("scale", ["scale"]),
+        ("red[BLOCK=64]", ["red[BLOCK=64]"]),
+        ("red[ BLOCK = 128 ]", ["red[BLOCK=128]"]),
+        ("of_header", ["by_header"]),
+        ("linked", ["both"]),
+        ("copy", ["copy"]),
+    ],
+)
+def test_a_kernel_names_its_units(
+    root: Path, capsys: pytest.CaptureFixture[str], asked: str, modules: list[str]
+) -> None:
+    write_tree(root, {"pyproject.toml": pyproject(OPTIONS + TABLES), **KERNELS})
+    if asked == "of_header":  # no source of the project says which that is, only what was compiled
+        assert main(["bake", "--project", str(root), "--only", "by_header"]) == 0
+    capsys.readouterr()
+    assert main(["explain", "--project", str(root), asked, "--json"]) == 0
+    units = json.loads(capsys.readouterr().out)["units"]
+    assert list(dict.fromkeys(unit["module"] for unit in units)) == modules
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        (
+            "fill",
+            "'fill' is a kernel of several sources\n  hint: name one of them: demo/three.cu, demo/two.cu",
+        ),
+        (
+            "scale<float, 8>",
+            "'scale<float, 8>' is not a source, a module or a kernel of this",
+        ),
+    ],
+)
+def test_a_kernel_that_names_no_source_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str], asked: str, complaint: str
+) -> None:
+    write_tree(root, {"pyproject.toml": pyproject(OPTIONS + TABLES), **KERNELS})
+    with pytest.raises(SystemExit):
+        main(["explain", "--project", str(root), asked])
+    assert capsys.readouterr().err.startswith(f"hatch-cubin: error: {complaint}")

@@ -323,3 +323,22 @@ def test_nothing_of_cuda_is_imported(tmp_path: Path) -> None:
         "assert not [name for name in sys.modules if name.split('.')[0] in ('cuda', 'numpy', 'hatchling')]"
     )
     subprocess.run([sys.executable, "-c", code, "inspect", str(place)], check=True, capture_output=True)
+
+
+def test_a_kernel_counts_for_each_module_that_has_it_in_every_verb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants = [
+        made("red", arch, {"red": "red"}, data=cubin("red"), variant={"BLOCK": block})
+        for block in ("64", "128")
+        for arch in ("sm_80", "sm_90")
+    ]
+    files = bundle(*variants, made("other", "sm_80", {"red": "red"}, data=cubin("red")))
+    wheel = make_wheel(tmp_path / "w.whl", inside("demo/_cubins", files))
+    (counted,) = inspect_json(capsys, wheel)["results"][0]["bundles"]
+    with pytest.raises(SystemExit):  # its tags and its metadata are made up
+        main(["check", str(wheel), "--json"])
+    (checked,) = json.loads(capsys.readouterr().out)["results"][0]["bundles"]
+    main(["diff", str(wheel), str(wheel), "--json"])
+    (compared,) = json.loads(capsys.readouterr().out)["bundles"]
+    assert counted["totals"]["kernels"] == len(checked["kernels"]) == compared["kernels"] == 3
