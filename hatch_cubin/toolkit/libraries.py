@@ -126,10 +126,8 @@ class Installation:
     def _contents(self, marks: Iterable[Sequence[int]]) -> str:
         left = iter(marks)
         return digest(
-            _sample(file, status.st_size, next(left, ()))
-            if status.st_size > _WHOLE
-            else Path(file).read_bytes()
-            for file, status in self._files
+            _sample(file, size, next(left, ())) if size > _WHOLE else _whole(file, size)
+            for file, size in ((file, status.st_size) for file, status in self._files)
         )
 
 
@@ -140,6 +138,11 @@ def _marks(file: str) -> list[int]:
         while (at := data.find(_MARK, found[-1] + 1 if found else 0)) >= 0:
             found.append(at)
     return found
+
+
+def _whole(file: str, size: int) -> bytes:
+    with open(file, "rb", buffering=0) as small:
+        return small.read(size + 1)
 
 
 def _sample(file: str, size: int, marks: Iterable[int]) -> bytes:

@@ -139,7 +139,10 @@ def test_what_cannot_be_told_is_not_another_arch() -> None:
     assert other_arch(of_13(90, "-arch sm_90a"), "sm_90a") is None
 
 
-@pytest.mark.parametrize("data", [b"", b"no code", b"\x7fELF\x02\x01", b"\x80" * 100, b".version 8.0\n"])
+NOTHING = [b"", b"no code", b"\x7fELF\x02\x01", b"\x80" * 100, b".version 8.0\n", of_13(90)[:70]]
+
+
+@pytest.mark.parametrize("data", NOTHING, ids=range(len(NOTHING)))
 def test_what_is_no_result_of_a_compiler_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"is neither a cubin nor PTX|is a damaged cubin"):
         arch_of(data)
