@@ -72,10 +72,9 @@ class Console:
         if self._terminal:
             import shutil
 
-            line = _streams.plain(progress.line(shutil.get_terminal_size().columns - 1))
-            self._write(f"\r\x1b[K{line}")
+            self._write(f"\r\x1b[K{progress.line(shutil.get_terminal_size().columns - 1)}")
         else:
-            self._write(f"{_streams.plain(progress.line())}\n")
+            self._write(f"{progress.line()}\n")
 
     def _erase(self) -> None:
         if self._terminal:
@@ -119,7 +118,7 @@ class Progress:
         parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
         if running := list(self._running):
             more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-            parts.append(f"compiling {plain(running[0])}{more}")
+            parts.append(f"compiling {_streams.plain(running[0])}{more}")
         if self._compiled:
             left = (time.monotonic() - self._start) / self._compiled * (self._total - done)
             parts.append(f"about {_duration(left)} left")
@@ -127,7 +126,7 @@ class Progress:
         if columns is None or (over := _columns(line) - columns) <= 0:
             return line
         if running:
-            name = plain(running[0])
+            name = _streams.plain(running[0])
             if (room := _columns(name) - over) >= _SHORTEST_NAME:
                 return line.replace(name, _shortened(name, room))
             parts.pop(2)

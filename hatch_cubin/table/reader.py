@@ -202,16 +202,23 @@ def _option_table(
         else:
             try:
                 values[name] = options.check_option(name, item)
-                if name == "std" and _option_meant(key, value) is not None:
-                    raise ValueError(f"must be written as 'c++17' is, not {item!r}")
-                if name == "pre_include":  # headers of the project: others the keys could not see
-                    for header in item if isinstance(item, list) else [item]:
-                        checks.path(header)
-                if name == "ptxas_options":
-                    _ptxas_options(item, reader, (*path, key))
+                _check_further(name, item, _option_meant(key, value), reader, (*path, key))
             except ValueError as exc:
                 reader.add(f"options.{key} {exc}", (*path, key), _option_meant(key, value))
     return values
+
+
+def _check_further(
+    name: str, value: Any, meant: str | None, reader: _Reader, path: tuple[str | int, ...]
+) -> None:
+    """Check what the type of an option's value does not tell."""
+    if name == "std" and meant is not None:
+        raise ValueError(f"must be written as 'c++17' is, not {value!r}")
+    if name == "pre_include":  # headers of the project: others the keys could not see
+        for header in value if isinstance(value, list) else [value]:
+            checks.path(header)
+    if name == "ptxas_options":
+        _ptxas_options(value, reader, path)
 
 
 def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
