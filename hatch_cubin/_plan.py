@@ -258,16 +258,16 @@ def refuse_shared_names(modules: Sequence[Module], config: Config) -> None:
     from .table import lines  # which only hints need
 
     def without_kernel(*both: Module) -> Module | None:
-        return next(filter(_has_no_kernel, both), None)
+        return None if any(each.link for each in both) else next(filter(_has_no_kernel, both), None)
 
     def apart(module: Module, other: Module) -> str:
         """Return how to tell two modules apart; a file that has no kernel needs no name."""
+        if module.link:
+            return "give one of them another name"
         if without := without_kernel(module, other):
             # The table has the key once, so each hint shows all of it.
             line = lines.setting("exclude", [*config.exclude, *needless])
             return f"{without.source.path} has no kernel, and needs no name: {line}"
-        if module.link:
-            return "give one of them another name"
         rule = lines.source_table(config.place.source_tables, module.source.path, name="…")
         return f"these lines give it another:{rule}"
 
@@ -296,7 +296,7 @@ def refuse_shared_names(modules: Sequence[Module], config: Config) -> None:
 
 def _has_no_kernel(module: Module) -> bool:
     """Say whether a module is of a source that for sure makes no kernel."""
-    if module.link or module.part_of or module.instantiate or module.source.is_ptx:
+    if module.part_of or module.instantiate or module.source.is_ptx:
         return False
     text = module.source.text
     return not may_have_kernel(text) and not _QUOTED_INCLUDE.search(text)
