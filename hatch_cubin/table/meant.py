@@ -21,16 +21,6 @@ _NAMES = {
     "maxrregcount": "max-register-count",
     "line-info": "lineinfo",
 }
-_KEYS = {
-    "options": "cflags compile-args compile-flags compile-options cuda-flags extra-compile-args flags "
-    "nvcc-args nvcc-flags nvcc-options",
-    "define": "defs definitions macros",
-    "sources": "src files kernels kernel-sources",
-    "include-dirs": "include-path include-paths include-directories headers",
-    "archs": "gpu-archs gencode targets compute-capabilities cuda-architectures sm",
-    "toolkit": "cuda cuda-version cuda-toolkit version",
-    "[[source]] with instantiate": "instantiate-templates template templates instantiations",
-}
 _DEFAULTS = re.compile(r"-{1,2}O[0-3]?")  # flags of nvcc's that change nothing here
 _UNANNOTATED = (
     "device-as-default-execution-space = true takes functions that are not annotated as device code"
@@ -58,14 +48,6 @@ def line(key: str, value: object) -> str | None:
     except (TypeError, ValueError):  # a date, or a number that is too long to be written
         return None
     return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
-
-
-def key_meant(key: str) -> str | None:
-    """Return the key that another name may mean, as in setup scripts and in CMake."""
-    name = key.lower().replace("_", "-")
-    return next(
-        (f"did you mean {known!r}?" for known, others in _KEYS.items() if name in others.split()), None
-    )
 
 
 def option(key: str, values: Mapping[str, object]) -> str | None:

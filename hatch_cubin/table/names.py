@@ -21,6 +21,17 @@ BACKENDS = {  # those that were tried, by what [build-system] requires for them
 }
 MISNAMED_HOOKS = ("cubins", "hatch-cubin", "hatch_cubin")
 
+# What other tools call the keys of the table.
+_KEYS = {
+    "options": "cflags compile-args compile-flags compile-options cuda-flags extra-compile-args flags "
+    "nvcc-args nvcc-flags nvcc-options",
+    "define": "defs definitions macros",
+    "sources": "src files kernels kernel-sources",
+    "include-dirs": "include-path include-paths include-directories headers",
+    "archs": "gpu-archs gencode targets compute-capabilities cuda-architectures sm",
+    "toolkit": "cuda cuda-version cuda-toolkit version",
+    "[[source]] with instantiate": "instantiate-templates template templates instantiations",
+}
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
@@ -43,6 +54,14 @@ def backend_meant(text: str) -> str | None:
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
             return right
     return None
+
+
+def key_meant(key: str) -> str | None:
+    """Return the key that another name may mean, as in setup scripts and in CMake."""
+    name = key.lower().replace("_", "-")
+    return next(
+        (f"did you mean {known!r}?" for known, others in _KEYS.items() if name in others.split()), None
+    )
 
 
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from .._environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment
 from ..errors import ConfigError, Problem
 from . import checks, options
 from .checks import Macros, Variants
-from .names import WRAPPER
+from .names import WRAPPER, key_meant
 from .toml import Place
 
 HATCHLING_KEYS = frozenset(
@@ -80,19 +80,13 @@ class _Reader:
             hint = "it is one of the compiler's, which stand in 'options'"
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
-        self.add(f"{key!r} is not an option of {inside}", (*path, key), _key_meant(key) or hint)
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), key_meant(key) or hint)
 
 
 def _meant(key: str, value: object) -> str | None:
     from . import meant  # which only a wrong table needs
 
     return meant.line(key, value)
-
-
-def _key_meant(key: str) -> str | None:
-    from . import meant  # as above
-
-    return meant.key_meant(key)
 
 
 def _option_meant(key: str, values: Mapping[str, object]) -> str | None:

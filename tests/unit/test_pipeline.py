@@ -229,11 +229,10 @@ def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
 
 LEFT_OUT = 'functions alone are no kernel: exclude = ["demo/k.cu"]'
 NOT_NAMED = (
-    "device functions alone are no kernel, 'exclude' leaves them out; "
-    "a template is compiled only where 'instantiate' names it:\n"
+    "a template is compiled only where 'instantiate' names it; for example:\n"
     "    [[tool.hatch.build.hooks.cubin.source]]\n"
     '    path = "demo/k.cu"\n'
-    '    instantiate = ["…<float>"]'
+    '    instantiate = ["scale<float, 4>"]'
 )
 
 

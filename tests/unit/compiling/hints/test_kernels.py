@@ -95,6 +95,7 @@ def test_a_parameter_with_a_constraint_is_a_type(tmp_path: Path) -> None:
         ("template <double D> __global__ void k(double *x) { *x = D; }", "k<1.0>"),
         ("struct S { int a; };\ntemplate <S s> __global__ void k(int *x) { *x = s.a; }", "k<S{}>"),
         ("template <std::integral T> __global__ void k(T *x) {}", "k<int>"),
+        ("template <class T> __global__ void k(T *x)", "k<float>"),
         ("template <class T, int N", None),
         ("template <class T> __global__ void k", None),
         ("template <class T> __global__ auto k;", None),
