@@ -71,8 +71,11 @@ _normpath, _lexists, _fspath, _fsdecode = os.path.normpath, os.path.lexists, os.
 class Guard:
     """Decides by their paths which files belong to the tests."""
 
-    def __init__(self, report: str, own: Iterable[str], readable: Iterable[str]) -> None:
+    def __init__(
+        self, report: str, own: Iterable[str], readable: Iterable[str], network: str | None = None
+    ) -> None:
         self._report = report
+        self._network = _network() if network is None else network
         self._told = [*own], [*readable]
         prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
         python = prefixes | {os.path.realpath(prefix) for prefix in prefixes}
@@ -86,7 +89,7 @@ class Guard:
     def environ(self) -> dict[str, str]:
         """Return the variables by which other Pythons get the same guard."""
         own, readable = self._told
-        told = "\n".join([self._report, *own, "", *readable])
+        told = "\n".join([self._report, self._network, *own, "", *readable])
         return {VARIABLE: told, "PYTHONPATH": os.path.dirname(__file__)}
 
     def seen(self) -> list[str]:
@@ -141,7 +144,9 @@ class Guard:
         if socket.type & 0xF == 2 and event == "socket.connect":  # UDP, which sends nothing then
             return
         host = str(address[0]) or "localhost"
-        if not host.startswith(LOCAL) and not any(name in sys.modules for name in INSTALLERS):
+        if host.startswith(LOCAL) or any(name in sys.modules for name in INSTALLERS):
+            return
+        if _network() == self._network:  # a test may make networks of its own
             self._tell(f"{event} {host}")
 
     def _see_start(self, event: str, program: Any, environ: Any) -> None:
@@ -162,10 +167,18 @@ def _folders(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple({f"{path.rstrip('/')}/" for path in paths})
 
 
+def _network() -> str:
+    """Return the name of the network that this process is in; an empty one if the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/net")
+    except OSError:
+        return ""
+
+
 def _install() -> None:
-    report, *folders = os.environ[VARIABLE].split("\n")
+    report, network, *folders = os.environ[VARIABLE].split("\n")
     middle = folders.index("")
-    Guard(report, folders[:middle], folders[middle + 1 :]).install()
+    Guard(report, folders[:middle], folders[middle + 1 :], network).install()
 
 
 if __name__ == "sitecustomize" and VARIABLE in os.environ:
