@@ -124,11 +124,16 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
     """Yield the problems that one change solves together if there are many, each other one by itself."""
-    groups: dict[str, list[Problem]] = {}
+
+    def cause(problem: Problem) -> tuple[str | None, ...]:
+        is_change = problem.hint is not None and " = " in problem.hint  # a line of the table
+        return (problem.hint,) if is_change else (problem.what, problem.hint)
+
+    groups: dict[tuple[str | None, ...], list[Problem]] = {}
     for problem in (problems := [*problems]):
-        groups.setdefault(problem.hint or problem.what, []).append(problem)
+        groups.setdefault(cause(problem), []).append(problem)
     for problem in problems:
-        group = groups[problem.hint or problem.what]
+        group = groups[cause(problem)]
         if len(group) < _MANY:
             yield [problem]
         elif problem is group[0]:

@@ -35,7 +35,9 @@ def problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 
 def _without_kernels(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
     """Yield a problem for each source that for sure makes no kernel: it needs no name."""
-    needless = [module for same in shared for module in same if _makes_no_kernel(module)]
+    alone = [same for same in shared if not any(module.link for module in same)]
+    needless = [module for same in alone for module in same if _makes_no_kernel(module)]
+    needless.sort(key=lambda module: module.source.path)
     paths = [*config.exclude, *(module.source.path for module in needless)]
     for module in needless:
         what = f"another source is called {module.base!r} too, and this one has no kernel"
@@ -43,7 +45,7 @@ def _without_kernels(shared: Sequence[Sequence[Module]], config: Config) -> Iter
 
 
 def _makes_no_kernel(module: Module) -> bool:
-    if module.link or module.instantiate or module.source.is_ptx:
+    if module.instantiate or module.source.is_ptx:
         return False
     text = module.source.text
     return not may_have_kernel(text) and not _QUOTED_INCLUDE.search(text)

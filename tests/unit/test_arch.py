@@ -202,7 +202,9 @@ def toolkit() -> Toolkit:
 
 
 def compiled(kind: str, code: bytes, arch: str) -> dict[str, Any]:
-    task = {"id": 0, "kind": kind, "code": code, "name": b"k", "instantiate": []}
+    task = {"id": 0, "kind": kind, "code": code, "name": b"k", "instantiate": [], "ptx": False}
+    if kind == "link":
+        task |= {"code": b"", "inputs": [("ptx", b"k", code)]}
     return worker.compile_task({**task, "options": [f"-arch={arch}".encode()]})
 
 
@@ -245,7 +247,7 @@ def test_nvjitlink_assembles_exactly_the_pairs_that_are_called_possible(target: 
     if _arch.parse_arch(target).number not in supported or not toolkit().nvjitlink:
         pytest.skip(f"this toolkit does not know {target}")
     archs = spellable(supported)
-    works = {str(arch): compiled("ptx", ptx, str(arch))["ok"] for arch in archs}
+    works = {str(arch): compiled("link", ptx, str(arch))["ok"] for arch in archs}
     expected = {str(arch): _arch.can_assemble(_arch.parse_arch(target), arch) for arch in archs}
     assert works == expected
 

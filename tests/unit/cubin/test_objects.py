@@ -79,7 +79,8 @@ def test_a_cubin_that_can_be_loaded_cannot_be_linked() -> None:
 
 def finished() -> bytes:
     _ = Toolkit(None).nvjitlink
-    task = {"id": 0, "kind": "ptx", "code": PTX + b".visible .entry k() { ret; }\n", "name": b"k.ptx"}
+    inputs = [("ptx", b"k.ptx", PTX + b".visible .entry k() { ret; }\n")]
+    task = {"id": 0, "kind": "link", "code": b"", "name": b"k", "inputs": inputs, "ptx": False}
     done = worker.compile_task({**task, "options": [b"-arch=sm_90"], "searches": False})
     return bytes(done["output"])
 

@@ -143,7 +143,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
         f"'acme' 1.2 has no file that matches 'acme/x.*o'{OF_ACME}",
         "'pure' 1.2 has no file that matches '**/*.a'",
         "acme/changed.ptx is not what the RECORD of 'acme' 1.2 says\n  hint: install acme again",
-        "acme/gone.a of 'acme' cannot be read: Is a directory",
+        "acme/gone.a of 'acme' cannot be read: it is a folder",
         "unproven/y.ptx is not what the RECORD of 'unproven' 1.2 says\n  hint: install unproven again",
     ]
     assert [int(each.split(":")[1]) for each in told] == [*range(first, first + len(entries))]

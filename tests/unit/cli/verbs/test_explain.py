@@ -210,7 +210,7 @@ def test_keys_that_cuda_core_makes_in_another_way_differ_for_no_input(
     explain: Explain, baked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_key = toolkit_module._make_key
-    monkeypatch.setattr(libraries, "identity", lambda _wanted: "another cuda.core")
+    monkeypatch.setattr(libraries, "installation", lambda _wanted: None)  # nothing is recalled
     monkeypatch.setattr(
         toolkit_module, "_make_key", lambda **parts: hashlib.sha256(make_key(**parts)).digest()
     )

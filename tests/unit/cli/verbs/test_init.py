@@ -315,7 +315,7 @@ def test_a_file_that_cannot_be_read_or_written_is_said(
 ) -> None:
     write_tree(tmp_path, {**PACKAGE, "pyproject.toml": HATCH})
     (tmp_path / ".gitignore").mkdir()
-    assert refusal(tmp_path, capsys) == "hatch-cubin: error: .gitignore: cannot be read: Is a directory\n"
+    assert refusal(tmp_path, capsys) == "hatch-cubin: error: .gitignore: cannot be read: it is a folder\n"
     (tmp_path / ".gitignore").rmdir()
     (tmp_path / ".gitignore").symlink_to("nowhere/.gitignore")
     with pytest.raises(SystemExit, match=r"^1$"):

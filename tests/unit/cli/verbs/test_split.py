@@ -164,7 +164,7 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
         b"[]",
         f"/sboms/{sbom.NAME}: is not what hatch-cubin writes: it was edited or damaged",
     ),
-    "no record": (f"{INFO}/RECORD", b"", "/demo/__init__.py: is not in RECORD"),
+    "no record": (f"{INFO}/RECORD", b"", "/demo/__init__.py"),
     "no manifest": ("demo/_cubins/manifest.json", b"{}", "/manifest.json: lacks 'format'"),
     "other code": ("demo/_cubins/a.sm_80.cubin", b"x", "/a.sm_80.cubin: its sha256 is "),
 }

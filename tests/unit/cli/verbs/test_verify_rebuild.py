@@ -424,7 +424,7 @@ def test_the_notes_of_an_editable_install_are_compared(
         f"{folder.as_posix()}: 5 other files made again: 5 are the same to the byte",
     )
     notes = json.loads((folder / "editable.json").read_text())
-    notes["files"]["demo/saxpy.cu"][2] = sha256(b"evil")
+    notes["files"]["demo/saxpy.cu"][-1] = sha256(b"evil")
     (folder / "editable.json").write_text(f"{manifest.canonical(notes)}\n")
     assert rebuilt(capsys, folder, tmp_path).errors == [
         f"{folder.as_posix()}: 1 file not what the project gives, though all units are"
