@@ -25,6 +25,7 @@ _OF_NVRTC = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplus
 _MAIN = re.compile(r"^[ \t]*(?:(?:static|inline|extern|\"C\")\s+)*(?:int|void|auto)\s+main\s*\(")
 _LEFT_OUT = "is taken as device code, as 'device-as-default-execution-space' says, and left out"
 _LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
+_GLOBAL = re.compile(r"\b__global__\b")
 _NEVER = "(?!)"
 _MOST_EXAMPLES = 10
 _BY_NAME = "a template is compiled only where 'instantiate' names it"
@@ -87,8 +88,10 @@ def _about_templates(setting: Setting, left_out: str) -> str:
             table = lines.source_table(setting.module.tables, setting.path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
+    if _GLOBAL.search(without_comments(setting.text_of(setting.path))):  # in a macro, or one of conditions
+        return f"{_BY_NAME} with its arguments"
     macros = [text for macro in setting.module.macros for text in macro]
-    texts = [*map(setting.text_of, (setting.path, *setting.headers)), *macros]
+    texts = [*map(setting.text_of, setting.headers), *macros, setting.text_of(setting.path)]
     if setting.config.header_packages or any(map(may_have_kernel, texts)):
         return f"{_BY_NAME} with its arguments; {left_out}"
     return left_out

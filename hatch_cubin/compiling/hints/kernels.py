@@ -31,11 +31,14 @@ _TYPE = re.compile(r"(?:typename|class)\b\s*(\.\.\.)?\s*\w*")
 _FUNCTION = re.compile(r"(.*?)\(\s*(?:\*|&)\s*\w*\s*\)\s*\((.*)\)", re.DOTALL)
 _INTEGRAL = re.compile(r"\b(?:is_)?(?:un)?signed(?:_v|_integral)?\s*<|\b(?:is_)?integral(?:_v)?\b")
 _SPECIFIERS = re.compile(r"\b__\w+__\b|\b(?:static|inline|constexpr)\b")
+# What only integers have: a remainder, and operations on bits.
+_OF_INTEGERS = re.compile(r"%|\^|(?:<<|>>|[&|])=")
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 # What suits a value of a type, by its name or by its last character.
 _OF_TYPES = {"bool": "true", "float": "1.0f", "double": "1.0", "*": "nullptr", "&": GAP}
+_INDEX = re.compile(r"(?:I|Idx|Index|Int|Offset|Size|Count)(?:T|_t|Type|[A-Z_]|$)")
 _FEW = re.compile(r"n?_?dims?|.*(?:rank|axis|order|unroll)", re.IGNORECASE)
-_MANY = re.compile(r".*(?:block|thread|warp|tile|size|width|dim|bits)", re.IGNORECASE)
+_MANY = re.compile(r"(?:block|thread|warp|tile|size|width|dim|bits)", re.IGNORECASE)
 
 
 class Parameter(NamedTuple):
@@ -118,7 +121,8 @@ class Declared:
             having = (each for each in self.types if each.body and not each.arity)
             return next((each.name for each in having if members <= {*re.findall(r"\w+", each.body)}), GAP)
         of_values = (each.type for each in kernel.parameters if each.kind == "value")
-        if _INTEGRAL.search(f"{kernel.template} {kernel.code}") or parameter.name in of_values:
+        of_integers = _INTEGRAL.search(f"{kernel.template} {kernel.code}") or _OF_INTEGERS.search(kernel.code)
+        if of_integers or parameter.name in of_values or _INDEX.match(parameter.name):
             return "int"
         return "float"
 
@@ -132,7 +136,7 @@ class Declared:
         declared = next((each for each in self.types if f"::{each.name}".endswith(f"::{plain}")), None)
         if declared is not None:
             return f"{declared.name}::{declared.first}" if declared.first else f"{declared.name}{{}}"
-        return "2" if _FEW.fullmatch(parameter.name) else "32" if _MANY.fullmatch(parameter.name) else "4"
+        return "2" if _FEW.fullmatch(parameter.name) else "32" if _MANY.search(parameter.name) else "4"
 
     def _function(self, result: str, accepts: str) -> str:
         wanted = (result.strip(), *map(_without_name, _split(accepts)))

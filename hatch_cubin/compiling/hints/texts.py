@@ -14,10 +14,18 @@ from .setting import Setting
 _CONFLICT = re.compile(r"(?:<{7}|\|{7}|={7}|>{7})(?:\s|$)")
 _PLACEHOLDER = re.compile(
     r"\{%.*?%\}|\{#.*?#\}|\{\{.*?\}\}(?=\s*[\w*&(\]<])|<%.*?%>|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
-    r"|%\(\w+\)[a-z]|(?:^|(?<=[=(,<\[]))\s*%[sdifgxru]\b|(?<=[=(,])\s*<<\w+>>"
-    r"|\{[A-Za-z_]\w*(?:![rsa])?:[^{}\s]+\}|\[\s*\{\w+\}\s*\]|(?<![\w>])\{\d+\}(?=\s*[*&\w])"
-    r"|\(\{\w+\}(?=\s*(?:[*&\w]|\)\s*[\w(]))|\binclude\s*[\"<][^\">\n]*?\{\w*\}"
+    r"|%\(\w+\)[a-z]|\binclude\s*[\"<][^\">\n]*?\{\w*\}"
 )
+# What a text in quotes may have.
+_BARE_PLACEHOLDER = re.compile(
+    r"(?<![\w$])\$[A-Za-z_]\w*|(?<=void )\{\w+\}(?=\s*\()|(?:^|(?<=[=(,<\[]))\s*%[sdifgxru]\b"
+    r"|(?<=[=(,])\s*<<\w+>>|\{(?!default)[A-Za-z_]\w*(?:![rsa])?:(?!:)[^{}\s;]+\}|\[\s*\{\w+\}\s*\]"
+    r"|(?<![\w>])\{\d+\}(?=\s*[*&\w])|\(\{\w+\}(?=\s*(?:[*&\w]|\)\s*[\w(]))"
+)
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_ANNEX = re.compile(r"\s*[\w./\\-]*annex[/\\]objects[/\\]\S+\s*$")
+_PAGE = re.compile(r"\s*<(?:!doctype html|html)\b", re.IGNORECASE)
+_DEFINED = re.compile(r"\s*#\s*define\s+(\w+)")
 _A_TEMPLATE = "it looks like a template, which a script fills in (Python, Jinja, CMake)"
 _BRACED = re.compile(r"\{[A-Za-z_]\w*(?:[.\[:!][^{}\s]*)?\}")
 _IN_BRACES = re.compile(r"(?<![{$%])\{\w*\}(?!\})")
@@ -25,12 +33,6 @@ _DOUBLED = re.compile(r"\)\s*\{\{[^\S\n]*$.*?^\s*\}\}[^\S\n]*$", re.MULTILINE | 
 _DEFINES_BRACED = re.compile(r"\s*#\s*define\s+\w+\s+\{\w+\}\s*$")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _PYTHON = re.compile(r"\s*(?:import [\w., ]+|from [\w.]+ import [\w*(][^;\n]*|#!.*python.*)$", re.MULTILINE)
-# What a text in quotes may have.
-_BARE_PLACEHOLDER = re.compile(r"(?<![\w$])\$[A-Za-z_]\w*|(?<=void )\{\w+\}(?=\s*\()")
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
-_ANNEX = re.compile(r"\s*[\w./\\-]*annex[/\\]objects[/\\]\S+\s*$")
-_PAGE = re.compile(r"\s*<(?:!doctype html|html)\b", re.IGNORECASE)
-_DEFINED = re.compile(r"\s*#\s*define\s+(\w+)")
 
 
 def spoiled(found: Sequence[Diagnostic], setting: Setting) -> Told | None:

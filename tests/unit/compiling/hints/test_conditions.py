@@ -125,6 +125,11 @@ def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp
     assert hint(tmp_path, functions, **header) == 'functions alone are no kernel: exclude = ["demo/a.cu"]'
 
 
+def test_a_template_that_a_macro_makes_is_no_reason_to_leave_the_file_out(tmp_path: Path) -> None:
+    text = "#define DEF(n) template <class T> __global__ void n(T *x) { *x = 1; }\nDEF(one)\n"
+    assert hint(tmp_path, text) == f"{BY_NAME} with its arguments"
+
+
 def test_an_argument_that_only_its_author_knows_is_left_open(tmp_path: Path) -> None:
     text = "template <class F> __global__ void k(F f, int *x) { *x = f(*x); }\n"
     assert hint(tmp_path, text) == (

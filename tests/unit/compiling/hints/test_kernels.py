@@ -33,6 +33,10 @@ TEMPLATES = {
     "template <class T> struct Add { __device__ T operator()(T a) { return a; } };\n"
     "template <template <class> class F, class T> __global__ void k(T *x) { F<T>()(*x); }": "k<Add, float>",
     "template <typename... Ts> __global__ void k(Ts *...x) {}": "k<float>",
+    "template <class T> __global__ void k(T *x, T m) { x[0] %= m; }": "k<int>",
+    "template <class T> __global__ void k(T *x) { x[0] ^= 1; }": "k<int>",
+    "template <class T, class IndexT> __global__ void k(T *x, IndexT *i) { *x = i[*i]; }": "k<float, int>",
+    "template <class T, int BLOCK_THREADS> __global__ void k(T *x) { *x = BLOCK_THREADS; }": "k<float, 32>",
     "template <class T, int... Ns> __global__ void k(T *x) {}": "k<float>",
     "template <class T = float, int N = 4> __global__ void k(T *x) {}": "k<>",
     "template <class T, int N = sizeof(T) * (2 > 1 ? 2 : 1)> __global__ void k(T *x) {}": "k<float>",

@@ -80,6 +80,10 @@ def test_a_template_of_sources_is_told_to_be_one(tmp_path: Path, line: str, plac
         "float4{x} * y;",
         "1 <<N>> 2;",
         "x = cond ? a:b;",
+        'printf("i=%d, %f [{n}] {x:3}", i, y);',
+        "switch (n) {default:break;}",
+        "y = float2{std::min(a,b),c};",
+        'asm("mov.u32 %0, %r1;" : "=r"(x));',
     ],
 )
 def test_cxx_that_looks_like_one_is_left_alone(tmp_path: Path, line: str) -> None:
