@@ -142,7 +142,17 @@ def _delete(connection: sqlite3.Connection, numbers: Sequence[tuple[int]]) -> bo
 
 def shrink(connection: sqlite3.Connection) -> None:
     """Give back the room in the file that no row takes."""
-    connection.execute("PRAGMA incremental_vacuum").fetchall()
+    left = _free_pages(connection)
+    while left:
+        connection.execute("PRAGMA incremental_vacuum").fetchall()
+        before, left = left, _free_pages(connection)  # Python 3.11 stops after the first page
+        if left == before:
+            break
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    ((pages,),) = connection.execute("PRAGMA freelist_count").fetchall()
+    return int(pages)
 
 
 def fold(connection: sqlite3.Connection) -> None:

@@ -296,9 +296,7 @@ def _without(*names: str, **others: str) -> dict[str, str]:
         ),
         (
             {},
-            (
-                "cuda-core >=1.2,<2, cuda-bindings 13.*, cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.*"
-            ),
+            ("cuda-core >=1.2,<2, cuda-bindings 13.*, cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.*"),
             "no part of a compiler",
         ),
     ],
