@@ -142,12 +142,12 @@ def _delete(connection: sqlite3.Connection, numbers: Sequence[tuple[int]]) -> bo
 
 def shrink(connection: sqlite3.Connection) -> None:
     """Give back the room in the file that no row takes."""
-    left = _free_pages(connection)
-    while left:
+
+    def done() -> bool:
         connection.execute("PRAGMA incremental_vacuum").fetchall()
-        before, left = left, _free_pages(connection)  # Python 3.11 stops after the first page
-        if left == before:
-            break
+        return not _free_pages(connection)
+
+    any(done() for _page in range(_free_pages(connection)))  # Python 3.11 gives back one page at a time
 
 
 def _free_pages(connection: sqlite3.Connection) -> int:
