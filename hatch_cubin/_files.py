@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ._sizes import size
+
+if TYPE_CHECKING:
+    from pathlib import Path  # a wrong table is told before anything slow is imported
 
 _KINDS = {
     stat.S_IFREG: "is a file",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.toolkit import libraries, toolkit
+from hatch_cubin.toolkit import assembler, libraries, toolkit
 from tests.helpers import COPY_PTX, SAXPY
 
 from .projects import build, demo
@@ -63,7 +63,13 @@ def another_patch(_root: Path, patch: pytest.MonkeyPatch) -> None:
         return f"{real(name, *asked)}{'9' * (name == 'NVRTC')}"
 
     patch.setattr(toolkit, "_exact_build", other)
-    patch.setattr(libraries, "identity", lambda _wanted: "installed in another patch")
+    patch.setattr(libraries, "installation", lambda _wanted: None)  # nothing is recalled
+    find = assembler.find
+
+    def find_other(wanted: str | None, major: int, build: str, hint: str) -> str:
+        return find(wanted, major, build.removesuffix("9"), hint)
+
+    patch.setattr(assembler, "find", find_other)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def another_patch(_root: Path, patch: pytest.MonkeyPatch) -> None:
             {f"{source} for sm_120" for source in SOURCES},
             id="arch",
         ),
-        pytest.param(another_patch, units("near", "far"), id="NVRTC patch"),
+        pytest.param(another_patch, EVERYTHING, id="NVRTC patch"),
         pytest.param(another_data_model, EVERYTHING, id="data model"),
     ],
 )

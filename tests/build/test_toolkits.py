@@ -165,6 +165,7 @@ def test_the_headers_of_an_installed_toolkit_serve_its_compiler(tmp_path: Path, 
     home = tmp_path / "home"
     home.mkdir()
     (home / "lib64").symlink_to(own_toolkit / "lib")
+    (home / "bin").symlink_to(own_toolkit / "bin")
     (home / "include").symlink_to("/usr/local/cuda/include")
     root = demo(tmp_path / "project", files=FILES)
     assert build(root, "system", home).compiled == 5
