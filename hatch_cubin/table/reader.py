@@ -196,18 +196,14 @@ def _option_table(
         else:
             try:
                 values[name] = options.check_option(name, item)
-                _check_further(name, item, _option_meant(key, value), reader, (*path, key))
+                _check_further(name, item, reader, (*path, key))
             except ValueError as exc:
                 reader.add(f"options.{key} {exc}", (*path, key), _option_meant(key, value))
     return values
 
 
-def _check_further(
-    name: str, value: Any, meant: str | None, reader: _Reader, path: tuple[str | int, ...]
-) -> None:
+def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int, ...]) -> None:
     """Check what the type of an option's value does not tell."""
-    if name == "std" and meant is not None:
-        raise ValueError(f"must be written as 'c++17' is, not {value!r}")
     if name == "pre_include":  # headers of the project: others the keys could not see
         for header in value if isinstance(value, list) else [value]:
             checks.path(header)

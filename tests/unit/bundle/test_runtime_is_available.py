@@ -321,9 +321,9 @@ code = '''
 import sys
 sys.path[:] = {path}
 from pkg import _cubins as cubins
-print(cubins.read("k", cc=(9, 0)), cubins.is_available())
-try: print(cubins._driver_version())
-except cubins.CubinUnavailableError as exc: print(exc)
+print(cubins.read("k", cc=(9, 0)), cubins.is_available(), flush=True)
+try: print(cubins._driver_version(), flush=True)
+except cubins.CubinUnavailableError as exc: print(exc, flush=True)
 '''
 failed = interpreters.run_string(interpreters.create(), code.replace("{path}", repr(sys.path)))
 print(failed, flush=True)

@@ -142,3 +142,8 @@ def test_a_damaged_entry_that_came_anew_is_a_hit(tmp_path: Path) -> None:
     again = cache.get(ONE.key, known)
     assert again is not None
     assert again.data == ONE.data
+
+
+def test_what_is_not_there_is_not_counted_as_used(tmp_path: Path) -> None:
+    exchange.use_both(tmp_path, ONE.key)
+    assert [*tmp_path.iterdir()] == []

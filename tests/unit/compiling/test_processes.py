@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import marshal
+import os
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -202,3 +204,13 @@ def test_without_room_for_a_thread_there_is_no_process(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(OSError, match="can't start new thread"):
         start(watch, ECHO)
+
+
+def test_of_a_process_that_has_ended_no_group_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another group may have its number by then."""
+    ended: list[object] = []
+    monkeypatch.setattr(os, "killpg", lambda *how: ended.append(how), raising=False)
+    process = object.__new__(processes.Process)
+    process._process = SimpleNamespace(returncode=0, pid=1, kill=lambda: ended.append("kill"))  # type: ignore[assignment]
+    process.kill()
+    assert ended == ["kill"]

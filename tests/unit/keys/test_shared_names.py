@@ -10,7 +10,7 @@ import pytest
 
 from hatch_cubin import _pipeline
 from hatch_cubin._plan import Module, plan_modules
-from hatch_cubin.errors import CompileError, Location, Problem, SourceError
+from hatch_cubin.errors import CompileError, ConfigError, Location, Problem, SourceError
 from hatch_cubin.keys import shared_names
 from hatch_cubin.sources.source import Source
 from hatch_cubin.table import toml
@@ -152,3 +152,8 @@ def test_a_part_of_another_source_shares_no_name(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"impl/k.cu": part, "k.cu": f'#include "impl/k.cu"\n{SAXPY}'}
     plan = _pipeline.make_plan(make_project(tmp_path, files, 'archs = ["sm_90"]'))
     assert [job.unit.module.source.path for job in plan.jobs] == ["demo/k.cu"]
+
+
+def test_only_parts_of_a_path_stand_in_a_name_for_many_sources() -> None:
+    with pytest.raises(ConfigError, match=r"has \{folder\}, and the parts of a path are"):
+        read_config(f'{RULE}\npath = "**/*"\nname = "{{folder}}_{{stem}}"')

@@ -9,7 +9,7 @@ import pytest
 
 from hatch_cubin import _ed25519
 from hatch_cubin.table import toml
-from hatch_cubin.toolkit.requirements import CLUSTERS, SIGNATURES, build_requirements
+from hatch_cubin.toolkit.requirements import CLUSTERS, SIGNATURES, build_requirements, versions
 from tests.helpers import REPOSITORY, read_config, write_tree
 
 CORE = "cuda-core>=1.2,<2"
@@ -168,3 +168,8 @@ def test_a_dask_cluster_is_asked_for_its_client(where: str, asked: list[str]) ->
     declared = toml.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
     assert declared["project"]["optional-dependencies"]["dask"] == [CLUSTERS]
     assert CLUSTERS in declared["dependency-groups"]["test"]
+
+
+def test_of_the_systems_toolkit_no_wheel_makes_a_difference() -> None:
+    found = versions(read_config('toolkit = "system"'), 13, (), assembles=True)
+    assert found.keys() <= {"cuda-core"}

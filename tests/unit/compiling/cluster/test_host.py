@@ -255,3 +255,11 @@ def test_a_compiler_takes_no_more_memory_than_its_worker_may(monkeypatch: pytest
     found = opened(host.compile_lease(ASKED, limited), limited)
     assert (found[1].ok, found[2].ok) == (True, False)
     assert any(each in found[2].log for each in ("out of memory", "the compiler crashed"))
+
+
+def test_what_ptxas_reads_and_writes_is_gone_with_the_worker() -> None:
+    mine = host.here()
+    scratch = Path(mine.scratch)
+    assert (scratch.is_dir(), mine.scratch) == (True, str(scratch))
+    mine.close()
+    assert not scratch.exists()

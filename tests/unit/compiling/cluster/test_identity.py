@@ -128,6 +128,10 @@ def test_another_process_says_what_this_one_knows() -> None:
 def test_it_prints_what_it_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     identity.main("", "")
     assert json.loads(capsys.readouterr().out)["identity"] == [*identity.of(Toolkit(None))]
+    identity.main("", "links assembles")
+    toolkit = Toolkit(None)
+    _ = toolkit.nvjitlink, toolkit.ptxas
+    assert json.loads(capsys.readouterr().out)["identity"] == [*identity.of(toolkit)]
     broken: Callable[..., Toolkit] = _refuse
     monkeypatch.setattr(identity, "Toolkit", broken)
     identity.main("system", "links")
