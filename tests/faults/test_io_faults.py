@@ -176,7 +176,7 @@ def written(folder: Path) -> dict[str, bytes]:
 def loaded(cubins: Any, folder: Path) -> set[bytes]:
     """Return what a loader reads there."""
     found = set()
-    for name in "abcd" if folder.exists() else "":
+    for name in "abcd" if (folder / "manifest.json").exists() else "":
         try:
             with cubins.use(str(folder)):
                 found.add(cubins.read(name, cc=(9, 0)))
