@@ -225,13 +225,16 @@ class Cache:
             return otherwise
 
     @contextlib.contextmanager
-    def intake(self) -> Iterator[Callable[[bytes, bytes, bytes], None]]:
-        """Yield a function that stores results of another machine: their keys, proven records and bytes."""
+    def intake(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
+        """Yield a function that stores a result of another machine: its key, its proven record, its bytes.
+
+        It returns whether it could.
+        """
         with contextlib.closing(exchange.Intake(self.folder)) as intake:
 
-            def accept(key: bytes, record: bytes, data: bytes) -> None:
-                self.attempt(lambda: intake.store(key, record, data), None)
+            def accept(key: bytes, record: bytes, data: bytes) -> bool:
                 self._refused.discard(key)
+                return self.attempt(lambda: intake.store(key, record, data), otherwise=False)
 
             yield accept
 

@@ -38,13 +38,14 @@ class Intake:
         self._count = itertools.count()
         self._lock: Lock | None = None
 
-    def store(self, key: bytes, record: bytes, data: bytes) -> None:
-        """Store one result, the entry and then its record, and count both as used."""
+    def store(self, key: bytes, record: bytes, data: bytes) -> bool:
+        """Store one result, the entry and then its record, and count both as used. Return that it is done."""
         if self._lock is None:
             self._begin()
         now = time.time_ns()
         self._write(place(self._folder, key), data, now)
         self._write(place(self._folder, record_key(key)), record, now - STEP_NS)
+        return True
 
     def _begin(self) -> None:
         self.close()
@@ -59,9 +60,9 @@ class Intake:
             self._begin()
             descriptor = os.open(temporary, _NEW, 0o600)
         try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
+            with open(descriptor, "wb", buffering=0) as file:
+                while data:  # the system takes 2 GiB at a time
+                    data = data[file.write(data) :]
                 os.utime(descriptor if os.utime in os.supports_fd else temporary, ns=(used, time.time_ns()))
             try:
                 os.replace(temporary, path)

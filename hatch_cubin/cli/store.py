@@ -36,7 +36,7 @@ def pull(args: argparse.Namespace) -> Answer:
 
         lacking = [job for job in jobs if job.found_in(cache) is None]
         _remote.fetch(remote, lacking)
-        missing = sum(job.found_in(cache) is None for job in lacking)
+        missing = sum(job.keys.key not in remote.fetched for job in lacking)
         counts = {"local": len(jobs) - len(lacking), "missing": missing}
         return counts, f"{counts['local']} cached, {len(lacking) - missing} fetched, {missing} missing"
 

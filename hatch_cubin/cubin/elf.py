@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -254,7 +255,12 @@ def read_sections(data: bytes) -> list[tuple[str, int, bytes]]:
 
 def read_section(data: bytes, name: str) -> bytes:
     """Return what is in the sections of this name, in one piece; ValueError if that cannot be read."""
-    return b"".join(inside for each, _size, inside in read_sections(data) if each == name)
+    try:
+        return b"".join(
+            _inside(data, each) for each in _sections(data) if each.name == name and each.is_in_file
+        )
+    except (struct.error, IndexError, OverflowError, ValueError) as exc:
+        raise ValueError("is a damaged cubin") from exc
 
 
 def _inside(data: bytes, section: _Section) -> bytes:
@@ -294,7 +300,7 @@ def _shape(symbol: _Symbol, prototype: str) -> Shape:
     return Shape("__managed__" if symbol.other & _MANAGED else space, size)
 
 
-def _prototypes(data: bytes, sections: list[_Section]) -> dict[int, str]:
+def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
     """Return the prototypes of functions, by the numbers of their symbols."""
     found = dict[int, str]()
     for table in sections:
@@ -305,7 +311,7 @@ def _prototypes(data: bytes, sections: list[_Section]) -> dict[int, str]:
     return found
 
 
-def _shared_symbols(data: bytes, sections: list[_Section]) -> Iterator[tuple[str, _Symbol]]:
+def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, _Symbol]]:
     """Yield what linkers join: no local symbols, and none of the toolkit's own."""
     if any(each.is_in_file and each.offset + each.size > len(data) for each in sections):
         raise ValueError("a section reaches beyond the end")
@@ -318,23 +324,26 @@ def _shared_symbols(data: bytes, sections: list[_Section]) -> Iterator[tuple[str
         yield name, symbol
 
 
-def _sections(data: bytes) -> list[_Section]:
+@functools.lru_cache(maxsize=1)  # a result is read for its kernels, and then for its arch
+def _sections(data: bytes) -> tuple[_Section, ...]:
     (at,) = struct.unpack_from("<Q", data, 40)
     entry_size, count, names = struct.unpack_from("<HHH", data, 58)
     rows = [struct.unpack_from("<IIQQQQIIQQ", data, at + index * entry_size) for index in range(count)]
-    return [
-        _Section(_text(data, rows[names][4] + row[0]), row[1], row[4], row[5], row[6], row[7]) for row in rows
-    ]
+    texts_at = rows[names][4]
+    return tuple(
+        _Section(_text(data, texts_at + name), kind, offset, size, link, info)
+        for name, kind, _flags, _address, offset, size, link, info, _alignment, _entry in rows
+    )
 
 
-def _kernels(data: bytes, sections: list[_Section]) -> Iterator[tuple[str, int, int]]:
+def _kernels(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, int, int]]:
     """Yield each kernel's symbol, the number of that symbol, and the number of its code's section."""
     for symbol in _symbols(data, sections):
         if symbol.is_kernel:
             yield _text(data, symbol.name_at), symbol.number, symbol.section
 
 
-def _symbols(data: bytes, sections: list[_Section]) -> Iterator[_Symbol]:
+def _symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[_Symbol]:
     for table in sections:
         if table.kind != _SYMTAB:
             continue

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from io import BytesIO
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -142,17 +143,15 @@ class HttpStore:
         promised = response.length
         if promised is not None and promised > most:
             raise too_large(most)
-        pieces = list[bytes]()
-        count = 0
+        body = BytesIO()  # pieces in a list would take their memory twice once they are joined
         while piece := response.read(_PIECE):
             self.traffic.moved(len(piece))
-            pieces.append(piece)
-            count += len(piece)
-            if count > most:
+            body.write(piece)
+            if body.tell() > most:
                 raise too_large(most)
-        if promised is not None and count != promised:
+        if promised is not None and body.tell() != promised:
             raise FaultError("it broke off")
-        return b"".join(pieces)
+        return body.getvalue()
 
     def _drained(self, response: HTTPResponse) -> bool:
         """Read what nobody needs, and say whether the connection can be kept: not for more than a little."""

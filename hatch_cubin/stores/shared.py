@@ -111,8 +111,7 @@ class Shared:
                 elif exchange.proven(*item, wanted[item.key]) is None:
                     self._damaged = True
                     self._absent.add(item.key)
-                else:
-                    accept(*item)
+                elif accept(*item):
                     self.fetched.add(item.key)
 
     # Few units: an action for each

@@ -10,6 +10,7 @@ import pytest
 
 from hatch_cubin._digest import file_digest
 from hatch_cubin.cache import exchange
+from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.proof import Record, Request
 from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
 from hatch_cubin.stores import actions, packs, shared
@@ -142,6 +143,23 @@ def test_what_one_machine_gives_another_one_has(opened: Open, said: list[str], u
         "bytes": 0,
         "fault": None,
     }
+
+
+@MODES
+def test_results_that_the_cache_folder_cannot_take_do_not_count_as_fetched(
+    opened: Open, tmp_path: Path, said: list[str], units: int
+) -> None:
+    store = Memory()
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    folder = tmp_path / "no room"
+    folder.mkdir()
+    (folder / "entries").write_text("this is not a folder")
+    other = Shared(
+        Calls(store, said.append), Cache(folder, None, said.append), name=("demo", "13.0.88"), units=units
+    )
+    assert fetch(other) == []
+    assert other.fetched == set()
+    assert said == [f"the cache at {folder} cannot be used fully: Not a directory"]
 
 
 def test_few_units_have_an_action_each_and_their_bytes_lie_under_their_digests(opened: Open) -> None:
