@@ -137,7 +137,7 @@ class Database:
                 try:
                     return action(self._opened())
                 except (sqlite3.DatabaseError, UnicodeDecodeError) as exc:
-                    if not rows.is_damage(exc):
+                    if not rows.is_damage(exc, writable=self._writable):
                         raise
                     damaged = self._file
                     self._drop()

@@ -19,6 +19,7 @@ _TABLE = """CREATE TABLE entries (
     size INTEGER NOT NULL, -- of data
     used INTEGER NOT NULL -- the higher, the later
 )"""
+_LOG_AHEAD = "PRAGMA journal_mode = WAL"
 _LAYOUT = (
     _TABLE,
     "CREATE INDEX by_use ON entries (used, size)",
@@ -34,7 +35,9 @@ _INSERT = """
 # A size that is damaged can be anything.
 _TOTAL = "SELECT total(max(coalesce(CAST(size AS INTEGER), 0), 0)) FROM entries"
 _OLDEST = "SELECT id, max(coalesce(CAST(size AS INTEGER), 0), 0) FROM entries ORDER BY used"
-_FOREIGN = "file is not a database"  # as SQLite says it
+_FOREIGN = "file is not a database"  # as SQLite says it, like the next two
+_UNKNOWN_FORMAT = "unsupported file format"
+_READ_ONLY = "attempt to write a readonly database"
 DAMAGED = "it is damaged"
 
 
@@ -54,6 +57,8 @@ def connect(path: str, how: str) -> sqlite3.Connection:
             found = _marked(connection)
         if found != (_MARK, [each.encode() for each in _LAYOUT]):
             raise UnfitError(DAMAGED if found[0] == _MARK else "it is not a program cache")
+        if how == "mode=rw":  # a damaged byte can have turned it off, and then nobody sees who uses the file
+            connection.execute(_LOG_AHEAD).fetchall()
     except BaseException as exc:
         connection.close()
         if is_damage(exc):
@@ -62,10 +67,17 @@ def connect(path: str, how: str) -> sqlite3.Connection:
     return connection
 
 
-def is_damage(exc: BaseException) -> bool:
-    """Say whether SQLite finds that the file is damaged, or no database."""
-    # Its codes are told since Python 3.11. What it says may have damaged names in it, which are no text.
-    return type(exc) is sqlite3.DatabaseError or isinstance(exc, UnicodeDecodeError)
+def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
+    """Say whether SQLite finds that the file is damaged, or is not a database.
+
+    SQLite reports two kinds of damage to the header in other ways: it does not know the file's format, or it
+    takes a *writable* file for one that may only be read.
+    """
+    # Python gives SQLite's codes since 3.11. Its messages may have damaged names in them, which are not text.
+    if type(exc) is sqlite3.DatabaseError or isinstance(exc, UnicodeDecodeError):
+        return True
+    text = str(exc) if isinstance(exc, sqlite3.OperationalError) else ""
+    return _UNKNOWN_FORMAT in text or (writable and _READ_ONLY in text)
 
 
 def is_busy(exc: BaseException) -> bool:
@@ -203,7 +215,7 @@ def _marked(connection: sqlite3.Connection) -> tuple[int, list[bytes]]:
 def _lay_out(connection: sqlite3.Connection) -> None:
     """Make an empty file one of ours, in one step."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute(_LOG_AHEAD).fetchall()
     with writing(connection):
         for statement in (*_LAYOUT, f"PRAGMA application_id = {_MARK}"):
             connection.execute(statement)

@@ -360,6 +360,29 @@ def test_a_file_that_is_damaged_beyond_entries_is_set_aside(opened: Opener) -> N
     assert cache.read(b"7") == b"code"
 
 
+HEADER = {
+    "a format that no SQLite knows": (47, 0xFF),
+    "a format that SQLite only reads": (18, 0xFF),
+    "a format that SQLite neither reads nor writes": (19, 0xFF),
+    "another journal, for those who write": (18, 1),
+    "another journal, for those who read": (19, 1),
+    "a page size that is none": (16, 0xFF),
+    "another encoding of texts": (59, 2),
+}
+
+
+@pytest.mark.parametrize(("at", "value"), HEADER.values(), ids=HEADER)
+def test_a_file_with_a_damaged_header_takes_what_is_stored_next(opened: Opener, at: int, value: int) -> None:
+    cache = opened()
+    cache.write(b"7", b"code")
+    cache.close()
+    data = bytearray(opened.path.read_bytes())
+    data[at] = value
+    opened.path.write_bytes(data)
+    cache.write(b"k", b"code")
+    assert (cache.read(b"k"), rows.is_used(str(opened.path))) == (b"code", True)
+
+
 def test_what_is_stored_in_a_damaged_file_goes_into_the_next(opened: Opener) -> None:
     cache = opened()
     for number in range(99):
