@@ -71,12 +71,15 @@ def take_all(
     tell({"builds": 1, "wrong": sum(found[key] != result_of(key, size) for key in wanted)})
 
 
-def build_again_and_again(folder: Path, count: int, cap: int | None, seconds: float, log: Path) -> None:
+def build_again_and_again(
+    folder: Path, count: int, cap: int | None, seconds: float, log: Path, *beside: Path
+) -> None:
+    """Build for so long, and until the logs of those who disturb the builds are there."""
     chance = random.Random(os.getpid())  # noqa: S311 - every process has an order of its own
     figures: Counter[str] = Counter()
     said: list[str] = []
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or not all(path.exists() for path in beside):
         wanted = chance.sample(keys(count), count)
         with Cache(folder, cap, said.append) as cache:
             take_all(cache, wanted, figures.update)
@@ -98,7 +101,7 @@ def build_until_killed(folder: Path, cap: int, ready: Connection) -> None:
 def clear_again_and_again(folder: Path, seconds: float, log: Path) -> None:
     figures: Counter[str] = Counter()
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or not figures["entries"]:
         removed = housekeeping.clear(folder)
         figures.update({"clears": 1, "entries": removed.entries})
     log.write_text(json.dumps(figures))
@@ -107,7 +110,7 @@ def clear_again_and_again(folder: Path, seconds: float, log: Path) -> None:
 def trim_again_and_again(folder: Path, seconds: float, log: Path) -> None:
     figures: Counter[str] = Counter()
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or not figures["entries"]:
         removed = housekeeping.trim(folder, size=10_000, unused_for=0.01, keep=keys(3))
         figures.update({"trims": 1, "entries": removed.entries})
         assert housekeeping.stats(folder).bytes >= 0

@@ -121,18 +121,20 @@ def total(logs: list[Path]) -> Counter[str]:
 
 
 def test_clearing_and_trimming_beside_builds_reaches_none_of_them(tmp_path: Path, figures: Figures) -> None:
+    """Those who clear and trim end only when each has removed something."""
     folder, seconds = tmp_path / "cache", figures.pick(3, 60)
     logs = [tmp_path / f"log{number}" for number in range(10)]
     run_all(
-        *(crowd.start(crowd.build_again_and_again, folder, 40, None, seconds, log) for log in logs[2:]),
+        *(
+            crowd.start(crowd.build_again_and_again, folder, 40, None, seconds, log, *logs[:2])
+            for log in logs[2:]
+        ),
         crowd.start(crowd.clear_again_and_again, folder, seconds, logs[0]),
         crowd.start(crowd.trim_again_and_again, folder, seconds, logs[1]),
     )
     built = total(logs[2:])
     figures.tell(**built, clears=total(logs[:1])["clears"], trims=total(logs[1:2])["trims"])
-    assert built["builds"] > 8
     assert (built["wrong"], built["damaged"], built["warnings"]) == (0, 0, 0)
-    assert min(total(logs[:1])["entries"], total(logs[1:2])["entries"]) > 0
 
 
 def test_a_cap_is_kept_by_many_and_a_large_entry_evicts_no_other(tmp_path: Path, figures: Figures) -> None:
