@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._arch import Arch
+from .._capabilities import FAMILIES_SINCE
 from .._plan import Module, Toolchain, Unit
 from ..errors import Problem, ToolchainError
 from . import assembler
@@ -34,7 +35,7 @@ LINKER_FIELDS = (
 )
 _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
-_FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
+_FIRST_WITH_SEED = (12, 9)
 # What has no linkage is named after the first thing that has linkage, or at random where nothing has.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
@@ -163,7 +164,7 @@ class Toolkit:
 
     @property
     def families(self) -> bool:
-        return self.version >= _FIRST_WITH_FAMILIES
+        return self.version >= FAMILIES_SINCE
 
     def compiler_of(self, module: Module) -> str:
         """Return what makes a module's code, as messages name it."""

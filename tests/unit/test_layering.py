@@ -46,8 +46,9 @@ ROOMS: dict[str, str] = {
 MODULES: dict[str, dict[str, str]] = {
     "ground": {
         "__init__": "",
-        "_arch": "",
-        "_gpus": "_arch",
+        "_capabilities": "",
+        "_arch": "_capabilities",
+        "_gpus": "_arch _capabilities",
         "_digest": "",
         "_ed25519": "",
         "_environment": "",
