@@ -59,7 +59,7 @@ MODULES: dict[str, dict[str, str]] = {
         "_limits": "",
         "_files": "_sizes",
         "_streams": "",
-        "errors": "_environment _github _streams",
+        "errors": "_environment _github _sizes _streams",
         "_console": "_streams",
         "_temporary": "_locks errors",
         "_home": "_temporary",
