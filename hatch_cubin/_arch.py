@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from ._capabilities import FIRST_A, FIRST_F, TEGRA
+
 GROUPS = ("all", "all-major", "native")
 
-_FIRST_A, _FIRST_F = 90, 100  # the first capabilities with arch-specific and family-specific code
-_TEGRA = frozenset({53, 62, 72, 87, 101, 110})
 _SPELLINGS = (
     (r"(sm|compute)_([0-9]{2,3})([af]?)", "plain"),
     (r"()([0-9]{2,3})([af]?)(-real|-virtual)?", "cmake"),
@@ -56,8 +56,8 @@ def parse_spec(text: str) -> tuple[Arch, ...] | str:
 
 def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> tuple[Arch, ...]:
     value = int(number.replace(".", ""))
-    if (suffix == "a" and value < _FIRST_A) or (suffix == "f" and value < _FIRST_F):
-        kind, first = kind or "sm", _FIRST_A if suffix == "a" else _FIRST_F
+    if (suffix == "a" and value < FIRST_A) or (suffix == "f" and value < FIRST_F):
+        kind, first = kind or "sm", FIRST_A if suffix == "a" else FIRST_F
         raise ValueError(
             f"{kind}_{value}{suffix} does not exist, the first of its kind is {kind}_{first}{suffix}"
         )
@@ -133,5 +133,5 @@ def can_assemble(target: Arch, arch: Arch) -> bool:
 
 def in_family(target: int, number: int) -> bool:
     """Say whether capability *number* belongs to the family that `sm_<target>f` code runs on."""
-    same_line = (number in _TEGRA) == (target in _TEGRA)
+    same_line = (number in TEGRA) == (target in TEGRA)
     return same_line and number // 10 == target // 10 and number >= target

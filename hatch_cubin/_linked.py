@@ -114,8 +114,25 @@ class _Linked:
             part_of=whole.base,
             where=None,
         )
-        same = (source.path, found.macros, tuple(sorted(found.options.items())), folders, names)
-        return self.objects.setdefault(same, found)
+        return self.objects.setdefault(_without_names(found), found)
+
+
+def _without_names(module: Module) -> str:
+    """Return all of an object but what only names it, and where that is written. Equal objects are shared."""
+    return repr(
+        replace(
+            module,
+            base="",
+            source=Source(module.source.path, ""),
+            variant=(),
+            define=module.macros,
+            options=dict(sorted(module.options.items())),
+            undefined=(),
+            written={},
+            tables="",
+            part_of="",
+        )
+    )
 
 
 def _with_macros(define: Macros, rule: SourceRule) -> Macros:

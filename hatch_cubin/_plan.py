@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from . import _arch
 from ._arch import Arch, Target
+from ._capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ._digest import digest
 from .errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from .sources.source import Source, glob_regex, is_glob
@@ -29,11 +30,6 @@ Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of spec
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MOST_VARIANTS = 100_000  # of one source
 _NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
-_THOR_OF_CUDA_12 = 101
-_OF_CUDA_12 = frozenset({50, 52, 53, 60, 61, 62, 70, 72, _THOR_OF_CUDA_12})  # which no later CUDA can target
-_FAMILIES_SINCE = "12.9"
-# Releases of CUDA that can target an arch and that earlier ones cannot, as NVRTC says itself.
-_SINCE = {88: "13.0", 100: "12.8", 103: "12.9", 107: "13.5", 110: "13.0", 120: "12.8", 121: "12.9"}
 
 
 class Link(NamedTuple):
@@ -417,7 +413,7 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
     """Word the refusal of an arch that the toolkit cannot target."""
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
-        f" (families, as in 100f, need CUDA {_FAMILIES_SINCE})"
+        f" (families, as in 100f, need CUDA {_dotted(FAMILIES_SINCE)})"
         if arch.suffix == "f" and not toolchain.families
         else ""
     )
@@ -427,18 +423,24 @@ def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
 
 def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
     """Return which toolkit can target an arch that this one cannot, or what runs on such GPUs."""
-    if arch.number in _OF_CUDA_12:
-        renamed = "; CUDA 13 calls it sm_110" if arch.number == _THOR_OF_CUDA_12 else ""
-        return f'; CUDA 12 can target {arch} too{renamed}: toolkit = "12.9"'
-    first = _SINCE.get(arch.number)
-    if first is not None and arch.suffix == "f" and not toolchain.families:
-        first = max(first, _FAMILIES_SINCE)
-    if first is not None and not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
+    gpu = GPUS.get(arch.number, Gpu())
+    if gpu.last is not None:
+        renamed = f"; CUDA {gpu.last + 1} calls it sm_{gpu.renamed}" if gpu.renamed else ""
+        return f'; CUDA {gpu.last} can target {arch} too{renamed}: toolkit = "{gpu.last}.9"'
+    since = gpu.since
+    if since is not None and arch.suffix == "f" and not toolchain.families:
+        since = max(since, FAMILIES_SINCE)
+    if since is not None and not _arch.is_supported(arch, toolchain.supported, families=toolchain.families):
+        first = _dotted(since)
         return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
-    if arch.number > max(*_SINCE, *toolchain.supported):
+    if arch.number > max(*GPUS, *toolchain.supported):
         newest = _arch.group("all-major", toolchain.supported, ())[-1]
         return f"; a later GPU runs PTX of an earlier one: {newest} in place of {arch}"
     return ""
+
+
+def _dotted(release: Release) -> str:
+    return ".".join(map(str, release))
 
 
 def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:

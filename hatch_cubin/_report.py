@@ -9,6 +9,7 @@ from typing import Any
 from . import _files
 from ._order import by_number
 from ._plan import Unit
+from ._sizes import count
 from .compiling.alike import alike
 from .compiling.gaps import gaps
 from .compiling.results import Results
@@ -26,10 +27,9 @@ def report(project: Project, results: Results, seconds: float) -> None:
     total, compiled = len(results.done), len(results.seconds)
     for note in (*gaps(results.done), *alike(results.done)):
         project.say(note)
-    units = f"{total} unit{'s' * (total != 1)}"
     fetched = len(results.fetched)
     said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
-    project.say(f"{units}: {said}{compiled} compiled in {seconds:.1f} s")
+    project.say(f"{count(total, 'unit')}: {said}{compiled} compiled in {seconds:.1f} s")
     if results.workers:
         project.say(f"compiled by others: {_by_worker(results)}")
 

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people read them."""
+"""Numbers as people read them: of bytes, of things, of releases of CUDA."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ def size(count: int) -> str:
 def decimal(count: int) -> str:
     """Return a number of bytes in thousands, as limits of indexes are given: '1.5 MB'."""
     return _text(count, 1000, ("B", "KB", "MB", "GB"))
+
+
+def count(number: int, what: str) -> str:
+    """Return a number of things, as in '1 kernel' and '2 kernels'."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def cuda(number: int) -> str:
+    """Return the release of CUDA that a driver's number stands for: 13000 is '13.0'."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _text(count: int, step: int, units: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._environment import is_on
+from ._sizes import count
 from ._streams import Lossy, one_message, plain, write
 
 if TYPE_CHECKING:
@@ -116,9 +117,8 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
     Only a *verbose* message lists every place of a cause.
     """
     ordered = in_order(error.problems)
-    count = len(ordered)
-    summary = [f"{PREFIX}{count} error{'s' * (count != 1)}{outcome}"] if outcome or count > 1 else []
-    shown = count if verbose else _SHOWN
+    summary = [f"{PREFIX}{count(len(ordered), 'error')}{outcome}"] if outcome or ordered[1:] else []
+    shown = len(ordered) if verbose else _SHOWN
     return [*(f"{PREFIX}error: {_as_one(group, shown)}" for group in _by_cause(ordered)), *summary]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from .._digest import file_digest, pieces_digest
@@ -167,14 +167,38 @@ def read_manifest(data: bytes) -> Manifest:
     )
 
 
-def prove_manifest(data: bytes) -> None:
-    """Raise ValueError unless a readable manifest is, to the byte, what hatch-cubin writes for its facts."""
+class Parts(NamedTuple):
+    """What a manifest is written of."""
+
+    header: Mapping[str, Any]
+    kernels: Mapping[str, Sequence[str]]
+    modules: Mapping[str, Mapping[str, Any]]
+
+    def write(
+        self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+    ) -> bytes:
+        """Return the manifest with another header, and with each entry as *change* returns it, by module."""
+        lines = (
+            module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
+            for name, line in self.modules.items()
+        )
+        return b"".join(write_manifest(header, self.kernels, lines))
+
+
+def parts_of(data: bytes) -> Parts:
+    """Return what a readable manifest was written of."""
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}
         for name, line in fields.pop("modules").items()
     }
-    header = {key: value for key, value in fields.items() if key not in ("check", "kernels")}
+    kernels = fields.pop("kernels", {})
+    return Parts({key: value for key, value in fields.items() if key != "check"}, kernels, modules)
+
+
+def prove_manifest(data: bytes) -> None:
+    """Raise ValueError unless a readable manifest is, to the byte, what hatch-cubin writes for its facts."""
+    header, _kernels, modules = parts_of(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
         for kernel in line["kernels"]:

@@ -143,6 +143,13 @@ def holds(block: Block, data: bytes) -> bool:
     return all(file_digest(content[at : at + piece.size]) == piece.sha256 for at, piece in starts)
 
 
+def pack(data: bytes) -> bytes:
+    """Return a block of these bytes, as a worker process makes it; ImportError if this Python has no lzma."""
+    from ..toolkit.worker import packed  # lazy: few verbs pack in their own process
+
+    return packed(data)
+
+
 def unpack(data: bytes, sha256: str, size: int) -> bytes:
     """Return a block of so many bytes; ValueError where it is another, or would unpack to more."""
     if (found := file_digest(data)) != sha256:

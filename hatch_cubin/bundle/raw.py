@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from .._plan import file_stem
 from .layout import PACKED, RAW, free_stem
-from .manifest import Entry, Manifest, Module, module_line, write_manifest
+from .manifest import Entry, Manifest, Module, parts_of
 
 _OF_SPLIT_HEADER, _OF_SPLIT_ENTRY = ("companions", "wheel_variant"), ("absent", "companion")
-_NOT_OF_HEADER = ("blocks", "check", "kernels", "modules", *_OF_SPLIT_HEADER)
+_NOT_OF_HEADER = ("blocks", *_OF_SPLIT_HEADER)
 _NOT_OF_ENTRY = ("block", "offset", *_OF_SPLIT_ENTRY)
 
 Codes = Mapping[tuple[str, str], bytes]  # by module and arch
@@ -21,45 +21,35 @@ def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
 
     They are, to the byte, those of a build that does not pack.
     """
-    fields = json.loads(data)
-    header = {key: value for key, value in fields.items() if key not in _NOT_OF_HEADER}
+    parts = parts_of(data)
     files: dict[str, bytes] = {}
-    lines, stored, taken = [], dict[str, str](), set[str]()
+    stored, taken = dict[str, str](), set[str]()
+    named: dict[str, dict[str, str]] = {}  # by module and arch
     for module in manifest.modules:  # sorted by name, as in a build
-        line = {key: value for key, value in fields["modules"][module.name].items() if key != "check"}
         stem = free_stem(file_stem(module.base, _macros(module)), module.name, taken)
-        named = {
+        named[module.name] = {
             entry.arch: stored.setdefault(entry.sha256, stem + _suffix(entry)) for entry in module.entries
         }
-        files |= {name: codes[module.name, arch] for arch, name in named.items()}
-        line["entries"] = [
-            {key: value for key, value in entry.items() if key not in _NOT_OF_ENTRY}
-            | {"file": named[entry["arch"]]}
-            for entry in line["entries"]
-        ]
-        lines.append(module_line(module.name, line))
-    pieces = write_manifest({**header, "format": RAW}, fields["kernels"], lines)
-    return {"manifest.json": b"".join(pieces), **files}
+        files |= {name: codes[module.name, arch] for arch, name in named[module.name].items()}
+    written = parts.write(
+        {**_without(_NOT_OF_HEADER, parts.header), "format": RAW},
+        lambda module, entry: {**_without(_NOT_OF_ENTRY, entry), "file": named[module][entry["arch"]]},
+    )
+    return {"manifest.json": written, **files}
 
 
 def joined(data: bytes) -> bytes:
     """Return the manifest of a bundle that was split, as it was before."""
-    fields = json.loads(data)
-    header = {
-        key: value
-        for key, value in fields.items()
-        if key not in ("check", "kernels", "modules", *_OF_SPLIT_HEADER)
-    }
-    header["format"] = PACKED if "blocks" in header else RAW
-    lines = []
-    for name, module in fields["modules"].items():
-        line = {key: value for key, value in module.items() if key != "check"}
-        line["entries"] = [
-            {key: value for key, value in entry.items() if key not in _OF_SPLIT_ENTRY}
-            for entry in line["entries"]
-        ]
-        lines.append(module_line(name, line))
-    return b"".join(write_manifest(header, fields["kernels"], lines))
+    parts = parts_of(data)
+    header = _without(_OF_SPLIT_HEADER, parts.header)
+    return parts.write(
+        {**header, "format": PACKED if "blocks" in header else RAW},
+        lambda _module, entry: _without(_OF_SPLIT_ENTRY, entry),
+    )
+
+
+def _without(names: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def _suffix(entry: Entry) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .._sizes import count
 from ..errors import CheckError, ConfigError, Problem
 from .verb import Answer, open_project, require_compiler, size
 
@@ -59,6 +60,6 @@ def _exchanged(args: argparse.Namespace, exchange: _Exchange) -> Answer:
             raise CheckError(*map(Problem, said))
         counts, done = exchange(remote, cache, plan.jobs)
     facts: dict[str, Any] = {"units": len(plan.jobs), **counts, **remote.facts}
-    units = f"{len(plan.jobs)} unit{'s' * (len(plan.jobs) != 1)}"
+    units = count(len(plan.jobs), "unit")
     lines = [facts["url"], f"{units}: {done}, {size(facts['bytes'])}"]
     return Answer(facts, lines, [*map(Problem, said)])

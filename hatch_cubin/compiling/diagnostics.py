@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .._plan import Module, Unit
+from .._sizes import count
 from ..errors import Location, Problem
 from ..sources.search import OWN
 
@@ -56,9 +57,9 @@ class Diagnostic:
         """Whether it is about a file of the project; headers from elsewhere are called `<folder>/...`."""
         return self.where is None or not self.where.path.startswith("<")
 
-    def followed_by(self, count: int) -> Diagnostic:
+    def followed_by(self, number: int) -> Diagnostic:
         """Return the same with the number of others that it stands for."""
-        more = (f"and {count} more error{'s' * (count > 1)} after it",) if count else ()
+        more = (f"and {count(number, 'more error')} after it",) if number else ()
         return replace(self, context=(*self.context, *more))
 
 

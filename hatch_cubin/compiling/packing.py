@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .._digest import digest
 from .._plan import Unit
-from .._sizes import size
+from .._sizes import count, size
 from ..bundle.packs import Block, Packed, Piece, assembled, cut, holds
 from ..cache.entries import Cache, Compiled, Content
 from ..cache.proof import BLOCK, Known, describe
@@ -53,7 +53,7 @@ def pack(
         found[block.key] = again or packed  # which may be held, and leave the memory
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"
-    project.say(f"{len(blocks)} block{'s' * (len(blocks) != 1)}: {counts}, {size(before)} in {size(after)}")
+    project.say(f"{count(len(blocks), 'block')}: {counts}, {size(before)} in {size(after)}")
     return assembled(blocks, found)
 
 

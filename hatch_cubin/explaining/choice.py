@@ -137,8 +137,3 @@ def loads(cc: int, driver: int | None, entries: Entries, newest: int) -> Loads:
 def _select(cc: int, driver: int | None, entries: Entries, *, unknown: int) -> tuple[str, str] | None:
     shipped = [(arch, unknown if needed is None else needed) for arch, needed in entries]
     return runtime.select(cc, driver, shipped)
-
-
-def version(driver: int) -> str:
-    """Return a driver's number as the CUDA version that people know it by, as in 13.0."""
-    return f"{driver // 1000}.{driver % 1000 // 10}"

@@ -4,77 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..keys.ingredients import INGREDIENTS, Ingredient
 from ..sources.search import OWN
 
 Inputs = Mapping[str, Any]
 Order = tuple[object, ...]
 
-_PARTS: Mapping[str, type] = {  # without these, nothing can be compared
-    "source": str,
-    "path": str,
-    "arch": str,
-    "compiler": str,
-    "define": list,
-    "options": dict,
-    "instantiate": list,
-    "headers": dict,
-    "search": list,
-    "schema": str,
-    "data_model": str,
-    "implicit": list,
-    "trees": list,
-    "builds": dict,
-    "cuda_core": str,
-}
 _DIGESTS = re.compile(r"( [0-9a-f]{64})+$")
 
-_SENTENCES = {  # for what changed, what is new, what is gone
-    "compiler": ("{tool} {was} -> {now}", "", ""),
-    "arch": ("compiled for {was}, and not for {now}", "", ""),
-    "path": ("compiled as {was}, and not as {now}", "", ""),
-    "source": ("{path} was edited", "", ""),
-    "data_model": ("data model {was} -> {now}", "", ""),
-    "schema": ("hatch-cubin makes its keys in another way: {was} -> {now}", "", ""),
-    "header": ("{name} was edited", "{name} is included now", "{name} is not included any more"),
-    "macro": ("macro {name}: {was} -> {now}", "macro {name}={now} is new", "macro {name}={was} is gone"),
-    "macro order": ("the order of the macros: {was} -> {now}", "", ""),
-    "option": (
-        "option {name}: {was} -> {now}",
-        "option {name}={now} is new",
-        "option {name}={was} is gone",
-    ),
-    "instantiation": ("", "{name} is instantiated now", "{name} is not instantiated any more"),
-    "search": ("", "the search path has {name} now", "the search path has {name} no more"),
-    "search order": ("the order of the search path: {was} -> {now}", "", ""),
-    "headers": (
-        "headers come from {now}, and came from {was}",
-        "headers from {now} are included now",
-        "headers from {was} are not included any more",
-    ),
-    "tree": (
-        "there are other releases of {name}",
-        "any header from {name} may be meant now",
-        "no more may any header from {name} be meant",
-    ),
-    "cuda_core": ("cuda-core {was} -> {now}, which makes other keys", "", ""),
-    "assembled": ("", "its PTX is assembled now, for {now}, which proves that it can be", ""),
-    "object": (
-        "compiled to be linked with mode {was}, and now {now}",
-        "compiled to be linked now, with mode {now}",
-        "compiled to be linked no more",
-    ),
-    "mode": ("linked with mode {was}, and now {now}", "", ""),
-    "linked": (
-        "{name} is not what it was",
-        "{name} is linked now",
-        "{name} is not linked any more",
-    ),
-    "linked order": ("the order of what is linked: {was} -> {now}", "", ""),
-    "implicit": ("", "hatch-cubin adds {name!r} now", "hatch-cubin adds {name!r} no more"),
-}
+_SENTENCES = {kind: three for each in INGREDIENTS for kind, three in each.sentences.items()}
 
 
 class Difference(NamedTuple):
@@ -124,7 +65,11 @@ def _is_same_source(was: Inputs, now: Inputs) -> bool:
 
 
 def _is_whole(inputs: Inputs) -> bool:
-    return all(isinstance(inputs.get(part), kind) for part, kind in _PARTS.items())
+    """Say whether a record has every input that it needs to be compared, each of its type."""
+    return all(
+        isinstance(inputs[each.name], each.type) if each.name in inputs else not each.is_in_all
+        for each in INGREDIENTS
+    )
 
 
 def _arch_distance(was: str, now: str) -> Order:
@@ -142,28 +87,53 @@ def differences(was: Inputs, now: Inputs) -> tuple[Difference, ...]:
 
 
 def _differences(was: Inputs, now: Inputs) -> Iterator[Difference]:
-    for part in ("compiler", "arch", "path", "source", "data_model", "schema"):
-        if was[part] != now[part]:
-            yield Difference(part, None, was[part], now[part])
+    for each in INGREDIENTS:
+        compare = _COMPARED.get(each.name)
+        yield from compare(was, now) if compare else _compared(each, was, now)
+
+
+def _compared(each: Ingredient, was: Inputs, now: Inputs) -> Iterator[Difference]:
+    """Yield how one ingredient differs: as a whole, or part by part if it is a list or a dict."""
+    kind = next(iter(each.sentences))
+    if each.type in (list, dict):
+        parts = _PARTS.get(each.name, _named if each.type is dict else _members)
+        pair = (parts(inputs.get(each.name, each.type())) for inputs in (was, now))
+        yield from _changed(kind, *pair, order=f"{kind} order" in each.sentences)
+    elif was.get(each.name) != now.get(each.name):
+        before, after = (_shown(inputs[each.name]) if each.name in inputs else None for inputs in (was, now))
+        yield Difference(kind, None, before, after)
+
+
+def _assembled(was: Inputs, now: Inputs) -> Iterator[Difference]:
     if was["arch"] == now["arch"] and "assembled" not in was and "assembled" in now:
         yield Difference("assembled", None, None, now["assembled"])
-    for part in ("object", "mode"):
-        if was.get(part) != now.get(part):
-            yield Difference(part, None, was.get(part), now.get(part))
-    yield from _changed("linked", _linked(was), _linked(now), order=True)
-    own = _headers(was), _headers(now)
-    yield from _changed("header", *own)
-    yield from _changed("macro", _macros(was), _macros(now), order=True)
-    yield from _changed("option", _options(was), _options(now))
-    yield from _changed("instantiation", _members(was["instantiate"]), _members(now["instantiate"]))
-    if (was["search"] and now["search"]) or own[0] == own[1]:  # a first header adds the whole path
-        yield from _changed("search", *_search(was, now), order=True)
-    before, after = _trees(was), _trees(now)
+
+
+def _search(was: Inputs, now: Inputs) -> Iterator[Difference]:
+    """Yield how the search path differs: in the project's folders alone, unless both paths go beyond these.
+
+    A first header brings the whole path, and a first header of others brings the rest of it.
+    """
+    paths = [was["search"], now["search"]]
+    if not all(paths) and _headers(was["headers"]) != _headers(now["headers"]):
+        return
+    own = [[folder for folder in path if folder.startswith(OWN)] for path in paths]
+    beyond = [len(path) > len(folders) for path, folders in zip(paths, own, strict=True)]
+    yield from _changed("search", *map(_members, paths if all(beyond) else own), order=True)
+
+
+def _trees(was: Inputs, now: Inputs) -> Iterator[Difference]:
+    before, after = (
+        {
+            name: f"{inputs['builds'].get(name, name)} {value}"
+            for name, value in inputs["headers"].items()
+            if "/" not in name
+        }
+        for inputs in (was, now)
+    )
     for name in dict.fromkeys((*before, *after)):
         if was["headers"].get(name) != now["headers"].get(name):  # a key does not say of which build
             yield Difference("headers", name, before.get(name), after.get(name))
-    yield from _changed("tree", *({_build(tree): tree for tree in each["trees"]} for each in (was, now)))
-    yield from _changed("implicit", _members(was["implicit"]), _members(now["implicit"]))
 
 
 def _changed(
@@ -176,49 +146,50 @@ def _changed(
             yield Difference(kind, name, was.get(name), now.get(name))
 
 
-def _macros(inputs: Inputs) -> dict[str, str]:
-    return {name: value for name, _, value in (str(each).partition("=") for each in inputs["define"])}
+def _macros(values: Iterable[object]) -> dict[str, str]:
+    return {name: value for name, _, value in (str(each).partition("=") for each in values)}
 
 
-def _options(inputs: Inputs) -> dict[str, str]:
-    return {
-        name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in inputs["options"].items()
-    }
+def _named(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: _shown(value) for name, value in values.items()}
 
 
-def _linked(inputs: Inputs) -> dict[str, str]:
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _linked(values: Iterable[object]) -> dict[str, str]:
     """Return what a module is linked of, in order, with the digest and the kind of each."""
-    return {name: what for what, name in (str(each).split(" ", 2)[::2] for each in inputs.get("linked", ()))}
+    return {name: what for what, name in (str(each).split(" ", 2)[::2] for each in values)}
 
 
 def _members(values: Iterable[object]) -> dict[str, str]:
     return {str(value): str(value) for value in values}
 
 
-def _search(was: Inputs, now: Inputs) -> list[dict[str, str]]:
-    """Return both search paths, with the project's folders alone unless both go beyond these.
-
-    The first header from elsewhere adds the whole rest of the path, which is no change worth telling.
-    """
-    paths = [was["search"], now["search"]]
-    own = [[folder for folder in path if folder.startswith(OWN)] for path in paths]
-    beyond = [len(path) > len(folders) for path, folders in zip(paths, own, strict=True)]
-    return [_members(path) for path in (paths if all(beyond) else own)]
-
-
-def _headers(inputs: Inputs) -> dict[str, str]:
+def _headers(values: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that are the user's, and the digest of each."""
-    return {name: value for name, value in inputs["headers"].items() if "/" in name}
+    return {name: value for name, value in values.items() if "/" in name}
 
 
-def _trees(inputs: Inputs) -> dict[str, str]:
-    """Return the build of each other tree of headers, and the digest of what is read from it."""
-    return {
-        name: f"{inputs['builds'].get(name, name)} {value}"
-        for name, value in inputs["headers"].items()
-        if "/" not in name
-    }
+def _builds(trees: Iterable[str]) -> dict[str, str]:
+    return {_build(tree): tree for tree in trees}
+
+
+# How lists and dicts are split into their parts, unless a part is a member or a name.
+_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
+    "define": _macros,
+    "headers": _headers,
+    "linked": _linked,
+    "trees": _builds,
+}
+# What is compared with the help of other inputs.
+_COMPARED: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
+    "assembled": _assembled,
+    "builds": _trees,
+    "cuda_core": lambda _was, _now: (),  # reported only if nothing else differs
+    "search": _search,
+}
 
 
 def say(differences: Sequence[Difference], now: Inputs) -> list[str]:

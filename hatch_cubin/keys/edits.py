@@ -9,7 +9,8 @@ from pathlib import Path
 from ..sources import disk
 from ..sources.project import Project
 from ..sources.search import OWN, content_digest
-from .jobs import Job, own_files
+from .jobs import Job
+from .materials import own_files
 
 _State = tuple[int, int, int, int]
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,16 +19,17 @@ from ..errors import Location, Problem, SourceError
 from ..sources.declared import Types
 from ..sources.entries import declared_kernels
 from ..sources.includes import Closure, Resolver
-from ..sources.outside import names_in
 from ..sources.project import Project, Sources
 from ..sources.scan import Include, ask_for_anything, line_of, meanings
-from ..sources.search import OWN, Root
+from ..sources.search import Root
 from ..table import tables
-from ..toolkit.toolkit import Keys, Toolkit, key_inputs, unit_inputs, unit_keys
+from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .closures import Start
 from .declared import declared, declared_together
-from .headers import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots, wheels_of
+from .headers import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
+from .ingredients import INGREDIENTS, Making, inputs_of, keys_of
+from .materials import distinct, own_files, own_linked
 from .parts import drop_parts
 from .recall import Recall
 
@@ -58,11 +58,7 @@ class Job:
     @property
     def inputs(self) -> dict[str, Any]:
         """What the unit's key is made of, under names that people know."""
-        if self.linked:
-            from ..toolkit.linker import link_inputs  # which few builds need
-
-            return link_inputs(self.unit, self.toolkit, self.linked)
-        return unit_inputs(self.unit, self.toolkit, self.closure)
+        return inputs_of(Making(self.unit, self.toolkit, self.closure, self.linked))
 
     def found_in(self, cache: Cache) -> Compiled | None:
         """Return what the cache has of the unit; None where it has nothing that is proven."""
@@ -189,14 +185,6 @@ def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
     return [path for path in _needed(project, closures.items(), by_name=True) if not lies_outside(path)]
 
 
-def own_linked(module: Module) -> list[str]:
-    """Return the paths of the project's files that a module is linked with, and of its PTX sources."""
-    link = module.link
-    if link is None:
-        return []
-    return [*(text.path for text in link.texts), *(each for each in link.files if ":" not in each)]
-
-
 def lies_outside(path: str) -> bool:
     """Say whether a path that is relative to the project leads out of it."""
     return path.startswith("../")
@@ -207,7 +195,7 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
     pairs = [*closures]
     for module, _closure in pairs:
         files.update((module.source.path, *own_linked(module)))
-    for closure in _distinct(closure for _module, closure in pairs):
+    for closure in distinct(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
     real = project.tree.real
@@ -220,57 +208,25 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
 
 def files_of(jobs: Iterable[Job]) -> list[str]:
     """Return the files of the project that *jobs* can read: their sources and headers."""
-    jobs = [*jobs]
-    modules = dict.fromkeys(job.unit.module for job in jobs)
-    files = {path for module in modules for path in (module.source.path, *own_linked(module))}
-    return sorted(files.union(*map(own_files, _distinct(job.closure for job in jobs))))
+    return sorted(digests_of(jobs))
 
 
 def digests_of(jobs: Iterable[Job]) -> dict[str, str]:
     """Return the digest of each of the project's files that *jobs* can read, as it was for their keys."""
-    jobs = [*jobs]
-    modules = dict.fromkeys(job.unit.module for job in jobs)
-    sources = {module.source.path: module.source.sha256 for module in modules}
-    for link in (module.link for module in modules if module.link):
-        sources |= {text.path: text.sha256 for text in link.texts}
-    linked = (each for job in jobs for each in job.linked)
-    sources |= {each.name: each.digest for each in linked if each.is_own}
-    closures = _distinct(job.closure for job in jobs)
-    headers = {path: closure.own[OWN + path] for closure in closures for path in own_files(closure)}
-    return headers | sources
+    jobs, found = [*jobs], dict[str, str]()
+    for each in INGREDIENTS:
+        if each.files is not None:
+            found = {**each.files(jobs), **found}
+    return found
 
 
 def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
     """Return the wheels, with their versions, and other trees whose headers *jobs* can read or link."""
-    jobs = [*jobs]
-    by_search: dict[tuple[Root, ...], list[Closure]] = {}
-    for job in {id(job.closure): job for job in jobs}.values():
-        by_search.setdefault(job.search, []).append(job.closure)
-    any_of = {tree for closures in by_search.values() for closure in closures for tree in closure.trees}
-    used: dict[str, set[str]] = {}
-    for search, closures in by_search.items():
-        names = names_in(closure.files for closure in closures)
-        for root in search:
-            if root.tree and any(closure.reads(root) for closure in closures):
-                own = (name for name in names if name.startswith(f"{root.logical}/"))
-                used.setdefault(root.tree, set()).update(own)
-    found: dict[str, str | None] = {}
-    for tree, files in used.items():
-        wheels = wheels_of(tree, None if tree in any_of else files)
-        found.update(wheels)
-        if not wheels:
-            found[tree] = None
-    return found | dict(each.wheel for job in jobs for each in job.linked if each.wheel)
-
-
-def _distinct(closures: Iterable[Closure]) -> list[Closure]:
-    """Return each closure once: modules share closures, and a closure can have many files."""
-    return [*{id(closure): closure for closure in closures}.values()]
-
-
-def own_files(closure: Closure, but: AbstractSet[str] = frozenset()) -> list[str]:
-    """Return the paths of the project's files in a closure, without those of some logical names."""
-    return [logical[len(OWN) :] for logical in closure.own if logical.startswith(OWN) and logical not in but]
+    jobs, found = [*jobs], dict[str, str | None]()
+    for each in INGREDIENTS:
+        if each.others is not None:
+            found |= each.others(jobs)
+    return found
 
 
 def _modules(
@@ -300,11 +256,13 @@ def _jobs_of(
     module: Module, units: Iterable[Unit], finder: _HeaderFinder, toolkit: Toolkit, recall: Recall
 ) -> Iterator[Job]:
     closure, search = finder.find(module)
-    inputs = key_inputs(module, toolkit, closure)
+    making = [Making(unit, toolkit, closure) for unit in units]
+    inputs = inputs_of(making[0], of_arch=False)
     asked = digest([json.dumps(inputs, sort_keys=True), closure.digest()])
     recalled = recall.units(asked)
-    for unit in units:
-        keys, known = recalled.get(str(unit.arch)) or (unit_keys(unit, toolkit, closure), None)
+    for each in making:
+        unit = each.unit
+        keys, known = recalled.get(str(unit.arch)) or (keys_of(each), None)
         yield Job(unit, keys, search, closure, toolkit, asked, known, (), partial(finder.declared, module))
 
 

@@ -23,8 +23,9 @@ from ..errors import ConfigError, HatchCubinError, Problem, SourceError
 from ..sources import disk
 from ..sources.project import Project
 from ..sources.source import LFS_HINT, glob_regex, is_lfs_pointer
-from ..toolkit.linker import Input, link_inputs, link_keys, refuse_older
+from ..toolkit.linker import Input, refuse_older
 from ..toolkit.toolkit import Keys, Toolkit
+from .ingredients import Making, inputs_of, keys_of
 from .recall import Recall
 
 _ISOLATED = "a build with isolation installs it; without isolation, install it yourself"
@@ -182,9 +183,10 @@ def find_links(
             if module.link.mode == "lto" and all(each.kind == "ptx" for each in linked):
                 problems.append(_without_lto(project, module))
                 break
-            asked = digest([json.dumps(link_inputs(unit, toolkit, linked), sort_keys=True)])
+            making = Making(unit, toolkit, linked=linked)
+            asked = digest([json.dumps(inputs_of(making), sort_keys=True)])
             recalled = recall.units(asked).get(str(unit.arch))
-            own, known = recalled or (link_keys(unit, toolkit, linked), None)
+            own, known = recalled or (keys_of(making), None)
             found.append(Found(unit, own, asked, known, linked))
     if problems:
         raise ConfigError(*problems)

@@ -22,6 +22,7 @@ from ..sources.source import Source
 from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from . import vain
+from .ingredients import settings_of
 from .jobs import Found, Job, digests_of, every_module, headers_of_others
 from .lock import Lock
 from .recall import Recall, recall_of_locked
@@ -71,7 +72,9 @@ def describe(
         files=files,
         of_parts={path: content for path, content in _every_file(pairs) if path not in files},
         absent=vain.absent(project.tree, vain.tried(pairs)),
-        parts={module.name: _inputs(module) for module, _closure in pairs if module.source.path not in built},
+        parts={
+            module.name: settings_of(module) for module, _closure in pairs if module.source.path not in built
+        },
         unsure=sorted(
             {module.source.path for module, closure, search in everything if is_unsure(closure, search)}
         ),
@@ -96,7 +99,7 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
     modules: dict[str, dict[str, Any]] = {}
     for job in jobs:
         module = job.unit.module
-        entry = modules.setdefault(module.name, _inputs(module) | _findings(job))
+        entry = modules.setdefault(module.name, settings_of(module) | _findings(job))
         entry.setdefault("units", {})[str(job.unit.arch)] = [*job.keys.hex(), results.get(job.unit)]
     return modules
 
@@ -106,19 +109,6 @@ def _findings(job: Job) -> dict[str, Any]:
     found = {} if job.unit.module.part_of else job.declared()
     types = {kernel: [*each] for kernel, each in found.items()}
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
-
-
-def _inputs(module: Module) -> dict[str, Any]:
-    """Return what the project says of a module, as far as its results depend on that."""
-    settings = {
-        "define": [f"{name}={value}" for name, value in module.macros],
-        "include-dirs": [*module.include_dirs],
-        "instantiate": [*module.instantiate],
-        "options": module.plain_options,
-    }
-    if (link := module.link) is not None:
-        settings |= {"link": [*link.files], "mode": link.mode, "sources": link.sources}
-    return {"source": module.source.path, **{name: value for name, value in settings.items() if value}}
 
 
 def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
@@ -143,7 +133,7 @@ def plan(lock: Lock, project: Project, sources: Sources) -> Plan:
         modules = every_module(project, sources, toolkit)
         names = {module.name for module in modules}
         changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
-        left = [module for module in modules if lock.parts.get(module.name) != _inputs(module)]
+        left = [module for module in modules if lock.parts.get(module.name) != settings_of(module)]
         asked = _plan.plan_units(left, toolkit.toolchain())
     except HatchCubinError as exc:  # a build without the lock will tell, if it is wrong for that one too
         changes += [problem.what for problem in exc.problems]
@@ -201,7 +191,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
         elif module not in seen:
             seen.add(module)
             before = {name: value for name, value in locked.items() if name not in _FOUND}
-            now = _inputs(module)
+            now = settings_of(module)
             yield from (
                 f"{name} of {module.name} is changed"
                 for name in sorted({*before, *now})

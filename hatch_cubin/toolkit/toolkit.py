@@ -1,4 +1,4 @@
-"""The CUDA toolkit that a build uses: its exact version, the keys of units, the compilers' options."""
+"""The CUDA toolkit that a build uses: its exact version, the compilers' options, cuda.core's part of keys."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._arch import Arch
-from .._digest import digest
+from .._capabilities import FAMILIES_SINCE
 from .._plan import Module, Toolchain, Unit
-from ..errors import ConfigError, Problem, ToolchainError
-from ..sources.includes import Closure
-from ..sources.source import Source
-from ..table.options import OF_PTX
+from ..errors import Problem, ToolchainError
 from . import assembler
 from .installed import CORE, compiler, same_release, unmet, version_of
 from .libraries import absent_from_home, candidates, system_major, with_builtins
@@ -25,8 +22,6 @@ DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
 # Another processor's compiler may take a plain `char` for unsigned, as that processor's own compilers do.
 OTHER_MACHINE = "" if sys.platform == "win32" or os.uname().machine == "x86_64" else os.uname().machine
 
-KEY_SCHEMA = "hatch-cubin 1"
-_PTX_SCHEMA = "hatch-cubin ptx 1"
 LINKER_FIELDS = (
     "max_register_count",
     "lineinfo",
@@ -40,7 +35,7 @@ LINKER_FIELDS = (
 )
 _BUILD = re.compile(rb"Cuda compilation tools, release [\d.]+, V(\d+\.\d+\.\d+)")
 _PROBE_PTX = b".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry probe() { ret; }\n"
-_FIRST_WITH_SEED = _FIRST_WITH_FAMILIES = (12, 9)
+_FIRST_WITH_SEED = (12, 9)
 # What has no linkage is named after the first thing that has linkage, or at random where nothing has.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
@@ -169,7 +164,7 @@ class Toolkit:
 
     @property
     def families(self) -> bool:
-        return self.version >= _FIRST_WITH_FAMILIES
+        return self.version >= FAMILIES_SINCE
 
     def compiler_of(self, module: Module) -> str:
         """Return what makes a module's code, as messages name it."""
@@ -291,29 +286,6 @@ def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
     return match[1].decode()
 
 
-def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, Any]:
-    """Return what the keys of a module's units are made of, under names that people know."""
-    source, headers = module.source, closure.summary()
-    return {
-        "schema": _PTX_SCHEMA if source.is_ptx else KEY_SCHEMA,
-        "source": digest([source.text]),
-        "path": source.path,
-        "compiler": _build_of(source, toolkit),
-        "data_model": DATA_MODEL,
-        "define": [] if source.is_ptx else [f"{name}={value}" for name, value in module.macros],
-        "options": _obeyed_options(module),
-        "instantiate": list(module.instantiate),
-        "implicit": _implicit(module, toolkit),
-        "headers": headers,
-        "search": list(closure.search) if closure.includes else [],
-        "trees": sorted(closure.trees),
-        # Not part of the key: the names by which people know the trees of headers.
-        "builds": {tree: build for tree, build in closure.builds.items() if tree in headers},
-        "cuda_core": toolkit.core,
-        **({"object": mode} if (mode := mode_of(module)) else {}),
-    }
-
-
 def mode_of(module: Module) -> str | None:
     """Return how an object is linked that a module is; None where it is no object."""
     if not module.part_of:
@@ -321,71 +293,31 @@ def mode_of(module: Module) -> str | None:
     return "lto" if "link_time_optimization" in module.options else "rdc"
 
 
-def unit_inputs(unit: Unit, toolkit: Toolkit, closure: Closure) -> dict[str, Any]:
-    """Return what the keys of a unit are made of, under names that people know."""
-    inputs = {**key_inputs(unit.module, toolkit, closure), "arch": str(unit.arch)}
-    return {**inputs, "assembled": str(unit.arch.real)} if _is_assembled_too(unit) else inputs
+def core_key(unit: Unit, extra: str | None = None) -> bytes:
+    """Return the key that cuda.core makes for a unit that NVRTC compiles.
 
+    With *extra*, the digest of what cuda.core does not see, it is the key of hatch-cubin's own compile.
+    Without, it is the key of `Program.compile`.
+    """
+    from cuda.core.utils import make_program_cache_key
 
-def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
-    """Return the keys of a unit that can read the headers of *closure*."""
     module, source = unit.module, unit.module.source
-    if source.is_ptx:
-        return _keys_of_ptx(unit, toolkit)
     target = "ptx" if unit.arch.is_ptx else "cubin"
     if mode_of(module) == "lto":
         target = "ltoir"
-    build, implicit = _build_of(source, toolkit), _implicit(module, toolkit)
-    assembled = [f"assembled {unit.arch.real}"] if _is_assembled_too(unit) else []
-    parts = [KEY_SCHEMA, build, DATA_MODEL, str(unit.arch), closure.digest(), *implicit, *assembled]
-    extra = digest(parts)
-    compiled = {"code": source.text, "code_type": "c++", "target_type": target}
-    toolkit.load()
-    try:
-        key = _make_key(
-            **compiled,
-            options=_program_options(unit, name=source.path),
-            name_expressions=module.instantiate,
-            extra_digest=bytes.fromhex(extra),
-        )
-    except (TypeError, ValueError) as exc:
-        raise ConfigError(Problem(f"cuda.core makes no key for {unit.name}: {exc}")) from exc
-    if closure.includes or module.instantiate or module.part_of:
-        return Keys(key, None)
-    try:
-        return Keys(key, _make_key(**compiled, options=_program_options(unit)))
-    except (TypeError, ValueError):  # cuda.core refuses what its key cannot see
-        return Keys(key, None)
+    own: dict[str, Any] = {"options": _program_options(unit)}
+    if extra is not None:
+        own = {
+            "options": _program_options(unit, name=source.path),
+            "name_expressions": module.instantiate,
+            "extra_digest": bytes.fromhex(extra),
+        }
+    return bytes(make_program_cache_key(code=source.text, code_type="c++", target_type=target, **own))
 
 
-def _keys_of_ptx(unit: Unit, toolkit: Toolkit) -> Keys:
-    """Return the keys of a unit that ptxas makes: cuda.core would have nvJitLink make other code of it."""
-    source = unit.module.source
-    whole = [_PTX_SCHEMA, source.path, source.text, _build_of(source, toolkit), DATA_MODEL, str(unit.arch)]
-    return Keys(bytes.fromhex(digest([*whole, *_flags(unit, toolkit)])), None)
-
-
-def _flags(unit: Unit, toolkit: Toolkit) -> list[str]:
+def flags(unit: Unit, toolkit: Toolkit) -> list[str]:
+    """Return the flags with which ptxas assembles a unit."""
     return assembler.flags(unit.module.options, assembled_for(unit, toolkit))
-
-
-def _obeyed_options(module: Module) -> dict[str, Any]:
-    """Return the options that the compiler of a module obeys: PTX sources ignore those of C++."""
-    options = module.plain_options
-    if not module.source.is_ptx:
-        return options
-    return {name: value for name, value in options.items() if name in OF_PTX}
-
-
-def _build_of(source: Source, toolkit: Toolkit) -> str:
-    build = toolkit.ptxas if source.is_ptx else toolkit.nvrtc
-    return f"{build} {OTHER_MACHINE}".rstrip()
-
-
-def _make_key(**parts: Any) -> bytes:
-    from cuda.core.utils import make_program_cache_key
-
-    return bytes(make_program_cache_key(**parts))
 
 
 def _program_options(unit: Unit, **names: str) -> Any:
@@ -397,12 +329,7 @@ def _program_options(unit: Unit, **names: str) -> Any:
     return ProgramOptions(arch=str(unit.arch), **options, **names)
 
 
-def _is_assembled_too(unit: Unit) -> bool:
-    """Say whether a unit is PTX that NVRTC makes: in earlier releases' caches that is not assembled."""
-    return unit.arch.is_ptx and not unit.module.source.is_ptx
-
-
-def _implicit(module: Module, toolkit: Toolkit) -> list[str]:
+def implicit(module: Module, toolkit: Toolkit) -> list[str]:
     """Return what hatch-cubin adds to the options and the text of a module's compiles."""
     return list(filter(None, (*_seed(module, toolkit), preamble(module, toolkit))))
 
@@ -425,7 +352,7 @@ def preamble(module: Module, toolkit: Toolkit) -> str:
 def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the options of a unit's real compile, the search path included."""
     if unit.module.source.is_ptx:
-        return tuple(flag.encode() for flag in _flags(unit, toolkit))
+        return tuple(flag.encode() for flag in flags(unit, toolkit))
     toolkit.load()
     options = _program_options(unit._replace(arch=assembled_for(unit, toolkit))).as_bytes("nvrtc", "cubin")
     paths = (f"--include-path={folder}".encode() for folder in search)

@@ -436,12 +436,19 @@ def _linked_anyway(options: list[bytes], inputs: list[tuple[str, bytes, bytes]])
 
 
 def _pack(task: dict[str, Any]) -> Outcome:
-    """Pack bytes: in one go, for then all versions of the library give the same."""
-    import lzma  # which some interpreters lack
+    return Outcome(ok=True, output=packed(task["code"]))
 
-    window = min(1 << max(len(task["code"]) - 1, 1 << 12).bit_length(), _WINDOW)
+
+def packed(data: bytes) -> bytes:
+    """Return bytes as a block of a bundle has them: packed in one go, so that all versions of lzma agree.
+
+    ImportError if this Python has no lzma.
+    """
+    import lzma
+
+    window = min(1 << max(len(data) - 1, 1 << 12).bit_length(), _WINDOW)
     how = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": window}
-    return Outcome(ok=True, output=lzma.compress(task["code"], check=lzma.CHECK_CRC32, filters=[how]))
+    return lzma.compress(data, check=lzma.CHECK_CRC32, filters=[how])
 
 
 _DECLARED = (".extern", ".visible", ".weak")

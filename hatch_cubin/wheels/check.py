@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
-from .._sizes import decimal, size
+from .._sizes import count, decimal, size
 from ..cubin.target import is_for_debugger
 from ..errors import BundleError, Location, Problem
 from ..sources.source import glob_regex
@@ -27,7 +27,7 @@ from .coverage import (
     units_of,
 )
 from .installed import Bundle, Found
-from .parts import Part, Table, count, kernel_title
+from .parts import Part, Table, kernel_title
 from .paths import path_problems
 from .proof import proof_problems
 from .stray import stray_problems

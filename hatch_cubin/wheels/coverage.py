@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
 from .._arch import number_of, parse_arch
+from .._sizes import cuda
 from ..bundle import runtime
 from ..bundle.manifest import Manifest
-from .parts import Part, Table, driver, kernel_title
+from .parts import Part, Table, kernel_title
 from .survey import BundleFacts
 
 _ROWS = 40
@@ -196,4 +197,4 @@ def _group_title(covers: Sequence[KernelCover], total: int) -> str:
 def _cell(arch: str | None, needs: int | None) -> str:
     if arch is None or needs is None:
         return _NOTHING
-    return f"{arch} from driver {driver(needs)}" if arch.startswith("compute_") else arch
+    return f"{arch} from driver {cuda(needs)}" if arch.startswith("compute_") else arch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .._sizes import size
+from .._sizes import count, size
 from .diff import BundleDiff, Change, KernelMoved, LimitChange, Sizes, is_empty
-from .parts import Part, Table, count, kernel_title
+from .parts import Part, Table, kernel_title
 from .sides import Side
 
 _ROWS = 25

@@ -27,13 +27,3 @@ class Part(NamedTuple):
 def kernel_title(module: str, kernel: str) -> str:
     """Return what a kernel is called where its module may matter."""
     return kernel if module == kernel else f"{kernel} in {module}"
-
-
-def count(number: int, what: str) -> str:
-    """Return a number of things: 1 kernel, 2 kernels."""
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
-def driver(number: int) -> str:
-    """Return a driver's number as the CUDA version that people know it by, as in 13.0."""
-    return f"{number // 1000}.{number % 1000 // 10}"

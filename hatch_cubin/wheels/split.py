@@ -16,7 +16,7 @@ from .. import __version__
 from .._digest import file_digest
 from ..bundle import sbom
 from ..bundle.layout import SPLIT
-from ..bundle.manifest import Manifest, canonical, module_line, prove_manifest, write_manifest
+from ..bundle.manifest import Manifest, canonical, parts_of, prove_manifest
 from ..errors import BundleError, Location, Problem
 from .bill import bill_of, bill_problems
 from .installed import BOUND, Bundle, Found, read_member
@@ -122,14 +122,8 @@ def index(
         prove_manifest(data)
     except ValueError as exc:
         raise BundleError(Problem(str(exc), bundle.at("manifest.json"))) from exc
-    fields = json.loads(data)
-    header = {key: value for key, value in fields.items() if key not in ("check", "kernels", "modules")}
-    lines = []
-    for name, module in fields["modules"].items():
-        line = {key: value for key, value in module.items() if key != "check"}
-        line["entries"] = [changed(entry) for entry in line["entries"]]
-        lines.append(module_line(name, line))
-    return b"".join(write_manifest({**header, "format": SPLIT, **said}, fields["kernels"], lines))
+    parts = parts_of(data)
+    return parts.write({**parts.header, "format": SPLIT, **said}, lambda _module, entry: changed(entry))
 
 
 def _extra(arch: str) -> str:

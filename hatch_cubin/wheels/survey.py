@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from .._digest import file_digest
 from .._order import by_number
+from .._sizes import cuda
 from ..bundle.manifest import Entry, Manifest, Module, read_manifest
 from ..bundle.signatures import signature
 from ..cubin.elf import read_cubin, read_limits, read_resources
@@ -190,7 +191,7 @@ def made_with(facts: BundleFacts) -> list[str]:
     tools = [f"{_TOOLS.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version]
     lines = [", ".join([f"built by {facts['generator']}", *tools, facts["data_model"]])]
     lines += [
-        f"{_KINDS.get(kind, kind)} loads from driver {driver // 1000}.{driver % 1000 // 10} on"
+        f"{_KINDS.get(kind, kind)} loads from driver {cuda(driver)} on"
         for kind, driver in facts["min_driver"].items()
     ]
     if facts["wheel_variant"]:

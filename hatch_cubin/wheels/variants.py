@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from .._arch import number_of
-from .._gpus import CAPABILITIES
+from .._capabilities import NAMED
 from ..bundle import runtime
 from ..bundle.manifest import NOT_OURS, Manifest, Module, canonical
 
@@ -70,7 +70,7 @@ def stranded(manifest: Manifest) -> Iterator[tuple[str, int]]:
     """
     numbers = _numbers(manifest)
     shapes = {shipped for module in manifest.modules for shipped in _shapes(module)}
-    for cc in CAPABILITIES:
+    for cc in NAMED:
         number = given(cc, numbers)
         if number is None or runtime.select(cc, None, [(f"sm_{number}", 0)]) is None:
             continue

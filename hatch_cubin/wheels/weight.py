@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from .._order import by_number
 from .._sizes import decimal
 from ..bundle.manifest import Manifest, Module
-from ..bundle.packs import Piece, cut
+from ..bundle.packs import Piece, cut, pack
 from ..cubin.elf import read_code
 from ..errors import BundleError, Location, Problem
 from .code import taken_by
@@ -23,7 +23,6 @@ from .survey import arch_order, manifest_of
 
 _LARGEST = 5
 _TRIED = 16 << 20  # bytes of a large bundle that are packed to see what that saves
-_WINDOW = 1 << 26  # bytes that a block looks back, at most
 _LEAST = 0.01  # of the wheel: what saves less is no remedy
 
 
@@ -156,21 +155,12 @@ def _packed(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     tried = blocks[:: 1 + total // _TRIED]
     try:
         packed = sum(
-            len(_pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces)))
-            for block in tried
+            len(pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces))) for block in tried
         )
     except (ImportError, BundleError):  # some Pythons lack lzma, and cannot pack; some wheels are damaged
         return
     forecast = round(packed * total / max(sum(block.size for block in tried), 1))
     yield Remedy("pack = true", sum(bundle.packed.get(file) or 0 for file in manifest.files) - forecast)
-
-
-def _pack(data: bytes) -> bytes:
-    import lzma  # as above
-
-    window = 1 << max(len(data) - 1, 1 << 12).bit_length()  # as much memory as it needs
-    how = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": min(window, _WINDOW)}
-    return lzma.compress(data, check=lzma.CHECK_CRC32, filters=[how])
 
 
 def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:

@@ -1,10 +1,10 @@
-"""Numbers of bytes as people read them."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
 import pytest
 
-from hatch_cubin._sizes import decimal, size
+from hatch_cubin._sizes import count, cuda, decimal, size
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,11 @@ from hatch_cubin._sizes import decimal, size
 )
 def test_a_size_is_told_in_the_unit_that_fits(count: int, binary: str, thousands: str) -> None:
     assert (size(count), decimal(count)) == (binary, thousands)
+
+
+def test_a_number_of_things_has_the_ending_that_it_needs() -> None:
+    assert [count(number, "unit") for number in (0, 1, 2, 11)] == ["0 units", "1 unit", "2 units", "11 units"]
+
+
+def test_a_drivers_number_is_a_release_of_cuda() -> None:
+    assert [cuda(number) for number in (12090, 13000, 13040)] == ["12.9", "13.0", "13.4"]

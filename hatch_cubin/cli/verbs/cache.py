@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ... import _files, _home
 from ..._digest import digest
+from ..._sizes import count
 from ...cache import history, housekeeping
 from ...errors import CheckError, Location, Problem
 from ...table import tables
@@ -111,8 +112,7 @@ def _stats(args: argparse.Namespace) -> Answer:
     }
     lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
     if there.unproven:
-        files = "1 file" if there.unproven == 1 else f"{there.unproven} files"
-        lines.append(f"{files} that nothing proves, and a build would replace")
+        lines.append(f"{count(there.unproven, 'file')} that nothing proves, and a build would replace")
     if builds:
         columns = ("time", "hits", "fetched", "misses", "project")
         rows = [tuple(each[name] for name in columns) for each in builds]

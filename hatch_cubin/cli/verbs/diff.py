@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..._sizes import count
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...table import checks
 from ...wheels.cuobjdump import second_reader
@@ -20,7 +21,6 @@ from ...wheels.diff import KINDS, BundleDiff, Limit, too_much
 from ...wheels.diff_parts import change, diff_parts
 from ...wheels.installed import Bundle, named, opened
 from ...wheels.page import page
-from ...wheels.parts import count
 from ...wheels.sides import Side, compare_sides, side_of
 from ...wheels.survey import survey, unreadable
 from ..rendering import as_lines, as_markdown, problem_parts

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import _arch, _gpus
 from ..._order import by_number
+from ..._sizes import cuda
 from ...errors import ConfigError, Problem
 from ..verb import Answer, capability, json_argument, open_project, project_arguments, require_compiler
 
@@ -156,13 +157,13 @@ def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent
     loads = {module: choice.loads(cc, driver, each, newest) for module, each in entries.items()}
     return {
         "cc": f"{cc // 10}.{cc % 10}",
-        "driver": driver and choice.version(driver),
-        "newest": choice.version(newest),
+        "driver": driver and cuda(driver),
+        "newest": cuda(newest),
         "modules": [
             each._asdict()
             | {
                 "module": module,
-                "needs": each.needs and choice.version(each.needs),
+                "needs": each.needs and cuda(each.needs),
                 "why": None if each.arch else each.why or absent,
             }
             for module, each in loads.items()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import _home, _limits
-from ..._sizes import size
+from ..._sizes import count, size
 from ...errors import BundleError, Location, Problem
 from ...wheels.cuobjdump import second_reader
 from ...wheels.diff_parts import diff_parts
@@ -167,8 +167,8 @@ def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
 
 
 def _uses(kernel: KernelFacts) -> Iterator[str]:
-    for count in (kernel["registers"], kernel["shared"], kernel["stack"], kernel["spills"]):
-        yield "-" if count is None else str(count)
+    for number in (kernel["registers"], kernel["shared"], kernel["stack"], kernel["spills"]):
+        yield "-" if number is None else str(number)
 
 
 def _bars(sizes: Mapping[str, int]) -> list[str]:
@@ -181,20 +181,16 @@ def _sums(facts: BundleFacts) -> Iterator[str]:
     totals = facts["totals"]
     packed = "" if totals["packed"] is None else f", {size(totals['packed'])} in the wheel"
     counts = [
-        _count(totals["modules"], "modules"),
-        _count(totals["units"], "units"),
-        _count(totals["kernels"], "kernels"),
+        count(totals["modules"], "module"),
+        count(totals["units"], "unit"),
+        count(totals["kernels"], "kernel"),
     ]
-    files = _count(totals["files"], "files")
+    files = count(totals["files"], "file")
     yield f"{', '.join(counts)}: {size(totals['bytes'])} in {files}{packed}"
     total = max(sum(facts["content"].values()), 1)
-    parts = [f"{name} {100 * count / total:.0f} %" for name, count in facts["content"].items()]
+    parts = [f"{name} {100 * part / total:.0f} %" for name, part in facts["content"].items()]
     yield f"made of: {', '.join(parts[:_PARTS])}"
-    largest = [f"{name} {size(count)}" for name, count in facts["largest"].items()]
+    largest = [f"{name} {size(most)}" for name, most in facts["largest"].items()]
     yield plain(f"the largest: {', '.join(largest)}")
     for each in facts["shared"]:
         yield plain(f"identical, stored once as {each['file']}: {', '.join(each['units'])}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what if number != 1 else what.removesuffix('s')}"

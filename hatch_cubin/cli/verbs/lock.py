@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..._sizes import count
 from ...errors import BundleError, CheckError, Location, Problem
 from ..verb import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
 
@@ -58,7 +59,7 @@ def _write(project: Project) -> Answer:
     except OSError as exc:
         raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(lock.NAME))) from exc
     facts = _facts(made)
-    units = f"{facts['units']} unit{'s' * (facts['units'] != 1)}"
+    units = count(facts["units"], "unit")
     lines = [f"{lock.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
     lines += (
         f"what {path} includes, only the compiler's headers tell: builds need it" for path in made.unsure

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..._sizes import count
 from ..verb import (
     Answer,
     archs_argument,
@@ -60,5 +61,5 @@ def run(args: argparse.Namespace) -> Answer:
         "units": units,
     }
     columns = [(*(unit[name] for name in _COLUMNS), str(unit["key"])[:16]) for unit in units]
-    total = f"{len(units)} unit{'s' * (len(units) != 1)}"
+    total = count(len(units), "unit")
     return Answer(facts, [*table(columns), f"{total}: {hits} in the cache, {len(units) - hits} to compile"])

@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._digest import file_digest
+from ..._sizes import count
 from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.bill import bill_of
 from ...wheels.companions import belongs_to, bound, is_of, missing
@@ -264,14 +265,14 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
 
 def _summary(bundle: Bundle, comparison: Comparison) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
-    units = _count(len(comparison.verdicts), "unit")
+    units = count(len(comparison.verdicts), "unit")
     yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
     if unseen := counts["not looked at"]:
         where = (
             "other wheel variants" if manifest_of(bundle).wheel_variant else "companions that are not here"
         )
-        yield f"{bundle.where}: {_count(unseen, 'unit')} of {where}: not compared"
-    files, same = _count(len(comparison.files), "other file"), sum(comparison.files.values())
+        yield f"{bundle.where}: {count(unseen, 'unit')} of {where}: not compared"
+    files, same = count(len(comparison.files), "other file"), sum(comparison.files.values())
     yield f"{bundle.where}: {files} made again: {_same(same)}"
 
 
@@ -298,10 +299,10 @@ def _findings(bundle: Bundle, comparison: Comparison, install: str | None) -> It
         if units:
             why = [*_toolchain(comparison)] if verdict == "other inputs" else []
             mend = hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
-            yield Problem(f"{_count(len(units), 'unit')} {what}", where, mend, (*units, *why))
+            yield Problem(f"{count(len(units), 'unit')} {what}", where, mend, (*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     if files and {*comparison.verdicts.values()} <= _UNCHANGED:  # otherwise they have to differ
-        what = f"{_count(len(files), 'file')} not what the project gives, though all units are"
+        what = f"{count(len(files), 'file')} not what the project gives, though all units are"
         yield Problem(what, where, _where(comparison), (*files, *_toolchain(comparison)))
 
 
@@ -313,10 +314,6 @@ def _where(comparison: Comparison) -> str:
     if before.get("commit") == "none":
         return "a wheel made from an sdist names no commit: unpack that sdist, and verify it there"
     return "verify it in a checkout of the commit that it was built from"
-
-
-def _count(number: int, kind: str) -> str:
-    return f"{number} {kind}{'s' * (number != 1)}"
 
 
 def _toolchain(comparison: Comparison) -> Iterator[str]:

@@ -19,10 +19,11 @@ from ..._digest import digest
 from ..._environment import without_secrets
 from ...errors import HatchCubinError
 from ...keys.headers import toolkit_roots
+from ...keys.ingredients import KEY_SCHEMA
 from ...sources import disk
 from ...toolkit.assembler import wheel as assembler_wheel
 from ...toolkit.libraries import identity as installed
-from ...toolkit.toolkit import DATA_MODEL, KEY_SCHEMA, OTHER_MACHINE, Toolkit
+from ...toolkit.toolkit import DATA_MODEL, OTHER_MACHINE, Toolkit
 
 _LIMIT_S = 60.0
 _CODE = ("../executor.py", "../processes.py", "../../toolkit/worker.py", "lease.py", "shelf.py", "host.py")

@@ -8,20 +8,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..._arch import Arch
+from ..._capabilities import DATACENTER, DESKTOP, FIRST_A, HOPPER, with_tensor
 from ..._plan import Module, Unit
 from ...table import lines
 from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
 _CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
-_FIRST_A = 90
 _NONE = "no arch that this compiler can target has it"
 _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
 
 # What messages call an instruction, and the GPUs that have it: each was assembled for every arch of 13.5.
-_HOPPER = frozenset({90})
-_DATACENTER = frozenset({100, 101, 103, 107, 110})
-_DESKTOP = frozenset({120, 121})
+_HOPPER, _DATACENTER, _DESKTOP = map(with_tensor, (HOPPER, DATACENTER, DESKTOP))
 _HAVING = tuple(
     (re.compile(pattern), numbers)
     for pattern, numbers in (
@@ -108,7 +106,7 @@ class Archs:
             Arch(number, suffix)
             for number in self._supported
             for suffix in ("", "a")
-            if not suffix or number >= _FIRST_A
+            if not suffix or number >= FIRST_A
         ]
         having = [arch for arch in every if all(_may_have(arch, text) for text in self._texts[path])]
         return [arch for arch in having if not arch.suffix][:1] or having

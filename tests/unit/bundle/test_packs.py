@@ -106,6 +106,11 @@ def test_the_limits_of_builder_and_loader_are_the_same() -> None:
     assert (packs.MOST, packs._WINDOW) == (runtime._BLOCK, runtime._WINDOW)
 
 
+def test_a_block_that_is_forecast_is_the_one_that_a_worker_packs() -> None:
+    data = random.Random(0).randbytes(1000) * 100  # noqa: S311
+    assert packs.pack(data) == pack(data)
+
+
 def test_the_same_results_give_the_same_block() -> None:
     data = random.Random(0).randbytes(1000) * 100  # noqa: S311
     assert pack(data) == pack(data)

@@ -175,10 +175,6 @@ def test_a_gpu_loads_what_the_loader_would_choose(cc: int, driver: int | None, l
     assert choice.loads(cc, driver, ENTRIES, newest=13040) == loads
 
 
-def test_drivers_are_called_as_cudas_releases_are() -> None:
-    assert [choice.version(each) for each in (12090, 13000, 13040)] == ["12.9", "13.0", "13.4"]
-
-
 LINKED = """\
 archs = ["all-major"]
 [[tool.hatch.build.hooks.cubin.module]]

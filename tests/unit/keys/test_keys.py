@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.errors import ConfigError
+from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.jobs import Job, make_jobs, reachable_files
 from hatch_cubin.sources.project import read_sources
 from hatch_cubin.table.options import OF_PTX
@@ -343,7 +344,7 @@ def test_ptx_that_was_not_assembled_is_no_hit(
 
     archs = 'archs = ["sm_80", "compute_80"]'
     after = keys_of()
-    monkeypatch.setattr(toolkit_module, "_is_assembled_too", lambda _unit: False)
+    monkeypatch.setattr(ingredients, "_assembled", lambda _making: None)
     before = keys_of()
     assert {name for name in before if before[name] != after[name]} == {"k for compute_80"}
 

@@ -12,6 +12,7 @@ from hatch_cubin._plan import Module, Unit
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.compiling.outcome import outcome_of
 from hatch_cubin.cubin import elf
+from hatch_cubin.keys.ingredients import Making, inputs_of
 from hatch_cubin.sources.source import Source
 from hatch_cubin.toolkit import linker, worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -112,7 +113,7 @@ def test_the_linker_is_told_what_the_compiler_is_told_of_code() -> None:
         b"-fma=0",
         b"-Xptxas=-v",
     }
-    plain = linker.link_inputs(unit, Toolkit(None), ())["options"]
+    plain = inputs_of(Making(unit, Toolkit(None)))["options"]
     assert plain["ptxas_options"] == ["-v"]
     inputs = [compiled(USER, "lto"), compiled(ADD, "lto")]
     assert linked([*linker.link_options(unit)], *inputs)["ok"]

@@ -17,6 +17,7 @@ import pytest
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.signing import RECORD, Signer
 from hatch_cubin.cli.main import main
+from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.sources.project import read_sources
 from hatch_cubin.toolkit import libraries
@@ -209,10 +210,9 @@ def test_another_build_of_the_compiler_is_named(explain: Explain, root: Path) ->
 def test_keys_that_cuda_core_makes_in_another_way_differ_for_no_input(
     explain: Explain, baked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_key = toolkit_module._make_key
     monkeypatch.setattr(libraries, "installation", lambda _wanted: None)  # nothing is recalled
     monkeypatch.setattr(
-        toolkit_module, "_make_key", lambda **parts: hashlib.sha256(make_key(**parts)).digest()
+        ingredients, "core_key", lambda *unit: hashlib.sha256(toolkit_module.core_key(*unit)).digest()
     )
     assert explain("k") == [MISS, "      no input that is recorded differs", *ARCHS]
 
