@@ -12,6 +12,7 @@ from .hints import (
     headers,
     host,
     instances,
+    languages,
     linkage,
     links,
     macros,
@@ -27,6 +28,7 @@ _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 # In this order: what comes first explains the most of what the compiler says.
 _CAUSES = (
     texts.spoiled,
+    languages.foreign,
     tiles.unsupported,
     macros.in_built_in_header,
     host.entered,

@@ -184,13 +184,17 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/way": "",
         "hints/setting": "hints/way",
         "hints/texts": "diagnostics hints/setting",
+        "hints/languages": "diagnostics hints/setting",
         "hints/gone": "diagnostics hints/setting",
         "hints/cub": "hints/setting",
         "hints/host": "diagnostics hints/cub hints/setting hints/way",
         "hints/kernels": "",
         "hints/conditions": "hints/host hints/kernels hints/setting",
         "hints/tiles": "diagnostics hints/conditions hints/setting",
-        "hints/headers": "diagnostics hints/conditions hints/cub hints/host hints/setting hints/way",
+        "hints/near": "",
+        "hints/misnamed": "hints/host hints/near hints/setting",
+        "hints/headers": "diagnostics hints/conditions hints/cub hints/host hints/misnamed hints/setting "
+        "hints/way",
         "hints/names": "diagnostics hints/setting",
         "hints/linkage": "diagnostics hints/setting hints/way",
         "hints/links": "definitions diagnostics hints/setting",
@@ -199,8 +203,8 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/switches": "diagnostics hints/setting",
         "hints/targets": "diagnostics",
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "
-        "hints/linkage hints/links hints/macros hints/names hints/setting hints/switches hints/texts "
-        "hints/tiles",
+        "hints/languages hints/linkage hints/links hints/macros hints/names hints/setting hints/switches "
+        "hints/texts hints/tiles",
         "tasks": "executor paths preludes",
         "outcome": "diagnostics executor",
         "remarks": "hints/conditions hints/tiles",

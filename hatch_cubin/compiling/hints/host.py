@@ -65,7 +65,7 @@ _LIBRARIES = {
     "GoogleTest's": "gtest/ gmock/",
 }
 _OWNERS = {start: owner for owner, starts in _LIBRARIES.items() for start in starts.split()}
-_STANDARD = frozenset(
+STANDARD = frozenset(
     """
     alloca.h any clocale complex.h condition_variable coroutine csetjmp csignal cwctype dirent.h
     exception execution fcntl.h filesystem format forward_list fstream future generator getopt.h iomanip
@@ -88,7 +88,7 @@ _OF_CCCL = (
 def about_header(name: str) -> str | None:
     """Return what to do where a header is for host code; None for any other."""
     owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
-    if owner is None and name not in _STANDARD:
+    if owner is None and name not in STANDARD:
         return None
     whose = "" if owner is None else f" {owner},"
     return f"that is{whose} for host code, which NVRTC does not compile: {APART}"
