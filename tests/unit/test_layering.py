@@ -195,11 +195,11 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/misnamed": "hints/host hints/near hints/setting",
         "hints/headers": "diagnostics hints/conditions hints/cub hints/host hints/misnamed hints/setting "
         "hints/way",
-        "hints/names": "diagnostics hints/setting",
+        "hints/names": "diagnostics hints/cub hints/host hints/near hints/setting",
         "hints/linkage": "diagnostics hints/setting hints/way",
         "hints/links": "definitions diagnostics hints/setting",
         "hints/macros": "diagnostics hints/setting",
-        "hints/instances": "diagnostics hints/kernels hints/names hints/setting",
+        "hints/instances": "diagnostics hints/kernels hints/names hints/near hints/setting",
         "hints/switches": "diagnostics hints/setting",
         "hints/targets": "diagnostics",
         "advice": "diagnostics hints/conditions hints/gone hints/headers hints/host hints/instances "

@@ -39,9 +39,11 @@ def _errors(one: str, other: str, most: int) -> int:
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []
-    row = [*range(len(other) + 1)]
+    row: list[int] = [*range(len(other) + 1)]
     for i, char in enumerate(one, start=1):
-        last, before, row = before, row, [i]
+        last = before
+        before = row
+        row = [i]
         for j, wanted in enumerate(other, start=1):
             row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (char != wanted)))
             if i > 1 and j > 1 and (char, one[i - 2]) == (other[j - 2], wanted):
