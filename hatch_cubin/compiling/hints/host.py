@@ -18,6 +18,7 @@ APART = (
     "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
+_VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
 _CALLS = re.compile(
@@ -127,6 +128,23 @@ def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
         return only if _OF_HOSTS.search(text) else f"{only}; {as_device}"
 
     return _as_one([each for each in found if _UNANNOTATED.search(each.text)], found, about)
+
+
+def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report a variable that does not say where it is, at each place where one is declared."""
+    for each in found:
+        if each.hint is None and each.is_own and _VARIABLE.search(each.text):
+            text = "a variable outside of functions is the host's unless it says that it is the device's"
+            pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+            is_member = "data member" in each.text
+            marks = (
+                ""
+                if is_member
+                else "write __device__ before its type, or __constant__ if kernels only read it; "
+            )
+            hint = f"{marks}to take all such {'members' if is_member else 'variables'} as __device__:{pasted}"
+            return replace(each, text=text, hint=hint), [other for other in found if other is not each]
+    return None
 
 
 def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:

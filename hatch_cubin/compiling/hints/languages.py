@@ -57,7 +57,8 @@ def foreign(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
         shown = "\n".join((each.text, *each.context[:1]))
         for pattern, language, instead in _LANGUAGES:
             if each.is_own and re.search(pattern, shown):
-                left_out = setting.line("exclude", [setting.path])
-                hint = f"this is {language}, not CUDA C++: {instead}; or leave the source out: {left_out}"
+                hint = f"this is {language}, not CUDA C++: {instead}"
+                if setting.sources.keys() != {setting.path}:
+                    hint = f"{hint}; or leave the source out: {setting.line('exclude', [setting.path])}"
                 return replace(each, hint=hint).followed_by(len(found) - 1), []
     return None

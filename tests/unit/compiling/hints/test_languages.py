@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,11 @@ def test_a_source_for_both_that_fails_elsewhere_is_cuda(tmp_path: Path) -> None:
     both = setting(tmp_path, text="#ifdef __HIP__\n#include <hip/hip_runtime.h>\n#endif\n")
     (told,) = advise([error("expected a declaration", "demo/a.cu", 9, "shipped x;", "^")], both)
     assert told.hint is None
+
+
+def test_the_only_source_of_a_project_is_not_to_be_left_out(tmp_path: Path) -> None:
+    there = setting(tmp_path)
+    alone = replace(there, sources={there.path: ""})
+    (told,) = advise([error(MISSING.format("hip/hip_runtime.h"))], alone)
+    assert told.hint is not None
+    assert "exclude" not in told.hint
