@@ -13,7 +13,7 @@ from ..errors import Location, Problem
 from ..sources.search import OWN
 
 _NVRTC = re.compile(
-    r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?:[a-z-]+ )?error|warning)"
+    r"^(?:warning: )?(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?i:(?:[a-z-]+ )?error|warning))"
     r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
 )
 NO_KERNEL = "compiled to nothing: there is no kernel in it"
@@ -85,7 +85,7 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
         where, text = Location(posixpath.normpath(match["path"]), int(match["line"])), match["text"]
         if where.path == _NAME_MAP:
             where, text = Location(source), f"instantiate: {text}"
-        if match["kind"] != "warning":
+        if match["kind"].lower() != "warning":
             return Diagnostic("error", where, text)
         return _warning(where, text, int(match["number"]) if match["number"] else None)
     if match := _PTXAS.match(line):

@@ -225,7 +225,7 @@ def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
     )
 
 
-LEFT_OUT = 'functions alone are no kernel: exclude = ["demo/k.cu"]'
+LEFT_OUT = 'functions alone are not a kernel: exclude = ["demo/k.cu"]'
 NOT_NAMED = (
     "a template is compiled only where 'instantiate' names it; for example:\n"
     "    [[tool.hatch.build.hooks.cubin.source]]\n"

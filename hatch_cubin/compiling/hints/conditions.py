@@ -28,6 +28,10 @@ _LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
 _GLOBAL = re.compile(r"\b__global__\b")
 _NEVER = "(?!)"
 _MOST_EXAMPLES = 10
+_NO_SOURCE_BUT_THIS = (
+    "functions alone are not a kernel: write one with __global__; "
+    "a project without kernels needs no table of hatch-cubin's"
+)
 _BY_NAME = "a template is compiled only where 'instantiate' names it"
 _FILLED = f", with a type or a value for each {GAP}"
 
@@ -56,7 +60,9 @@ class Condition(NamedTuple):
 def about_no_kernel(setting: Setting) -> str | None:
     """Return what to do about a source that compiles to nothing."""
     module = setting.module
-    left_out = f"functions alone are no kernel: {setting.line('exclude', [setting.path])}"
+    left_out = f"functions alone are not a kernel: {setting.line('exclude', [setting.path])}"
+    if setting.sources.keys() == {setting.path}:
+        left_out = _NO_SOURCE_BUT_THIS
     if module.source.is_ptx:
         return left_out
     texts = [*map(setting.text_of, (setting.path, *setting.headers))]

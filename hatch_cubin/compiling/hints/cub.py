@@ -24,6 +24,11 @@ def about_whole(setting: Setting) -> str:
     return f"include what the source uses of it: {', '.join(map(_header, used))}"
 
 
+def header_of(name: str) -> str | None:
+    """Return the header of a part of CUB for device code."""
+    return _header(name).strip("<>") if _PARTS.fullmatch(f"cub::{name}") else None
+
+
 def _header(name: str) -> str:
     words = [word.lower() for word in re.findall(r"[A-Z][a-z]+", name)]
     return f"<cub/{words[0]}/{'_'.join(words)}.cuh>"

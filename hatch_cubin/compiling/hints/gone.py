@@ -12,7 +12,9 @@ from ..diagnostics import Diagnostic, Told
 from .setting import Setting
 
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
-_UNSYNCED = re.compile(r'identifier "__shfl\w*" is undefined|Instruction \'vote\' without \'\.sync\'')
+_UNSYNCED = re.compile(
+    r'identifier "__shfl(?:_up|_down|_xor)?" is undefined|Instruction \'vote\' without \'\.sync\''
+)
 _SYNCED = "such calls name the lanes that take part, since CUDA 9: __shfl_sync(mask, …), __any_sync(mask, …)"
 # What an assembler says of a whole text, the directive that it means, and what to do.
 _OF_PTX = (

@@ -7,18 +7,15 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
 
 from ...errors import Location, SourceError
 from ...sources.includes import Resolver
 from ...sources.scan import Include
 from ...sources.search import OWN, Root
-from ...sources.source import walk
 from ...sources.tree import Tree
-from ...table.checks import guess
 from ...toolkit.installed import name_of
 from ..diagnostics import Diagnostic, Told
-from . import conditions, cub, host
+from . import conditions, cub, host, misnamed
 from .setting import Setting
 from .way import Step
 
@@ -42,12 +39,10 @@ _OF_MAJOR = {
 }
 _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
 _WITH_OLDER_HEADERS = (13, 0)  # whose CCCL all wheels that are known here compile with
-_HEADER_SUFFIXES = (".h", ".hpp", ".cuh")
 _NOWHERE = (
     "no folder of 'include-dirs' has it, and no wheel of 'header-packages': name the folder of the project, "
     "or the distribution, that has it"
 )
-_VENV = "pyvenv.cfg"  # which a virtual environment has in its folder
 # Folders that the toolkit's headers stand in, as far as they tell them from a project's.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"
@@ -81,7 +76,8 @@ def missing(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
                 )
                 for step in nowhere
             ]
-            return replace(each, hint=_about(match[1], includer, setting, everything)), others
+            where = setting.place_of_pre_include(match[1]) or each.where
+            return replace(each, where=where, hint=_about(match[1], includer, setting, everything)), others
     return None
 
 
@@ -113,23 +109,9 @@ def _about(name: str, includer: str, setting: Setting, everything: Sequence[tupl
         return _about_package(package, [*filter(None, packages)], setting)
     if name == cub.WHOLE and not _is_here(name, setting):
         return f"{cub.about_whole(setting)}; {_about_toolkit(name, setting)}"
-    if _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name):
-        return _about_toolkit(name, setting)
-    return _like_it(name, setting) or _NOWHERE
-
-
-def _like_it(name: str, setting: Setting) -> str | None:
-    """Return the guess for a header that is spelled nearly like one that is found."""
-    folder = os.path.dirname(name)
-    found = (each for root in setting.search for each in _names_in(root.path / folder))
-    return guess(name, [os.path.join(folder, each) for each in found])
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder) if name.endswith(_HEADER_SUFFIXES)]
-    except OSError:
-        return []
+    is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
+    meant = misnamed.projects(name, includer, setting) or misnamed.toolkits(name, setting)
+    return meant or (_about_toolkit(name, setting) if is_toolkits else _NOWHERE)
 
 
 def older_than_cuda(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
@@ -161,34 +143,18 @@ def folder_of(name: str, includer: str, setting: Setting) -> str | None:
 def _folder_of(tree: Tree, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
     folders = [path.removesuffix(name).rstrip("/") or "." for path in _called(name, tree) if path != includer]
     near = os.path.dirname(includer)
-    steps = {folder: _steps(near, folder) for folder in folders}
+    steps = {folder: misnamed.steps(near, folder) for folder in folders}
     nearest = sorted(folder for folder in folders if steps[folder] == min(steps.values()))
     if len(nearest) <= 1:
         return next(iter(nearest), None)
     astray = {folder: _leads_astray(name, folder, tree, search) for folder in nearest}
-    return min(nearest, key=lambda folder: (astray[folder], -_in_common(near, folder)))
+    return min(nearest, key=lambda folder: (astray[folder], -misnamed.in_common(near, folder)))
 
 
 def _called(name: str, tree: Tree) -> list[str]:
     """Return the files of a project that an include of *name* may mean, but those of installed packages."""
-    paths = [*walk(tree, ".")]
-    installed = tuple(path.removesuffix(_VENV) for path in paths if path.endswith(f"/{_VENV}"))
-    found = (path for path in paths if path == name or path.endswith(f"/{name}"))
-    return [path for path in found if not path.startswith(installed) and os.path.isfile(tree.at(path))]
-
-
-def _steps(one: str, other: str) -> int:
-    """Return how many folders lie between two of the project."""
-    return len(PurePosixPath(one).parts) + len(PurePosixPath(other).parts) - 2 * _in_common(one, other)
-
-
-def _in_common(one: str, other: str) -> int:
-    """Return how many folders two of the project are in together."""
-    parts, others = PurePosixPath(one).parts, PurePosixPath(other).parts
-    common = 0
-    while parts[common : common + 1] == others[common : common + 1] != ():
-        common += 1
-    return common
+    found = (path for path in misnamed.files_of(tree) if path == name or path.endswith(f"/{name}"))
+    return [path for path in found if os.path.isfile(tree.at(path))]
 
 
 def _leads_astray(name: str, folder: str, tree: Tree, search: tuple[Root, ...]) -> bool:

@@ -18,6 +18,7 @@ APART = (
     "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
+_VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
 _CALLS = re.compile(
@@ -65,7 +66,7 @@ _LIBRARIES = {
     "GoogleTest's": "gtest/ gmock/",
 }
 _OWNERS = {start: owner for owner, starts in _LIBRARIES.items() for start in starts.split()}
-_STANDARD = frozenset(
+STANDARD = frozenset(
     """
     alloca.h any clocale complex.h condition_variable coroutine csetjmp csignal cwctype dirent.h
     exception execution fcntl.h filesystem format forward_list fstream future generator getopt.h iomanip
@@ -88,7 +89,7 @@ _OF_CCCL = (
 def about_header(name: str) -> str | None:
     """Return what to do where a header is for host code; None for any other."""
     owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
-    if owner is None and name not in _STANDARD:
+    if owner is None and name not in STANDARD:
         return None
     whose = "" if owner is None else f" {owner},"
     return f"that is{whose} for host code, which NVRTC does not compile: {APART}"
@@ -127,6 +128,23 @@ def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
         return only if _OF_HOSTS.search(text) else f"{only}; {as_device}"
 
     return _as_one([each for each in found if _UNANNOTATED.search(each.text)], found, about)
+
+
+def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report a variable that does not say where it is, at each place where one is declared."""
+    for each in found:
+        if each.hint is None and each.is_own and _VARIABLE.search(each.text):
+            text = "a variable outside of functions is the host's unless it says that it is the device's"
+            pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+            is_member = "data member" in each.text
+            marks = (
+                ""
+                if is_member
+                else "write __device__ before its type, or __constant__ if kernels only read it; "
+            )
+            hint = f"{marks}to take all such {'members' if is_member else 'variables'} as __device__:{pasted}"
+            return replace(each, text=text, hint=hint), [other for other in found if other is not each]
+    return None
 
 
 def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:

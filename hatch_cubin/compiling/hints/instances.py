@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...cubin.names import plain_name
 from ...sources.source import without_comments
-from ...table.checks import guess
 from ..diagnostics import Diagnostic
-from .kernels import Declared, Kernel, declared
+from .kernels import Declared, Kernel, declared, end_of
 from .names import undefined
+from .near import nearest
 from .setting import Setting
 
 _ENTRY = re.compile(r"\s*#pragma nv_mangled_name (.*)")
@@ -20,8 +20,48 @@ _UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 _DECLARED = re.compile(
     r"\b(?:struct|class|enum|union|using|typename|typedef[^;{}]*)\s+([A-Za-z_]\w*)\s*[:={;<]"
 )
+_AMBIGUOUS = re.compile(r"cannot determine which")
 _WORD = re.compile(r"\w+")
-_BUILTIN = ("float", "double", "int", "unsigned", "char", "short", "long", "bool", "half", "true", "false")
+# What stands around a name where C++ declares, instantiates or launches it.
+_DECORATION = re.compile(
+    r"\b(?:extern|inline|static|void|typename|template(?:\s*<\s*>)?|__\w+__(?:\s*\([^()]*\))?)(?!\w)"
+)
+_CALLED = re.compile(r"((?:::\s*)?[A-Za-z_]\w*(?:\s*(?:::|\.)\s*\w+)*)\s*([<\[(;]|$)")
+# Types of elements, as NumPy, PyTorch and others call them, and what device code has.
+_ELEMENTS = {
+    **dict.fromkeys(("half", "float16"), "__half"),
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "bool_": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+}
+_ELEMENT = re.compile(
+    r"(?:(?<![\w:])(?:torch|np|numpy|cp|cupy|jnp|tl|at|c10)\s*(?:\.|::)\s*|(?<![\w:.]))"
+    r"(Half|BFloat16|(?:float|bfloat|u?int)\d+|bool_)\b"
+)
+_OF_HOSTS = re.compile(r"\b(?:std|at|c10|torch|thrust)\s*::\s*\w+")
+_BUILTIN = (
+    "float",
+    "double",
+    "int",
+    "unsigned",
+    "char",
+    "short",
+    "long",
+    "bool",
+    "half",
+    "half2",
+    "true",
+    "false",
+)
 
 
 def entry_of(error: Diagnostic) -> str | None:
@@ -57,20 +97,75 @@ def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
     if (told := undefined([error], setting)) is not None:
         return told[0].hint
     found = _declared(setting)
-    base = re.split(r"[<(;]", entry)[0].strip()
-    rest = re.search(r"[(;][^<>]*$", entry)
-    arguments = entry[len(base) : rest.start() if rest else None].strip()
-    if match := _UNKNOWN.search(error.text):
-        unknown = match[1] or match[2]
-        if unknown in _WORD.findall(base):
-            return _another_kernel(base, arguments, found.kernels)
-        return _another_type(unknown, entry, setting)
+    name, arguments, rest = _parts(entry)
     if _FOR_THE_DEVICE.search(error.text):
-        return _about_function(base, found, setting)
-    if rest:
-        return f"write its name and its template's arguments alone: {base}{arguments or '<…>'}"
-    mine = [each for each in found.kernels if f"::{each.name}".endswith(f"::{base.removeprefix('::')}")]
-    return _about_template(entry, mine[0], found) if mine else None
+        return _about_function(name, found, setting)
+    mine = _kernel_of(name, found.kernels)
+    if mine is None:
+        return _another_kernel(name, arguments, found.kernels)
+    match = _UNKNOWN.search(error.text)
+    unknown = (match[1] or match[2]) if match else ""
+    if unknown == mine.base and name == mine.name and not rest:
+        return None  # it is declared where the compiler does not see it
+    if not arguments or _AMBIGUOUS.search(error.text):
+        return _about_template(entry, mine, found)
+    return _rewritten(entry, mine) or _about_arguments(entry, arguments, unknown, mine, setting)
+
+
+def _rewritten(entry: str, kernel: Kernel) -> str | None:
+    """Return how to write an entry that has more than a kernel's name and arguments, or other types."""
+    name, arguments, rest = _parts(entry)
+    if rest.startswith(","):
+        return "write each as an entry of its own, in quotes of its own"
+    meant = f"{kernel.name}{_of_device(arguments)}"
+    if _plain(meant) == _plain(entry):
+        return None
+    if _plain(entry) == _plain(f"{name}{arguments}"):
+        return f"did you mean {meant!r}?"
+    return f"write its name and its template's arguments alone: {meant}"
+
+
+def _about_arguments(
+    entry: str, arguments: str, unknown: str, kernel: Kernel, setting: Setting
+) -> str | None:
+    if unknown and (another := _another_type(unknown, entry, setting)) is not None:
+        return another
+    if of_host := _OF_HOSTS.search(arguments):
+        return f"{of_host[0]!r} is for host code: name a type that device code has"
+    if unknown and unknown not in {each.name for each in kernel.parameters}:
+        return None
+    return _about_template(entry, kernel, _declared(setting))
+
+
+def _plain(entry: str) -> str:
+    return "".join(entry.split()).removeprefix("::")
+
+
+def _parts(entry: str) -> tuple[str, str, str]:
+    """Return an entry's name, its template's arguments, and what follows them."""
+    written = plain_name(entry.strip())
+    text = " ".join(_DECORATION.sub(" ", written).split()).strip(" &\"'").replace("< ", "<")
+    match = _CALLED.search(text)
+    if match is None:
+        return text, "", ""
+    name = re.sub(r"\s*(?:::|\.)\s*", "::", match[1])
+    if match[2] not in {"<", "["} or text.startswith("<<<", match.start(2)):
+        return name, "", text[match.end(1) :].strip()
+    end = end_of(text, match.end(), match[2])
+    inside = text[match.end() : end].rstrip().removesuffix(">").removesuffix("]")
+    return name, f"<{inside}>", text[end:].strip()
+
+
+def _kernel_of(name: str, kernels: Sequence[Kernel]) -> Kernel | None:
+    """Return the kernel of that name, in its namespace or else in another one."""
+    same = [each for each in kernels if each.base == name.rpartition("::")[2]]
+    exact = (each for each in same if f"::{each.name}".endswith(f"::{name.removeprefix('::')}"))
+    return next(exact, same[0] if same else None)
+
+
+def _of_device(arguments: str) -> str:
+    """Return a template's arguments in C++ if they name types of Python's libraries."""
+    return _ELEMENT.sub(lambda match: _ELEMENTS.get(match[1].lower(), match[0]), arguments)
 
 
 def _about_function(name: str, found: Declared, setting: Setting) -> str:
@@ -93,18 +188,16 @@ def _about_template(entry: str, kernel: Kernel, found: Declared) -> str:
 
 def _another_type(unknown: str, entry: str, setting: Setting) -> str | None:
     types = [*_BUILTIN, *(each for text in _texts(setting).values() for each in _DECLARED.findall(text))]
-    close = difflib.get_close_matches(unknown, types, n=1) or [unknown]
-    meant = re.sub(rf"\b{unknown}\b", close[0], entry)
+    close = unknown if unknown in types else nearest(unknown, types) or unknown
+    meant = re.sub(rf"\b{unknown}\b", close, entry)
     return None if meant == entry else f"did you mean {meant!r}?"
 
 
-def _another_kernel(base: str, arguments: str, kernels: Sequence[Kernel]) -> str | None:
-    """Return the guess for an entry whose kernel is unknown: the same name elsewhere, or one like it."""
-    last = base.rpartition("::")[2]
-    same = [each.name for each in kernels if each.base == last]
-    close = same or difflib.get_close_matches(base, [each.name for each in kernels], n=1)
-    close = close or [each.name for each in kernels if guess(last, [each.base])]
-    return f"did you mean '{close[0]}{arguments}'?" if close and close[0] != base else None
+def _another_kernel(name: str, arguments: str, kernels: Sequence[Kernel]) -> str | None:
+    """Return the guess for an entry whose kernel is unknown: one with a name like it."""
+    names = {each.base: each.name for each in kernels}
+    close = nearest(name.rpartition("::")[2], names)
+    return f"did you mean '{names[close]}{_of_device(arguments)}'?" if close else None
 
 
 def _declared(setting: Setting) -> Declared:

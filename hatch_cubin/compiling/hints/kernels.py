@@ -184,7 +184,7 @@ class _Scan:
         while match := _TOKEN.search(code, at):
             at = match.end()
             if match["template"]:
-                at = _end(code, at, "<")
+                at = end_of(code, at, "<")
                 self._head = code[match.end() : at - 1]
             else:
                 takes[match.lastgroup](match)
@@ -212,7 +212,7 @@ class _Scan:
         self._around.append("")
 
     def _take_type(self, match: re.Match[str]) -> None:
-        body = self._code[match.end() : _end(self._code, match.end(), "{")]
+        body = self._code[match.end() : end_of(self._code, match.end(), "{")]
         self.types.append(_Type(self._whole(match["type"]), body, arity=len(self._parameters())))
         self._around.append(match["type"])
 
@@ -241,7 +241,7 @@ def _kernel(code: str, at: int) -> tuple[str, int] | None:
     stop = re.compile(r"[;{}]").search(code, at)
     limit = stop.start() if stop else len(code)
     while (match := _NAME.search(code, at, limit)) is not None:
-        at = _end(code, match.end(), "(")
+        at = end_of(code, match.end(), "(")
         after = code[at : at + 200].lstrip()
         if after[:1] in {"{", ";", ""} or after.startswith(("requires", "noexcept")):
             return match[1], match.end(1)
@@ -252,10 +252,10 @@ def _end_of_body(code: str, at: int) -> int:
     found = re.compile(r"[;{]").search(code, at)
     if found is None:
         return len(code)
-    return _end(code, found.end(), "{") if found[0] == "{" else found.end()
+    return end_of(code, found.end(), "{") if found[0] == "{" else found.end()
 
 
-def _end(code: str, at: int, opened: str) -> int:
+def end_of(code: str, at: int, opened: str) -> int:
     """Return where the bracket closes that was opened right before; the text's end if it never does."""
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
@@ -275,7 +275,7 @@ def _split(text: str) -> list[str]:
     parts, start, at = [], 0, 0
     while at < len(text):
         if text[at] in _CLOSES:
-            at = _end(text, at + 1, text[at])
+            at = end_of(text, at + 1, text[at])
             continue
         if text[at] == ",":
             parts.append(text[start:at])
@@ -287,7 +287,7 @@ def _split(text: str) -> list[str]:
 def _parameter(text: str, concepts: set[str]) -> Parameter:
     written, has_default = _without_default(text)
     if match := re.match(r"template\s*<", written):
-        end = _end(written, match.end(), "<")
+        end = end_of(written, match.end(), "<")
         return Parameter(
             "template", written[match.end() : end - 1], _last_word(written), has_default=has_default
         )
@@ -309,7 +309,7 @@ def _without_default(text: str) -> tuple[str, bool]:
     at = 0
     while at < len(text):
         if text[at] in _CLOSES:
-            at = _end(text, at + 1, text[at])
+            at = end_of(text, at + 1, text[at])
             continue
         if text[at] == "=":
             return text[:at].strip(), True

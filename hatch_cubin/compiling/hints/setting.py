@@ -84,6 +84,16 @@ class Setting:
                     return self.config.place.of("source", index, key, name)
         return self.config.place.of("define", name)
 
+    def place_of_pre_include(self, header: str) -> Location | None:
+        """Return the line of the table that includes a header before the source."""
+        if header not in self.module.pre_includes:
+            return None
+        tables: list[tuple[str | int, ...]] = [("source", index) for index, _rule in self._rules()]
+        paths = [
+            (*table, "options", key) for table in ((), *tables) for key in ("pre-include", "pre_include")
+        ]
+        return next(self.config.place.of(*path) for path in reversed(paths) if self.config.place.has(*path))
+
     def _rules(self) -> Iterator[tuple[int, SourceRule]]:
         """Yield the rules of the table that are for the source, with their numbers."""
         for index, rule in enumerate(self.config.source):

@@ -11,24 +11,29 @@ from .setting import Setting
 
 _TYPES = re.compile(r'only supported in Linux with the "--(device-(?:int|float)128)" flag')
 _TOO_MUCH = re.compile(r"uses too much shared data \(0x([0-9a-f]+) bytes, 0x([0-9a-f]+) max\)")
+_PARAMETERS = re.compile(r"Formal parameter space overflowed")
 _INCOMPATIBLE = re.compile(r'declaration is incompatible with previous "(\w+)"')
 
 
-def shared_memory(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Tell of shared memory that is too large, or that two instantiations declare with two types."""
+def memory(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report parameters or shared memory that are too large, or shared memory with two types."""
     for each in found:
-        hint = _about_shared_memory(each, setting) if each.hint is None else None
+        hint = _about_memory(each, setting) if each.hint is None else None
         if hint is not None:
             return replace(each, hint=hint), [other for other in found if other is not each]
     return None
 
 
-def _about_shared_memory(error: Diagnostic, setting: Setting) -> str | None:
+def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
     if match := _TOO_MUCH.search(error.text):
         size, most = (int(text, 16) for text in match.groups())
         return (
             f"__shared__ arrays of fixed size have {most} bytes at most, these have {size}: "
             "extern __shared__ gets more where it is launched"
+        )
+    if _PARAMETERS.search(error.text):
+        return (
+            "pass a pointer to device memory that has the large parameter, or make it a __constant__ variable"
         )
     match = _INCOMPATIBLE.search(error.text)
     texts = map(setting.text_of, (setting.path, *setting.headers))

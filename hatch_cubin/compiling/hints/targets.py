@@ -15,6 +15,18 @@ from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
 _CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
+# What messages call missing before an arch: each was compiled for sm_75, 80, 90 and 100.
+_SINCE = tuple(
+    (number, re.compile(pattern))
+    for number, pattern in (
+        (80, r'"(?:__reduce_(?:add|min|max|and|or|xor)_sync|__float_to_tf32)"'),
+        (80, r'incomplete type "nvcuda::wmma::fragment<.*(?:__nv_bfloat16|double|tf32|<error-type>)'),
+        (90, r'"(?:__cluster\w+|__isClusterShared|this_cluster|cluster_group)"'),
+        (90, r'namespace "cuda::device::experimental" has no member "(?:cp_async_bulk|fence_proxy_async)'),
+        (90, r'"atomicAdd" matches the argument list\n.*\(float[24] \*'),
+        (100, r'identifier "__f(?:add|mul|fma)2_r[nduz]"'),
+    )
+)
 _NONE = "no arch that this compiler can target has it"
 _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
 
@@ -57,7 +69,7 @@ class Archs:
             path = _name(unit.module)
             self._first.setdefault(path, unit.module)
             self._failing[path].add(unit.arch)
-            self._texts[path].update(each.text for each in found)
+            self._texts[path].update(map(_text, found))
         self._working, self._tried = _by_path(done), _by_path(tried)
 
     def candidates(self) -> list[Unit]:
@@ -81,10 +93,10 @@ class Archs:
             return replace(error, hint=f"it compiles with these archs{where}:{pasted}")
         if others:
             return replace(error, hint=f"{_have_it(others)}{where}:{pasted}")
-        if _of_gpu(error.text) and module.source.is_ptx:
+        if _of_gpu(_text(error)) and module.source.is_ptx:
             targets = " or ".join(map(str, self._having_all(path)))
             return replace(error, hint=f"a text of .target {targets} can have it" if targets else _NONE)
-        if _of_gpu(error.text) and not self._having_all(path):
+        if _of_gpu(_text(error)) and not self._having_all(path):
             return replace(error, hint=_NONE)
         return replace(error, hint=error.otherwise)
 
@@ -138,13 +150,25 @@ def _have_it(archs: Sequence[Arch]) -> str:
 
 def _of_gpu(text: str) -> bool:
     """Say whether an error is about what some GPUs have."""
-    return any(pattern.search(text) for pattern in (_LATER, _CLUSTERS, _OWN))
+    return _first(text) is not None or any(pattern.search(text) for pattern in (_LATER, _CLUSTERS, _OWN))
+
+
+def _text(error: Diagnostic) -> str:
+    """Return what an error says, with the types of arguments if it says those below."""
+    return "\n".join((error.text, *error.context[:1])) if error.text.endswith("argument list") else error.text
+
+
+def _first(text: str) -> int | None:
+    """Return the number of the first arch for which headers declare what an error is about."""
+    return next((number for number, pattern in _SINCE if pattern.search(text)), None)
 
 
 def _may_have(arch: Arch, text: str) -> bool:
     """Say whether an arch may have what an error is about."""
     if match := _LATER.search(text):
         return arch.number >= int(match[1]) and bool(arch.suffix or not match[2])
+    if (first := _first(text)) is not None:
+        return arch.number >= first
     if _CLUSTERS.search(text):
         return arch.number >= min(_HOPPER)
     return not _OWN.search(text) or (bool(arch.suffix) and arch.number in (_having(text) or {arch.number}))

@@ -13,13 +13,13 @@ from .hints.settings import APART, error, setting, undefined
 
 
 def test_other_errors_stay_as_they_are(tmp_path: Path) -> None:
-    found = [error('identifier "flaot" is undefined'), error('expected a ";"', line=2)]
+    found = [error('identifier "blorp" is undefined'), error('expected a ";"', line=2)]
     assert advise(found, setting(tmp_path)) == found
     assert advise([], setting(tmp_path)) == []
 
 
 def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
-    found = [undefined("flaot", 3), undefined("BLOCK", 2), undefined("M_PI", 1)]
+    found = [undefined("blorp", 3), undefined("BLOCK", 2), undefined("M_PI", 1)]
     assert [(each.text, each.hint) for each in advise(found, setting(tmp_path))] == [
         (
             'identifier "M_PI" is undefined',
@@ -29,7 +29,7 @@ def test_what_one_cause_leaves_is_explained_by_the_next(tmp_path: Path) -> None:
             'identifier "BLOCK" is undefined',
             'if the build has to give it, with its value: define = { BLOCK = "…" }',
         ),
-        ('identifier "flaot" is undefined', None),
+        ('identifier "blorp" is undefined', None),
     ]
 
 

@@ -181,3 +181,16 @@ def test_one_diagnostic_of_many_units_is_one_problem() -> None:
         ),
         (Problem("other", None, "do", ("while compiling a for sm_80 (NVRTC 13.0.88)",)), units[:1]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("demo/a.cu(2): Error: Formal parameter space overflowed", "error"),
+        ("warning: demo/a.cu(2): Warning: Cannot store to constant memory", "warning"),
+    ],
+)
+def test_a_place_stands_once_whoever_found_the_mistake(line: str, kind: str) -> None:
+    (found,) = parse_log(line, "demo/a.cu", {})
+    assert (found.kind, found.where) == (kind, Location("demo/a.cu", 2))
+    assert "demo/a.cu" not in found.text

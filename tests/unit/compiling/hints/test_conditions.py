@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def test_conditions_that_hold_keep_nothing_from_the_compiler(tmp_path: Path, tex
     assert hint(tmp_path, text, **{"demo/config.h": "#define CONFIGURED\n"}) == UNNAMED
 
 
-LEFT_OUT = 'functions alone are no kernel: exclude = ["demo/old.cu", "{}"]'
+LEFT_OUT = 'functions alone are not a kernel: exclude = ["demo/old.cu", "{}"]'
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, t
     "options", ['define = { KERNEL = "__global__" }', 'header-packages = ["nvidia-cutlass"]']
 )
 def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
-    left_out = 'functions alone are no kernel: exclude = ["demo/a.cu"]'
+    left_out = 'functions alone are not a kernel: exclude = ["demo/a.cu"]'
     assert hint(tmp_path, "int f();\n", options) == f"{BY_NAME} with its arguments; {left_out}"
 
 
@@ -122,7 +123,7 @@ def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp
     header = {"demo/k.cuh": TEMPLATE}
     assert hint(tmp_path, '#include "k.cuh"\n', **header) == UNNAMED
     functions = '#include "k.cuh"\n__device__ int f() { return 1; }\n'
-    assert hint(tmp_path, functions, **header) == 'functions alone are no kernel: exclude = ["demo/a.cu"]'
+    assert hint(tmp_path, functions, **header) == 'functions alone are not a kernel: exclude = ["demo/a.cu"]'
 
 
 def test_a_template_that_a_macro_makes_is_no_reason_to_leave_the_file_out(tmp_path: Path) -> None:
@@ -220,3 +221,12 @@ def test_a_launch_of_the_source_taken_as_device_code_is_warned_of() -> None:
 def test_without_the_option_the_compiler_itself_refuses_it() -> None:
     assert main_of(module("int main() {}\n")) is None
     assert main_of(module("int main() {}\n", device_as_default_execution_space=False)) is None
+
+
+def test_the_only_source_of_a_project_is_not_to_be_excluded(tmp_path: Path) -> None:
+    there = setting(tmp_path, text="__device__ void f() {}")
+    alone = conditions.about_no_kernel(replace(there, sources={there.path: ""}))
+    assert alone is not None
+    assert "exclude" not in alone
+    assert "needs no table" in alone
+    assert "exclude" in str(conditions.about_no_kernel(replace(there, sources={there.path: "", "b.cu": ""})))

@@ -132,7 +132,7 @@ def test_a_wheel_that_is_asked_for_already_is_told_to_lack_it(tmp_path: Path) ->
 
 def test_a_header_of_the_project_names_the_folder_to_search(tmp_path: Path) -> None:
     there = setting(tmp_path, files={"csrc/include/deep/mine.cuh": "", "top.cuh": ""})
-    assert [hint(name, there) for name in ("deep/mine.cuh", "top.cuh", "ine.cuh")] == [
+    assert [hint(name, there) for name in ("deep/mine.cuh", "top.cuh", "other.cuh")] == [
         'include-dirs = ["csrc/include"]',
         'include-dirs = ["."]',
         NOBODY,

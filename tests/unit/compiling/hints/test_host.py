@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints import host
 from hatch_cubin.errors import Location
@@ -152,3 +153,18 @@ def test_errors_below_a_header_for_hosts_are_one_about_that_header(
     assert (told[0].text, told[0].context) == ("first", ("and 1 more error after it",))
     assert told[0].hint == f"<{name}> {FOR_HOSTS} {instead}"
     assert [each.text for each in told[1]] == ["own", "elsewhere"]
+
+
+VARIABLE = (
+    "A namespace scope variable without memory space annotations (__device__) is considered a host variable"
+)
+MEMBER = "A class static data member with non-const type is considered a host variable"
+
+
+def test_a_variable_of_the_host_is_to_be_marked_or_taken_as_the_devices(tmp_path: Path) -> None:
+    option = "__device__: options = { device-as-default-execution-space = true }"
+    first, second, other = advise([error(VARIABLE), error(MEMBER, line=3), error("x")], setting(tmp_path))
+    assert str(first.hint).startswith("write __device__ before its type")
+    assert (str(first.hint)[-len(option) :], str(second.hint)[-len(option) :]) == (option, option)
+    assert "write __device__" not in str(second.hint)
+    assert other.hint is None

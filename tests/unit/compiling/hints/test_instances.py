@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def rule(*entries: str) -> str:
         (
             "kern(float*);",
             "type name is not allowed",
-            "write its name and its template's arguments alone: kern<…>",
+            "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\"",
         ),
         (
             "kern",
@@ -116,6 +117,54 @@ def test_each_wrong_entry_is_told_once(tmp_path: Path) -> None:
     assert [each.text for each in told] == [
         "instantiate: 'a<int>': identifier \"a\" is undefined",
         "instantiate: 'b<half>': identifier \"b\" is undefined",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "meant"),
+    [
+        ("template __global__ void kern<int>(int*);", "expected an expression", "kern<int>"),
+        ("extern template void my::scale<int, 4>(int*)", "expected an expression", "my::scale<int, 4>"),
+        ("void kern<int>", "type name is not allowed", "kern<int>"),
+        ("kern<int>;", "Extra tokens found", "kern<int>"),
+        ("__global__ __launch_bounds__(64) void kern<int>", "expected an expression", "kern<int>"),
+        ("kern<int><<<1, 1>>>", 'expected a "("', "kern<int>"),
+        ("p.kern<int>", 'identifier "p" is undefined', "kern<int>"),
+        ('"kern<int>"', "Name expression must form address", "kern<int>"),
+        ("_Z4kernIiEvPT_", 'identifier "_Z4kernIiEvPT_" is undefined', "kern<int>"),
+        ("kern[int]", "type name is not allowed", "kern<int>"),
+        ("kern<typename int>", "expected an identifier", "kern<int>"),
+        ("ns::kern<int>", 'name followed by "::" must be a class or namespace name', "kern<int>"),
+        ("other::scale<int, 4>", 'namespace "other" has no member "scale"', "my::scale<int, 4>"),
+        ("kern<float16>", 'identifier "float16" is undefined', "kern<__half>"),
+        ("kern<at::Half>", 'name followed by "::" must be a class or namespace name', "kern<__half>"),
+        ("kern<torch.float64>", 'identifier "torch" is undefined', "kern<double>"),
+        ("kerm<float32>", 'identifier "kerm" is undefined', "kern<float>"),
+    ],
+)
+def test_an_entry_that_declares_or_renames_is_written_as_the_compiler_takes_it(
+    tmp_path: Path, entry: str, text: str, meant: str
+) -> None:
+    (told,) = advise([refused(entry, f"instantiate: {text}")], setting(tmp_path, text=TEXT))
+    assert told.hint is not None
+    assert re.search(rf"(?:alone: |mean '){re.escape(meant)}(?:'\?)?$", told.hint), told.hint
+
+
+def test_an_entry_with_two_kernels_or_a_type_of_hosts_is_told_so(tmp_path: Path) -> None:
+    hints = [
+        advise([refused(entry, f"instantiate: {text}")], setting(tmp_path, text=TEXT))[0].hint
+        for entry, text in (
+            ("kern<int>, kern<float>", "Extra tokens found"),
+            ("kern<std::string>", 'namespace "std" has no member "string"'),
+            ("kern<T>", 'identifier "T" is undefined'),
+            ("::", "expected an identifier"),
+        )
+    ]
+    assert hints == [
+        "write each as an entry of its own, in quotes of its own",
+        "'std::string' is for host code: name a type that device code has",
+        "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\"",
+        None,
     ]
 
 

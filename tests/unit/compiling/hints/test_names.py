@@ -11,7 +11,11 @@ from hatch_cubin.compiling.diagnostics import Told
 from hatch_cubin.compiling.hints import names
 from tests.helpers import read_config
 
-from .settings import TABLES, error, setting, table, undefined
+from .settings import APART, TABLES, error, setting, table, undefined
+
+
+def pre_included(header: str) -> str:
+    return f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
 
 
 def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tmp_path: Path) -> None:
@@ -136,7 +140,7 @@ def test_what_a_rule_of_the_source_includes_stays_in_its_lines_and_nothing_is_th
 ) -> None:
     rule = f"{TABLES}\npath = '**/a.cu'\noptions = {{ pre-include = ['climits', 'cmath'] }}"
     assert hinted(names.undefined([undefined("M_PI"), undefined("int8_t")], setting(tmp_path, rule))) == (
-        "nvcc includes <cmath>, <cstdint> by itself, NVRTC does not:"
+        "nvcc includes <cstdint> by itself, NVRTC does not:"
         + table('options = { pre-include = ["climits", "cmath", "cstdint"] }')
     )
 
@@ -200,3 +204,114 @@ def test_a_misspelled_name_of_cudas_is_guessed(tmp_path: Path, name: str, hint: 
     told = advise([other, undefined(name), undefined(name, path="<cccl>/a.h")], setting(tmp_path))
     assert {each.hint for each in told} == {None, hint}
     assert len(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("macro", "name"),
+    [("BLOK", "BLOCK"), ("block", "BLOCK"), ("BLOCK_SIZE", "block_size"), ("SCALAR", "SCALR")],
+)
+def test_a_macro_of_the_table_that_is_called_nearly_like_the_missing_one_is_renamed(
+    tmp_path: Path, macro: str, name: str
+) -> None:
+    there = setting(tmp_path, f"define = {{ {macro} = 4 }}", text=f"int x = {name};")
+    found = [undefined(name, 1), undefined(name, 3), undefined("other", 2)]
+    told, other = advise(found, there)
+    assert told.hint == f"{there.place_of_macro(macro)} calls it {macro!r}: rename it to {name!r}"
+    assert (told.context, other.text) == (("and 1 more error after it",), found[2].text)
+
+
+def test_a_macro_that_the_source_mentions_keeps_its_name(tmp_path: Path) -> None:
+    there = setting(tmp_path, "define = { BLOCKS = 4 }", text="int x = BLOCK + BLOCKS;")
+    assert names.renamed([undefined("BLOCK")], there) is None
+
+
+def test_a_macro_of_the_source_that_is_spelled_nearly_alike_is_guessed(tmp_path: Path) -> None:
+    there = setting(tmp_path, text="#define BLOCK 3\n#define TILE_X 4\n")
+    assert hinted(names.not_given([undefined("BLOK")], there)) == (
+        "did you mean 'BLOCK'? If the build has to give it, with its value: define = { BLOK = \"…\" }"
+    )
+    assert hinted(names.not_given([undefined("TILE_Y")], there)) == (
+        'if the build has to give it, with its value: define = { TILE_Y = "…" }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [
+        (
+            "wmma::fragment a;",
+            "",
+            "#include <mma.h>, and write this below the includes: using namespace nvcuda;",
+        ),
+        ("wmma::fragment a;", "#include <mma.h>\n", "write this below the includes: using namespace nvcuda;"),
+        (
+            "cg::this_grid();",
+            "#include <cooperative_groups.h>\n",
+            "write this below the includes: namespace cg = cooperative_groups;",
+        ),
+        (
+            "cute::Int<3> x;",
+            "",
+            '#include <cute/tensor.hpp>, which this wheel has: header-packages = ["nvidia-cutlass"]',
+        ),
+        ("at::Half x;", "", f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"),
+        ("mylb::f();", "namespace mylib {}", "did you mean 'mylib'?"),
+        ("cooperative_group::f();", "", "did you mean 'cooperative_groups'?"),
+        ("other::f();", "namespace mylib {}", None),
+        ("cub::BlockReduce<int, 4> r;", "", pre_included("cub/block/block_reduce.cuh")),
+        ("cuda::std::array<int, 4> r;", "", pre_included("cuda/std/array")),
+        ("cuda::atomic_ref<int> r;", "", pre_included("cuda/atomic")),
+        ("cuda::ptx::get_sreg_laneid();", "", pre_included("cuda/ptx")),
+        ("cooperative_groups::this_grid();", "", pre_included("cooperative_groups.h")),
+        ("cub::DeviceReduce r;", "", None),
+    ],
+)
+def test_a_namespace_that_is_not_declared_is_told_with_what_declares_it(
+    tmp_path: Path, code: str, text: str, expected: str | None
+) -> None:
+    unknown = error('name followed by "::" must be a class or namespace name', "demo/a.cu", 1, code, "^")
+    (told, *others) = advise([unknown, error("expected an identifier")], setting(tmp_path, text=text))
+    assert told.hint == expected
+    assert bool(others) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "header"),
+    [
+        ("cooperative_groups", "reduce", "cooperative_groups/reduce.h"),
+        ("cooperative_groups", "memcpy_async", "cooperative_groups/memcpy_async.h"),
+        ("cuda", "barrier", "cuda/barrier"),
+        ("cuda::std", "tuple", "cuda/std/tuple"),
+    ],
+)
+def test_a_name_that_a_namespace_lacks_is_named_with_its_header(
+    tmp_path: Path, scope: str, name: str, header: str
+) -> None:
+    lacking = error(f'namespace "{scope}" has no member "{name}"')
+    assert hinted(names.undefined([lacking], setting(tmp_path))) == pre_included(header)
+    included = setting(tmp_path, text=f"#include <{header}>\n")
+    assert names.undefined([lacking], included) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("__expff", "__expf"),
+        ("fmaxx", "fmax"),
+        ("sqrft", "sqrtf"),
+        ("__half2flot", "__half2float"),
+        ("retrun", "return"),
+        ("scal_row", "scale_row"),
+        ("__shfl_dwn_sync", "__shfl_down_sync"),
+    ],
+)
+def test_a_misspelt_name_of_cuda_or_of_the_source_is_guessed(
+    tmp_path: Path, written: str, meant: str
+) -> None:
+    text = f"#include <cuda_fp16.h>\n__device__ void scale_row();\nint row1; {written};"
+    (told,) = advise([undefined(written)], setting(tmp_path, text=text))
+    assert told.hint == f"did you mean {meant!r}?"
+
+
+def test_names_that_are_alike_by_intent_are_not_guessed(tmp_path: Path) -> None:
+    assert names.misspelled([undefined("rows2")], setting(tmp_path, text="int rows1;")) is None

@@ -60,3 +60,10 @@ def test_too_much_shared_memory_is_told_in_bytes(tmp_path: Path) -> None:
 def test_another_declaration_that_is_incompatible_is_not_of_shared_memory(tmp_path: Path) -> None:
     found = [error('declaration is incompatible with previous "f" (declared at line 1)')]
     assert advise(found, setting(tmp_path, text="extern __shared__ int s[];\nint f(); float f();\n")) == found
+
+
+def test_parameters_above_the_limit_are_to_be_passed_by_a_pointer(tmp_path: Path) -> None:
+    found = [error("Formal parameter space overflowed (40008 bytes required, max 32764 bytes allowed)")]
+    told = switches.memory(found, setting(tmp_path))
+    assert told is not None
+    assert "pass a pointer" in str(told[0].hint)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
+from hatch_cubin import _pipeline
 from hatch_cubin._arch import parse_arch
 from hatch_cubin._plan import Module, Unit
 from hatch_cubin.compiling.hints.targets import Archs
+from hatch_cubin.errors import CompileError
 from hatch_cubin.sources.source import Source
 from hatch_cubin.table.lines import setting
+from tests.helpers import make_project
 
 from .settings import TABLES, error, table
 
@@ -184,3 +189,53 @@ def test_a_hint_of_its_own_stays_and_another_is_for_where_no_arch_compiles() -> 
     hinted = type(own)("error", own.where, "x", hint="do")
     otherwise = type(own)("error", own.where, "x", otherwise="else")
     assert [archs.advise(each, MODULE).hint for each in (hinted, otherwise, last)] == ["do", "else", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ('identifier "__reduce_add_sync" is undefined', 80),
+        ('namespace "nvcuda::wmma" has no member "__float_to_tf32"', 80),
+        (
+            'incomplete type "nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 8, double>" is not allowed',
+            80,
+        ),
+        ('namespace "cooperative_groups" has no member "this_cluster"', 90),
+        ('identifier "__cluster_barrier_arrive" is undefined', 90),
+        ('namespace "cuda::device::experimental" has no member "cp_async_bulk_global_to_shared"', 90),
+        ('identifier "__ffma2_rn" is undefined', 100),
+    ],
+)
+def test_what_headers_declare_from_an_arch_on_names_the_first(text: str, first: int) -> None:
+    assert hint(text, failed=["sm_75"]) == f"sm_{first} and later have it:{pasted(f'sm_{first}')}"
+    assert hint(text, failed=["sm_75"], works="") is None  # it fails there too: for another reason
+
+
+def test_an_overload_of_later_archs_is_known_by_its_arguments() -> None:
+    types = "            argument types are: (float2 *, float2)"
+    missing = error(
+        'no instance of overloaded function "atomicAdd" matches the argument list', "a.cu", 1, types
+    )
+    known = [(unit("sm_80"), [missing])], [], SUPPORTED
+    tried = Archs(*known).candidates()
+    assert [str(each.arch) for each in tried] == ["sm_90"]
+    assert str(Archs(*known, tried).advise(missing, MODULE).hint).startswith("sm_90 and later have it")
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("code", "before", "first"),
+    [
+        ("n[0] = __reduce_max_sync(~0u, 1);", "sm_75", "sm_80"),
+        ("n[0] = __clusterIdx().x;", "sm_80", "sm_90"),
+        ("atomicAdd(x, make_float2(1, 2));", "sm_80", "sm_90"),
+    ],
+)
+def test_the_arch_that_is_named_compiles(tmp_path: Path, code: str, before: str, first: str) -> None:
+    text = f'extern "C" __global__ void k(float2* x, int* n) {{ {code} }}'
+    with pytest.raises(CompileError) as caught:
+        _pipeline.build(make_project(tmp_path, {"a.cu": text}, f'archs = ["{before}"]'))
+    hint = str(caught.value.problems[0].hint)
+    assert f'archs = ["{first}"]' in hint
+    table = hint.partition(":")[2]
+    assert _pipeline.build(make_project(tmp_path, {"a.cu": text}, f'archs = ["{before}"]\n{dedent(table)}'))
