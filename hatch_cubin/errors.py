@@ -19,6 +19,7 @@ _ANNOTATED = 20  # lines of details
 _MANY = 3  # problems with one cause, which are one message then
 _SHOWN = 10  # of their places
 _INTERRUPTED = 130  # as shells count: 128 and the signal's number
+_UNEXPECTED = "this error is unexpected, probably a bug in hatch-cubin: please report it with the lines above"
 _LINE_ENDS = {ord("\n"): "\\n"}  # in a name: so that no line of a message begins with what others chose
 
 
@@ -168,6 +169,8 @@ def reported(
 ) -> Iterator[None]:
     """Turn a user's problems into messages and exit code 1, an interrupt into 130; let the rest through.
 
+    An exception that passes through has no text that could steer whoever reads its traceback.
+
     *outcome* follows the count of problems, and says what they led to. Their places may be relative to
     *folder*, where that is not the current one. *verbose* messages list every place.
     """
@@ -179,12 +182,36 @@ def reported(
         raise SystemExit(_INTERRUPTED) from None
     except HatchCubinError as exc:
         if is_on(os.environ, "HATCH_CUBIN_TRACEBACK"):
+            _contain(exc, display)
             raise
         for message in render(exc, outcome, verbose=verbose):
             with Lossy(sys.stderr):
                 display(message)
         annotate("error", in_order(exc.problems), folder)
         raise SystemExit(1) from None
+    except Exception as exc:
+        _contain(exc, display)
+        raise
+
+
+def _contain(error: Exception, display: Callable[[str], object]) -> None:
+    """Print the traceback of *error* and end if Python, which prints it as it is, would print commands."""
+    import traceback  # slow to import
+
+    if (trace := "".join(traceback.format_exception(error))) != plain(trace):
+        with Lossy(sys.stderr):
+            display(crash_report(error))
+        raise SystemExit(1) from None
+
+
+def crash_report(error: Exception) -> str:
+    """Return the traceback of an error, escaped, and what to do about an error that no user causes."""
+    import traceback  # slow to import
+
+    trace = plain("".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, HatchCubinError):
+        return trace
+    return f"{trace}\n{PREFIX}error: {_UNEXPECTED}"
 
 
 def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) -> None:

@@ -70,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:  # whoever reads this has seen enough
         return _UNHEARD
+    except Exception as exc:  # noqa: BLE001 - Python would print the names in it as they are
+        from ..errors import crash_report
+
+        with _streams.Lossy(sys.stderr):
+            _complain(crash_report(exc))
+        return 1
     return 0
 
 

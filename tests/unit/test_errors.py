@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin import errors
+from hatch_cubin._streams import plain
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, Problem, reported
 
 
@@ -136,6 +137,34 @@ def test_a_traceback_is_there_for_the_asking(monkeypatch: pytest.MonkeyPatch) ->
     shown: list[str] = []
     with pytest.raises(ConfigError, match="x"), reported(shown.append):
         raise ConfigError(Problem("x"))
+    assert shown == []
+
+
+HOSTILE = "x\n::error file=a::b\n##[error]c\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    "raised", [ValueError(HOSTILE), ConfigError(Problem("x"))], ids=["a bug", "a known error with its cause"]
+)
+def test_a_traceback_cannot_steer_a_terminal_or_a_ci_service(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_TRACEBACK", "1")
+    shown: list[str] = []
+    with pytest.raises(SystemExit, match=r"^1$") as caught, reported(shown.append):
+        raise raised from OSError(HOSTILE)
+    (text,) = shown
+    assert text == plain(text)
+    assert "Traceback" in text
+    assert "OSError: x\n\\::error file=a" in text
+    assert ("please report" in text) == isinstance(raised, ValueError)
+    assert caught.value.__suppress_context__
+
+
+def test_an_unexpected_error_with_plain_text_is_left_to_the_front_end() -> None:
+    shown: list[str] = []
+    with pytest.raises(ValueError, match="ä"), reported(shown.append):
+        raise ValueError("ä")
     assert shown == []
 
 

@@ -89,6 +89,24 @@ def test_answers_have_no_colour_and_what_names_hold_gets_none(
         )
 
 
+@pytest.mark.parametrize("said", ["x", "x\n::error file=a::b\x1b[2J"], ids=["plain", "hostile"])
+def test_an_unexpected_error_is_shown_with_its_traceback_escaped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: str
+) -> None:
+    _answers(monkeypatch, ValueError(said))
+    try:
+        code = main.main(["plan"])
+    except SystemExit as ended:
+        code = ended.code  # type: ignore[assignment]
+    out, err = capsys.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert "\nValueError: x\n" in err
+    assert "\x1b" not in err
+    assert not [line for line in err.splitlines() if line.startswith("::")]
+    assert "please report it" in err.splitlines()[-1]
+
+
 def test_programs_get_facts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     _answers(monkeypatch, Answer({"n": 1}, ["one", "two"]))
     assert main.main(["plan", "--json"]) == 0

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections import UserDict
-from collections.abc import ItemsView, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hatch_cubin import _locking, _pipeline
 from hatch_cubin.cache import entries
 from hatch_cubin.cache.entries import Compiled
-from hatch_cubin.errors import CompileError, HatchCubinError, Location, LockError, ToolchainError
+from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, LockError, ToolchainError
 from hatch_cubin.keys import lock, locked
 from hatch_cubin.keys.jobs import digests_of, files_of, named_files
 from hatch_cubin.sources.project import Project, read_sources
 from hatch_cubin.toolkit import libraries
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
+from tests.unit.keys.test_lock import checked
 
 pytestmark = pytest.mark.nvrtc
 
@@ -481,3 +484,64 @@ def test_what_only_the_compilers_headers_tell_needs_the_compiler(tmp_path: Path)
     write_tree(tmp_path, {"demo/more.h": ""})
     with pytest.raises(LockError, match="any for sm_90 has another key"):
         _pipeline.build(project)
+
+
+FORGED: tuple[Any, ...] = (
+    None,
+    5,
+    -1,
+    True,
+    1.5,
+    10**30,
+    "x",
+    "",
+    [],
+    {},
+    [5],
+    {"a": 5},
+    "\ud800",
+    "a\0b",
+    "\n::error::x",
+)
+
+
+def _forged(values: dict[str, Any]) -> Iterator[str]:
+    """Yield the texts of a lock with another value at each place, under another name, or without that."""
+
+    def places(value: Any) -> Iterator[tuple[Any, Any]]:
+        items = [*value.items()] if isinstance(value, dict) else [*enumerate(value)]
+        for key, each in items:
+            yield value, key
+            if isinstance(each, (dict, list)):
+                yield from places(each)
+
+    for home, key in [*places(values)]:
+        before = home[key]
+        for value in FORGED:
+            home[key] = value
+            yield checked(values)
+        home[key] = before
+        if isinstance(home, dict):
+            del home[key]
+            yield checked(values)
+            for name in filter(lambda each: isinstance(each, str), FORGED):
+                home[name] = before
+                yield checked(values)
+                del home[name]
+            home[key] = before
+
+
+def test_a_forged_lock_is_believed_or_refused_and_no_crash(project: Project, text: str) -> None:
+    values = {name: each for name, each in json.loads(text).items() if name not in {"about", "check"}}
+    sources, outcomes = read_sources(project), {"refused": 0, "stale": 0, "as it was": 0}
+    for forged in _forged(values):
+        try:
+            found = lock.decode(forged)
+        except ConfigError:
+            outcomes["refused"] += 1
+            continue
+        plan = locked.plan(found, project, sources)
+        locked.answers(found, project)
+        locked.others(found, [(job, "") for job in plan.jobs])
+        outcomes["stale" if plan.changes else "as it was"] += 1
+    assert all(outcomes.values()), outcomes
