@@ -27,10 +27,20 @@ _KEYS = {
     "nvcc-args nvcc-flags nvcc-options",
     "define": "defs definitions macros",
     "sources": "src files kernels kernel-sources",
-    "include-dirs": "include-path include-paths include-directories headers",
-    "archs": "gpu-archs gencode targets compute-capabilities cuda-architectures sm",
+    "include-dirs": "include include-path include-paths include-directories headers",
+    "archs": "architecture architectures arch-list capabilities capability compute-capabilities "
+    "compute-capability cuda-arch cuda-archs cuda-arch-list cuda-architectures gencode gpu gpus gpu-arch "
+    "gpu-archs gpu-architecture gpu-code sm target targets torch-cuda-arch-list",
     "toolkit": "cuda cuda-version cuda-toolkit version",
     "[[source]] with instantiate": "instantiate-templates template templates instantiations",
+}
+_INNER_KEYS = {
+    "source": {"path": "file files glob source sources src", "name": "module"},
+    "module": {
+        "link": "lib libs libraries library link-libraries objects",
+        "name": "module",
+        "sources": "files path source src",
+    },
 }
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
@@ -56,11 +66,15 @@ def backend_meant(text: str) -> str | None:
     return None
 
 
-def key_meant(key: str) -> str | None:
-    """Return the key that another name may mean, as in setup scripts and in CMake."""
+def key_meant(key: str, table: object = "") -> str | None:
+    """Return the key of the table that another name may mean, as in setup scripts and in CMake.
+
+    *table* is "source" or "module" for the tables inside it.
+    """
     name = key.lower().replace("_", "-")
+    known = {**_KEYS, **_INNER_KEYS.get(str(table), {})} if table else _KEYS
     return next(
-        (f"did you mean {known!r}?" for known, others in _KEYS.items() if name in others.split()), None
+        (f"did you mean {right!r}?" for right, others in known.items() if name in others.split()), None
     )
 
 
