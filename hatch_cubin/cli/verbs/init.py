@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> Answer:
         raise ConfigError(Problem(f"there is no build backend {backend!r}", where, hint))
     place, is_new = _table_place(root)
     if is_new and (unread := tables.unread_table(root, backend)):
+        if tables.is_hidden(unread, place):
+            raise ConfigError(tables.hidden(unread, place))
         what = f"there is a table {unread} already, which the project's build backend does not read"
         raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
