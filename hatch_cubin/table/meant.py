@@ -126,9 +126,10 @@ def _right_option(key: str, value: object) -> tuple[str, object] | None:
 def _of_ptxas(value: object) -> object:
     """Return options of ptxas as a list of single ones; ValueError if one of them cannot be set."""
     each = value if isinstance(value, list) else [value]
-    if all(isinstance(item, str) and ptxas.is_allowed(item) for item in each):
+    texts = [item for item in each if isinstance(item, str)]
+    if all(map(ptxas.is_allowed, texts)):
         return value
-    written = [ptxas.rewritten(item) for item in each]
+    written = [*map(ptxas.rewritten, texts)]
     if not all(written):
         raise ValueError
     return [item for items in written for item in items]

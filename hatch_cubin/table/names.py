@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 WRAPPER = "hatch_cubin.backend"  # a build backend, around another one that the table names
@@ -43,6 +43,8 @@ _INNER_KEYS = {
     },
 }
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
+_NAME = re.compile(r"[\w.-]+")
+_NEARLY = 0.85  # of the letters: a slip of the pen, but no name of another project
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
 
@@ -124,6 +126,24 @@ def required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> list[obj
 def asked(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return what a project says of its build, and of its kernels."""
     return inside(pyproject, "build-system"), inside(pyproject, "tool", "hatch-cubin")
+
+
+def with_us(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
+    """Return build requirements with hatch-cubin among them, in the place of what nearly has its name."""
+    listed = requires if isinstance(requires, list) else [*usual]
+    right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
+    return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]
+
+
+def is_nearly_own(requirement: object) -> bool:
+    """Say whether a requirement has nearly our name, as others may who hope for a slip of the pen."""
+    match = _NAME.match(str(requirement))
+    name = re.sub("[-_.]", "", match[0]).lower() if match else ""
+    if is_own(requirement) or name in _ALIKE:
+        return not is_own(requirement)
+    import difflib  # slow to import, and few look at requirements
+
+    return difflib.SequenceMatcher(None, name, "hatchcubin").ratio() >= _NEARLY
 
 
 def is_own(requirement: object) -> bool:

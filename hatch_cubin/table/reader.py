@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment
+from .._environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment, unknown_variables
 from ..errors import ConfigError, Problem
 from . import checks, options
 from .checks import Macros, Variants
@@ -39,6 +39,11 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     if reader.problems:
         raise ConfigError(*reader.problems)
     return {**values, "replaced": frozenset(replaced), "place": place}
+
+
+def variables_unread(environ: Mapping[str, str]) -> list[str]:
+    """Return a message for each variable of the environment with a name like ours that nothing reads."""
+    return unknown_variables(environ, _VARIABLES)
 
 
 class _Reader:

@@ -181,6 +181,7 @@ MODULES: dict[str, dict[str, str]] = {
         "storing": "processes storer",
         "turns": "",
         "alike": "",
+        "doubts": "",
         "gaps": "",
         "hints/together": "",
         "hints/way": "",
