@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 SIGNING_KEY = "HATCH_CUBIN_SIGNING_KEY"
@@ -18,12 +18,34 @@ _SWITCHES = (
     "HATCH_CUBIN_REMOTE_WRITE",
     "HATCH_CUBIN_TRACEBACK",
 )
+# Those that others read: the report of a build, an editable install, and the loader.
+_OTHERS = ("HATCH_CUBIN_REBUILD", "HATCH_CUBIN_REPORT", "HATCH_CUBIN_STRICT")
+_PREFIX = "HATCH_CUBIN_"
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 
 def is_on(environ: Mapping[str, str], switch: str) -> bool:
     """Say whether a switch is on. A value that is neither on nor off is reported by `read_environment`."""
     return _STATES.get(environ.get(switch, "").lower(), False)
+
+
+def unknown_variables(environ: Mapping[str, str], readers: Iterable[str]) -> list[str]:
+    """Return a message for each variable with a name like ours that nothing reads.
+
+    *readers* are the variables that have values.
+    """
+    known = {*readers, *_SECRETS, *_SWITCHES, *_OTHERS}
+    unread = sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)
+    return [_unknown(name, known) for name in unread]
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    import difflib  # slow to import, and few environments need it
+
+    ends = [each.removeprefix(_PREFIX) for each in known]
+    close = difflib.get_close_matches(name.removeprefix(_PREFIX), sorted(ends), n=1)
+    guess = f": did you mean {_PREFIX}{close[0]}?" if close else ""
+    return f"hatch-cubin knows no variable {name}{guess}"
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ def archs_meant(text: str) -> tuple[str, ...]:
     """Return what a text may mean as an element of `archs`: `sm90`, `H100` and `80;90` do."""
     if match := _NUMBER.fullmatch(text.lower()):
         return _valid(f"{match[1] or 'sm'}_{match[2]}{match[3]}{match[4]}")
-    if named := _CODE.findall(text):  # as in nvcc's -gencode
+    if named := "code=" in text and _CODE.findall(text):  # as in nvcc's -gencode
         return tuple(arch for each in named for arch in _valid(each))
     if found := capabilities(text):
         return tuple(f"sm_{number}" for number in found)

@@ -21,6 +21,7 @@ from .bundle import layout, sbom, signatures
 from .cache import history
 from .cache.entries import Cache, Compiled, Content
 from .cache.proof import Known, describe
+from .compiling.doubts import NEARER, outside_headers, unread_macros
 from .compiling.obtain import complete, look_up
 from .compiling.results import Results, require
 from .errors import HatchCubinError, Location, Problem
@@ -42,8 +43,6 @@ from .toolkit.toolkit import DATA_MODEL, Toolkit
 
 if TYPE_CHECKING:
     from .stores.shared import Shared
-
-_NEARER = "put a copy into the project, or name its folder in 'source-roots'"
 
 
 class Plan(NamedTuple):
@@ -132,6 +131,24 @@ def choose_plan(
     is found in the cache on the way is kept in the folder *hold*. A plan whose headers are *followed* is that
     of the toolkit here in any case.
     """
+    project.warn_of_variables()
+    plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
+    if not plan.refused:  # of the whole project
+        for problem in outside_headers(project, plan.jobs):
+            project.warn(str(problem))
+        for problem in unread_macros(project, plan.jobs):
+            project.say(str(problem))
+    return plan
+
+
+def _chosen_plan(
+    project: Project,
+    require: Callable[[Project], object] | None,
+    hold: Path | None,
+    *,
+    in_part: bool,
+    followed: bool,
+) -> Plan:
     sources = read_sources(project)
     word = _locking.heard(project, sources, hold, looks=not followed)
     if word is not None and word.found is not None:
@@ -330,7 +347,7 @@ def sdist_files(project: Project) -> dict[str, Path]:
     found = _reachable(project)
     for path in filter(lies_outside, found):
         what = "lies outside the project, so sdists lack it, and the kernels that include it fail there"
-        project.warn(str(Problem(what, Location(path), _NEARER)))
+        project.warn(str(Problem(what, Location(path), NEARER)))
     own = [lock.NAME] if os.path.isfile(project.root / lock.NAME) else []
     inside = (path for path in found if not lies_outside(path))
     tree = project.tree

@@ -170,7 +170,7 @@ def plan_modules(
         Problem(
             f"path {rule.path!r} matches no source",
             config.place.of("source", index, "path"),
-            guess(rule.path, paths),
+            _path_meant(rule.path, paths),
         )
         for index, rule in enumerate(config.source)
         if index not in matched
@@ -407,6 +407,17 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
     can_be = _arch.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
     return Problem(what, Location(source.path, header.target_line), hint if can_be else None, because)
+
+
+def _path_meant(path: str, paths: Sequence[str]) -> str | None:
+    """Return the line of the table for a path that matches no source: perhaps it lacks its folders."""
+    from .table.lines import setting  # which only hints need
+
+    anywhere = f"**/{path}"
+    found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]
+    if found:
+        return setting("path", found[0] if len(found) == 1 else anywhere)
+    return guess(path, paths)
 
 
 def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:

@@ -71,7 +71,7 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
     checks.arch: _ref("arch"),
     checks.backend: text(pattern=rf"^{_WORD}(?:[.:]{_WORD})*$", **{"not": {"const": WRAPPER}}),
     checks.boolean: {"type": "boolean"},
-    checks.distribution: text(pattern=_DISTRIBUTION),
+    checks.header_package: text(pattern=_DISTRIBUTION),
     checks.jobs: {"type": "integer", "minimum": 1, "maximum": 1024},
     checks.kernel: text(pattern=r"\S"),
     checks.link: text(pattern=_LINK),
@@ -116,6 +116,7 @@ def of_reader(read: Callable[..., Any]) -> Schema:
     of_its_own: Mapping[Callable[..., Any], Callable[[], Schema]] = {
         reader._archs: lambda: {"type": "array", "items": OF_ONE[checks.arch], "minItems": 1},
         reader._cache_dir: lambda: text(pattern=_HERE),
+        reader._globs: lambda: {"type": "array", "items": _ref("path")},
         reader._members: lambda: {"type": "array", "items": _ref("path"), "minItems": 1},
         reader._modules: lambda: {"type": "array", "items": _module()},
         reader._define: lambda: _macros(MACRO),

@@ -376,6 +376,9 @@ class Cache:
 
     def _fault(self, exc: Exception) -> None:
         reason = getattr(exc, "strerror", None) or exc
+        for path in (self.folder, *self.folder.parents):
+            if os.path.isfile(path):
+                reason = f"{path} is a file; HATCH_CUBIN_CACHE_DIR can name another folder"
         self.warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
     def warn(self, fault: str) -> None:

@@ -91,6 +91,7 @@ def _run(arguments: Sequence[str]) -> None:
             parser.error(f"{arguments[0]} stands behind the verb: hatch-cubin {chosen[0]} {arguments[0]} …")
         _answer(parser.parse_args(arguments))
     except _UsageError as wrong:
+        wrong.explain(chosen)
         if "--json" in arguments:
             from ..errors import Problem
 
@@ -190,6 +191,13 @@ class _UsageError(Exception):
     def __init__(self, parser: argparse.ArgumentParser, what: str) -> None:
         super().__init__(what)
         self._parser, self.what = parser, what
+
+    def explain(self, chosen: Sequence[str]) -> None:
+        """Add how sources and projects are named, if some stand bare behind a verb that takes neither so."""
+        _before, found, bare = self.what.partition("unrecognized arguments: ")
+        if found and chosen and not bare.startswith("-"):
+            only = "--only GLOB chooses sources, " if chosen[0] == "bake" else ""
+            self.what += f"; {only}--project DIR names a project"
 
     def tell(self) -> NoReturn:
         """Say how it is used, and what is wrong; end."""

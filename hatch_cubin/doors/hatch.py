@@ -194,11 +194,27 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
         if inside and name == "__init__.py" and BUNDLE not in Path(inside).parts:
             folder = os.path.dirname(file.relative_path).replace(os.sep, "/")
             folders[inside.replace(os.sep, ".")] = folder or "."
+    if not folders:
+        _require_listed(root)
     return {
         package: folder
         for package, folder in sorted(folders.items())
         if not any(package.startswith(other + ".") for other in folders)
     }
+
+
+def _require_listed(root: str) -> None:
+    """Raise ConfigError if Hatch's `packages` names a folder that is not there: hatchling says nothing."""
+    outer = ("tool", "hatch", "build")
+    places = [tables.place_of(root, path) for path in ((*outer, "targets", "wheel"), outer)]
+    place = next((each for each in places if each.has("packages")), places[0])
+    problems = [
+        Problem(f"packages: there is no {each} in the project", place.of("packages", index))
+        for index, each in enumerate(WheelBuilder(root).config.packages)
+        if not os.path.exists(os.path.join(root, each))
+    ]
+    if problems:
+        raise ConfigError(*problems)
 
 
 def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError
-from ..table import reader, tables
+from ..table import names, reader, tables
 from ..table.names import WRAPPER
 
 if TYPE_CHECKING:
@@ -65,7 +65,11 @@ def require_compiler(project: Project) -> None:
 
     place: Location | None = project.config.place.of("toolkit")
     release = project.config.toolkit
+    if "toolkit" in project.config.replaced:
+        place = None
     needs = f"a build with CUDA {release}" if release not in {None, "system"} else "a build"
+    if place is None:
+        needs = f"HATCH_CUBIN_TOOLKIT={release}: {needs}"
     if {*missing} <= {*project.config.header_packages}:
         place, needs = project.config.place.of("header-packages"), "'header-packages'"
     elif missing == [requirements.SIGNATURES]:
@@ -87,14 +91,16 @@ def check_build(project: Project) -> None:
     """
     pyproject, backend = tables.read_project(project.root)
     problems: tuple[Problem, ...] = ()
-    if _knows_us(backend) and not tables.requires_hatch_cubin(project.root):
+    known = tables.inside(pyproject, "build-system").get("requires")
+    misspelled = [each for each in known if names.is_nearly_own(each)] if isinstance(known, list) else []
+    if _knows_us(backend) and (misspelled or not tables.requires_hatch_cubin(project.root)):
         import json
 
         what = "[build-system] does not require hatch-cubin: a build would not have it"
-        known = tables.inside(pyproject, "build-system").get("requires")
-        requires = [*(known if isinstance(known, list) else ["setuptools"]), "hatch-cubin"]
+        if misspelled:
+            what = f"[build-system] requires {misspelled[0]!r}, which is not hatch-cubin"
         where = tables.place_of(project.root, ("build-system",)).of("requires")
-        problems = (Problem(what, where, f"requires = {json.dumps(requires)}"),)
+        problems = (Problem(what, where, f"requires = {json.dumps(names.with_us(known))}"),)
     if (
         _tells_packages(project.config.backend or backend)
         or len(project.packages) < 2

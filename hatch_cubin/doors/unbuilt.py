@@ -12,7 +12,7 @@ from ..sources.project import Project
 from ..sources.source import BUNDLE
 from ..table import tables
 from ..table.config import DEFAULT_SOURCES
-from ..table.names import WRAPPER, inside
+from ..table.names import WRAPPER, inside, with_us
 
 _HOOK_SWITCH = "HATCH_BUILD_HOOK_ENABLE_CUBIN"
 _NO_HOOKS = "HATCH_BUILD_NO_HOOKS"
@@ -48,17 +48,17 @@ def _switched_off(project: Project) -> Iterator[Problem]:
 
 
 def _other_backend(project: Project, backend: str, requires: object) -> Problem:
-    needed = "" if tables.requires_hatch_cubin(project.root) else f", and requires = {_with_us(requires)}"
+    needed = (
+        ""
+        if tables.requires_hatch_cubin(project.root)
+        else f", and requires = {json.dumps(with_us(requires, ()))}"
+    )
     return Problem(
         f"build-backend is {backend!r}, which builds no kernels: its wheels have none",
         tables.place_of(project.root, ("build-system",)).of("build-backend"),
         f'write build-backend = "{WRAPPER}"{needed}, and under {project.config.place} '
         f"backend = {json.dumps(backend)}; or run 'hatch-cubin bundle --into FOLDER' before each build",
     )
-
-
-def _with_us(requires: object) -> str:
-    return json.dumps([*(requires if isinstance(requires, list) else []), "hatch-cubin"])
 
 
 def _has_bundle(project: Project) -> bool:

@@ -17,9 +17,14 @@ from .._environment import SIGNING_KEY, is_on
 from ..errors import ConfigError, Problem, SourceError
 from ..table import lines
 from ..table.config import DEFAULT_SOURCES, Config
+from ..table.reader import variables_unread
 from .source import BUNDLE, Files, Source, is_ptx, may_have_kernel, read_source, walk
 from .tree import Tree, find
 
+_SUFFIXES = frozenset({".cu", ".ptx"})
+_NOT_MODULES = frozenset(
+    {"__init__.py", "conftest.py", "hatch_build.py", "noxfile.py", "setup.py", "tasks.py"}
+)
 _LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
 
 
@@ -55,6 +60,9 @@ class Project:
         wanted, place = self.config.package, self.config.place
         known = ", ".join(map(repr, self.packages)) or "none"
         if wanted is None:
+            if not self.packages:
+                what = "the wheel has no package that could receive the kernels"
+                raise ConfigError(Problem(what, place.of(), _how_to_have_a_package(self.root)))
             if len(self.packages) != 1:
                 what = f"which package receives the kernels? The wheel's packages are: {known}"
                 raise ConfigError(Problem(what, place.of(), 'package = "…"'))
@@ -93,9 +101,28 @@ class Project:
         """Whether anything is to be signed, or signatures count for anything."""
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
+    def warn_of_variables(self) -> None:
+        """Warn of variables that only look like ours: what they should change stays as it is."""
+        for message in variables_unread(self.environ):
+            self.warn(message)
+
     def asks(self, switch: str) -> bool:
         """Say whether a switch of the environment is on."""
         return is_on(self.environ, switch)
+
+
+def _how_to_have_a_package(root: Path) -> str:
+    """Return what to do in a project without a package: perhaps it has a single module."""
+    modules = sorted(
+        path.relative_to(root).as_posix()
+        for folder in (root / "src", root)
+        for path in folder.glob("*.py")
+        if path.name not in _NOT_MODULES and not path.name.startswith(("test_", "."))
+    )
+    if not modules:
+        return "a package is a folder with a file __init__.py, which the build backend puts into the wheel"
+    package = modules[0].removesuffix(".py")
+    return f"a single module cannot have kernels beside it: make it a package, {package}/__init__.py"
 
 
 def cache_folders(project: Project) -> list[str]:
@@ -186,7 +213,7 @@ def _no_sources(project: Project, files: Files) -> Problem:
     hint = (
         "write one there, or name the folder that has them"
         if found is None
-        else lines.setting("sources", [found])
+        else lines.setting("sources", found)
     )
     return Problem(what, config.place.of(), hint)
 
@@ -197,21 +224,34 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
         return f"by its PKG-INFO this is an sdist, and it has no {home.way}: it was made without hatch-cubin"
     if project.tree.at(pattern).is_dir():
         return f'it is a folder: "{pattern}/**/*.cu" is what is in it'
+    if pattern.startswith("*"):
+        found = _elsewhere(project)
+        return (
+            None
+            if found is None
+            else f"a glob that begins so looks inside the packages: {lines.setting('sources', found)}"
+        )
     return None
 
 
-def _elsewhere(project: Project) -> str | None:
-    """Return a glob for sources outside the packages, or a file with kernels whose name is not a source's."""
+def _elsewhere(project: Project) -> list[str] | None:
+    """Return globs for sources outside the packages, or a file with kernels whose name is not a source's."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
-    for path in paths:
-        if path.suffix in {".cu", ".ptx"} and not str(path).startswith(packages):
-            return str(path.parent / "**" / f"*{path.suffix}")
+    found = [
+        path for path in paths if path.suffix.lower() in _SUFFIXES and not str(path).startswith(packages)
+    ]
+    if at_top := [str(path) for path in found if len(path.parts) == 1]:
+        return at_top  # a glob that begins with a wildcard would look inside the packages
+    if found:
+        return [str(found[0].parent / "**" / f"*{found[0].suffix}")]
+    if in_capitals := [str(path) for path in paths if path.suffix.lower() in _SUFFIXES]:
+        return in_capitals
     for path in paths:
         if path.suffix in _LIKE_SOURCES and str(path).startswith(packages):
             with contextlib.suppress(SourceError):
                 if may_have_kernel(read_source(project.tree, str(path)).text):
-                    return str(path)
+                    return [str(path)]
     return None
 
 

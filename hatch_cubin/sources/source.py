@@ -66,10 +66,18 @@ def is_ptx(path: str) -> bool:
     return path.lower().endswith(".ptx")
 
 
+_MACHINE_CODE = (
+    "is a cubin or other machine code, and sources are text: 'link' of a [[…module]] table takes it, "
+    "and 'exclude' leaves it out"
+)
+
+
 def decode(data: bytes) -> str:
     """Decode a source as `Path.read_text("utf-8-sig")` does, or as Latin-1 where it is not UTF-8."""
     if data.startswith(_WIDE_BOMS):
         raise ValueError("is UTF-16 or UTF-32: save it as UTF-8")
+    if data.startswith((b"\x7fELF", b"\x50\xed\x55\xba")):
+        raise ValueError(_MACHINE_CODE)
     if b"\0" in data:
         raise ValueError("holds a NUL byte, where the compiler would stop reading in silence")
     try:

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from .. import __version__, _arch
+from . import wheels
 from .names import WRAPPER
 
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
 _WHOLE = range(-(2**63), 2**64)  # what a compiler has a type for
-_SIZE_UNITS: Mapping[str, int] = {"": 1, "B": 1} | {
+_SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
     for power, letter in enumerate("KMGT", start=1)
     for infix, base in (("i", 1024), ("", 1000))
@@ -26,15 +27,6 @@ NAME_PARTS = ("{parent}", "{stem}")  # of a source's path, in the name of a tabl
 CUDA: Mapping[int, Mapping[int, int]] = {
     12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
     13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
-}
-_WITH_TOOLKIT = "they come with the toolkit"
-# Names of libraries that other distributions have, or none has.
-_LIBRARIES: Mapping[str, str] = {
-    **dict.fromkeys(("cutlass", "cute"), "did you mean 'nvidia-cutlass'?"),
-    **dict.fromkeys(("cub", "thrust", "libcudacxx", "libcu++", "cccl", "cooperative-groups"), _WITH_TOOLKIT),
-    "curand": "did you mean 'nvidia-curand'?",
-    **dict.fromkeys(("cufftdx", "cublasdx", "curanddx", "mathdx"), "did you mean 'nvidia-mathdx'?"),
-    "flashinfer": "did you mean 'flashinfer-python'?",
 }
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
@@ -187,8 +179,13 @@ def jobs(value: object) -> int:
 
 
 def size(value: object) -> int:
-    """Return the bytes that a size such as '2 GiB' means."""
+    """Return the bytes that a size such as '2 GiB' means.
+
+    A number alone is refused: people mean gigabytes, and a cache of 2 bytes is an empty one.
+    """
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", string(value))
+    if match and not match[2]:
+        raise ValueError(f"needs a unit, such as MB or GB: {value!r}")
     unit = match and (match[2] if match[2] in _SIZE_UNITS else None)
     if not match or unit is None or float(match[1]) == 0:
         raise ValueError(f"must be a size such as '2 GiB', not {value!r}")
@@ -264,7 +261,13 @@ def distribution(text: str) -> str:
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
         raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
-    if (meant := _LIBRARIES.get(text.lower())) is not None:
+    return text
+
+
+def header_package(text: str) -> str:
+    """Check the name of a distribution with headers."""
+    name = re.split(r"[\s<>=!~]", distribution(text), maxsplit=1)[0]
+    if (meant := wheels.without_headers(name)) is not None:
         raise ValueError(f"{text!r} is not the distribution with these headers: {meant}")
     return text
 

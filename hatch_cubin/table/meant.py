@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import _gpus
-from . import checks, lines, names, options
+from . import checks, flags, lines, names, options, ptxas, wheels
 from .toml import loads
 
 _ARRAYS = frozenset(
@@ -15,59 +16,143 @@ _ARRAYS = frozenset(
 )
 _LONGEST = 100
 _SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_NAMES = {
-    "G": "debug",
-    "device-debug": "debug",
-    "maxrregcount": "max-register-count",
-    "line-info": "lineinfo",
-}
-_DEFAULTS = re.compile(r"-{1,2}O[0-3]?")  # flags of nvcc's that change nothing here
-_UNANNOTATED = (
-    "device-as-default-execution-space = true takes functions that are not annotated as device code"
+_STRINGS = frozenset(
+    {
+        "backend",
+        "remote-cache",
+        "toolkit",
+        "package",
+        "cache-dir",
+        "cache-size",
+        "max-size",
+        "path",
+        "name",
+        "mode",
+    }
 )
-_OPTIONS = {
-    "expt_relaxed_constexpr": _UNANNOTATED,
-    "default_device": _UNANNOTATED,
-    "expt_extended_lambda": "NVRTC takes lambdas in device code without it: leave it out",
-    "extended_lambda": "NVRTC takes lambdas in device code without it: leave it out",
-    "opt_level": "code is optimized without it: leave it out",
-    "include_dirs": "it is a key of the table and no option",
-    "defines": "macros are set with 'define', a key of the table",
+_AUTOMATIC = {
+    "jobs": "as many units are compiled at once as there are cores",
+    "cache-size": "the cache may grow",
+    "max-size": "a wheel of any size is built",
 }
+_NO_CHOICE = re.compile("|auto.*|default|none|null|all|max.*|unlimited|inf.*|cores|0|-1", re.IGNORECASE)
+_MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
+_MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
 _VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.\*)?")
 _WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's: cu130
 
 
 def line(key: str, value: object) -> str | None:
-    """Return the line that a key with a wrong value may have been meant as, if that is plain."""
+    """Return the line that a key with a wrong value may have been meant as, or what else to do."""
+    if key in _AUTOMATIC and isinstance(value, (str, int)) and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
+        return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
     try:
         meant = _meant(key, value)
-        shown = "" if meant is None else lines.setting(key, meant)
+    except (TypeError, ValueError):  # a number that is too long to be written
+        return None
+    return None if meant is None else _line(key, meant)
+
+
+def _line(key: str, meant: object) -> str | None:
+    try:
+        shown = lines.setting(key, meant)
         loads(shown)
     except (TypeError, ValueError):  # a date, or a number that is too long to be written
         return None
     return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
 
 
-def option(key: str, values: Mapping[str, object]) -> str | None:
-    """Return what to do about one of the options that is unknown, or whose value is wrong."""
-    name, value = key.replace("-", "_"), values[key]
-    if name not in options.ALLOWED:
-        return _OPTIONS.get(name)
-    meant = _option(name, str(value))
-    return None if meant is None or meant == value else lines.setting("options", {**values, key: meant})
+def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
+    """Return what to do about one of the options that is unknown, or whose value is wrong.
+
+    A line with the options leaves out those that no one could set. Where they are *below* a header of their
+    own, it has the one option alone.
+    """
+    rights = _rights(values, _right_option)
+    return _of_rights("options", key, rights, below=below) or flags.meaning(key)
 
 
-def _option(name: str, text: str) -> str | int | None:
+def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
+    """Return what to do about a macro that cannot be defined, as `option` does."""
+    return _of_rights("define", key, _rights(values, _right_macro), below=below)
+
+
+def _of_rights(table: str, key: str, rights: Mapping[str, tuple[str, object]], *, below: bool) -> str | None:
+    if key not in rights:
+        return None
+    name, value = rights[key]
+    return _line(name, value) if below else _line(table, dict(rights.values()))
+
+
+def _rights(
+    values: Mapping[str, object], right: Callable[[str, object], tuple[str, object] | None]
+) -> dict[str, tuple[str, object]]:
+    """Return, for each key that can be set or was meant as one that can, that key and its value."""
+    pairs = ((key, right(key, value)) for key, value in values.items())
+    return {key: pair for key, pair in pairs if pair is not None}
+
+
+def _right_macro(key: str, value: object) -> tuple[str, object] | None:
+    match = _MACRO.fullmatch(key)
+    name, inside = (match[1], match[2]) if match else (key, None)
+    try:
+        checks.macro_name(name)
+        right = value if inside is None else _typed(inside)
+        checks.macro_text(right)
+    except ValueError:
+        return None
+    return name, right
+
+
+def _right_option(key: str, value: object) -> tuple[str, object] | None:
+    """Return an option as it is, or as it was meant; None if nobody could set it."""
+    name = flags.option_meant(key)
+    if (kind := name.replace("-", "_")) not in options.ALLOWED:
+        return None
+    shown = key if flags.bare(key) == name and not key.startswith("-") and "=" not in key else name
+    if "=" in key:
+        value = key.partition("=")[2]
+    for each in (value, _option(kind, value)):
+        try:
+            right = _of_ptxas(each) if kind == "ptxas_options" else each
+            options.check_option(kind, right)
+        except (TypeError, ValueError):
+            continue
+        return shown, right
+    return None
+
+
+def _of_ptxas(value: object) -> object:
+    """Return options of ptxas as a list of single ones; ValueError if one of them cannot be set."""
+    each = value if isinstance(value, list) else [value]
+    texts = [item for item in each if isinstance(item, str)]
+    if all(map(ptxas.is_allowed, texts)):
+        return value
+    written = [*map(ptxas.rewritten, texts)]
+    if not all(written):
+        raise ValueError
+    return [item for items in written for item in items]
+
+
+def _option(name: str, value: object) -> object:
+    text = str(value[0] if isinstance(value, list) and len(value) == 1 else value)
     if name == "std" and (match := _NUMBER_OF_STD.fullmatch(text)):
         return f"c++{match[1]}"
+    if name == "std" and text.lower() in {"c++26", "c++2c", "c++latest", "latest"}:
+        return "c++20"
     if (switch := _SWITCHES.get(text.lower())) is not None:
         return switch
-    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+    if options.ALLOWED[name] == "a boolean" and text in {"0", "1"}:
+        return text == "1"
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else text
 
 
 def _meant(key: str, value: object) -> Any:
+    if key in _STRINGS and isinstance(value, list) and len(value) == 1:
+        value = value[0]
+        if key not in _READERS:
+            return value if isinstance(value, str) and value else None
     if key in _ARRAYS:
         return _array(key, [value] if isinstance(value, (str, int, float)) else value)
     if key in {"pack", "ship-sources", "provenance"}:
@@ -84,6 +169,11 @@ def _jobs(value: object) -> int | None:
     return int(value) if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,2}", value) else None
 
 
+def _mode(value: object) -> str | None:
+    text = str(value).lower()
+    return next((mode for mode, words in _MODES.items() if any(word in text for word in words)), None)
+
+
 def _package(value: object) -> str | None:
     home, src, path = str(value).partition("src/")
     name = path.strip("/").replace("/", ".") if src and home in {"", "./"} else str(value)
@@ -91,9 +181,24 @@ def _package(value: object) -> str | None:
     return name if name != value and all(map(str.isidentifier, name.split("."))) else None
 
 
-def _size(value: object) -> str | None:
-    match = re.fullmatch(r"([0-9]+) *([kmgt])(i?)b?", str(value).lower())
-    return f"{match[1]} {match[2].upper()}{match[3]}B" if match and int(match[1]) else None
+def _size(value: object, unit: str) -> str | None:
+    match = re.fullmatch(
+        r"([0-9]+(?:[.,][0-9]{1,3})?) *(?:([kmgt])(i?)(?:b|bytes?)?|b|bytes?|)", _plain(value)
+    )
+    if match is None:
+        return None
+    number = match[1].replace(",", ".")
+    if match[2]:
+        meant = f"{number} {match[2].upper()}{match[3]}B"
+    elif float(number) >= 100_000 or not _plain(value).endswith(number):  # in bytes
+        meant = f"{number} B"
+    else:
+        meant = f"{number} {unit}"
+    return meant if checks.size(meant) else None
+
+
+def _plain(value: object) -> str:
+    return str(value).lower().strip().replace("_", "")
 
 
 def _define(value: object) -> dict[str, Any] | None:
@@ -101,7 +206,7 @@ def _define(value: object) -> dict[str, Any] | None:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
-    matches = [re.fullmatch(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", str(item), re.ASCII) for item in items]
+    matches = [_MACRO.fullmatch(str(item)) for item in items]
     return {match[1]: _typed(match[2]) for match in matches if match} if all(matches) else None
 
 
@@ -110,9 +215,9 @@ def _options(value: object) -> dict[str, Any] | None:
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
-    bare = [item for item in map(str, items) if not _DEFAULTS.fullmatch(item)]
+    bare = [item for item in map(str, items) if not (item.startswith("-") and flags.is_needless(item))]
     matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
-    named = {_NAMES.get(match[1], match[1].replace("_", "-")): _typed(match[2]) for match in matches if match}
+    named = {flags.option_meant(match[1]): _typed(match[2]) for match in matches if match}
     known = all(name.replace("-", "_") in options.ALLOWED for name in named)
     return named if known and all(matches) else None
 
@@ -194,12 +299,35 @@ def above(path: str, *, is_file: bool = False) -> str | None:
     )
 
 
+def header_package(text: str) -> str | None:
+    """Return what an entry of `header-packages` may be meant as that is not a distribution's name."""
+    if "/" in text or "\\" in text:
+        folder = text.replace("\\", "/").removeprefix("./")
+        what = "include-dirs" if not checks.leads_out(folder) else None
+        return (
+            f"headers in a folder of the project are found with {lines.setting(what, [folder])}"
+            if what
+            else None
+        )
+    match = re.fullmatch(r"([\w.-]+?)\s*(?:\[.*\])?\s*(?:=|:|@|\s)\s*v?([0-9][\w.*+!-]*)", text)
+    return f'write "{match[1]}=={match[2]}"' if match else None
+
+
+def link(entry: str, major: int | None) -> str | None:
+    """Return what an entry of a module's `link` may be meant as that is not a file of the project."""
+    if not wheels.may_be_device_runtime(entry):
+        return above(entry, is_file=True)
+    found = {each: lines.setting("link", [wheels.device_runtime(each)]) for each in (12, 13)}
+    return found[major] if major in found else f"{found[13]}; with CUDA 12 {found[12]}"
+
+
 _READERS: dict[str, Callable[[object], Any]] = {
     "backend": _backend,
-    "cache-size": _size,
-    "max-size": _size,
+    "cache-size": functools.partial(_size, unit="GB"),
+    "max-size": functools.partial(_size, unit="MB"),
     "define": _define,
     "jobs": _jobs,
+    "mode": _mode,
     "options": _options,
     "package": _package,
     "source-roots": _source_roots,

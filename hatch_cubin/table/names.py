@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 WRAPPER = "hatch_cubin.backend"  # a build backend, around another one that the table names
@@ -27,12 +27,24 @@ _KEYS = {
     "nvcc-args nvcc-flags nvcc-options",
     "define": "defs definitions macros",
     "sources": "src files kernels kernel-sources",
-    "include-dirs": "include-path include-paths include-directories headers",
-    "archs": "gpu-archs gencode targets compute-capabilities cuda-architectures sm",
+    "include-dirs": "include include-path include-paths include-directories headers",
+    "archs": "architecture architectures arch-list capabilities capability compute-capabilities "
+    "compute-capability cuda-arch cuda-archs cuda-arch-list cuda-architectures gencode gpu gpus gpu-arch "
+    "gpu-archs gpu-architecture gpu-code sm target targets torch-cuda-arch-list",
     "toolkit": "cuda cuda-version cuda-toolkit version",
     "[[source]] with instantiate": "instantiate-templates template templates instantiations",
 }
+_INNER_KEYS = {
+    "source": {"path": "file files glob source sources src", "name": "module"},
+    "module": {
+        "link": "lib libs libraries library link-libraries objects",
+        "name": "module",
+        "sources": "files path source src",
+    },
+}
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
+_NAME = re.compile(r"[\w.-]+")
+_NEARLY = 0.85  # of the letters: a slip of the pen, but no name of another project
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
 
@@ -56,11 +68,15 @@ def backend_meant(text: str) -> str | None:
     return None
 
 
-def key_meant(key: str) -> str | None:
-    """Return the key that another name may mean, as in setup scripts and in CMake."""
+def key_meant(key: str, table: object = "") -> str | None:
+    """Return the key of the table that another name may mean, as in setup scripts and in CMake.
+
+    *table* is "source" or "module" for the tables inside it.
+    """
     name = key.lower().replace("_", "-")
+    known = {**_KEYS, **_INNER_KEYS.get(str(table), {})} if table else _KEYS
     return next(
-        (f"did you mean {known!r}?" for known, others in _KEYS.items() if name in others.split()), None
+        (f"did you mean {right!r}?" for right, others in known.items() if name in others.split()), None
     )
 
 
@@ -110,6 +126,24 @@ def required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> list[obj
 def asked(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return what a project says of its build, and of its kernels."""
     return inside(pyproject, "build-system"), inside(pyproject, "tool", "hatch-cubin")
+
+
+def with_us(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
+    """Return build requirements with hatch-cubin among them, in the place of what nearly has its name."""
+    listed = requires if isinstance(requires, list) else [*usual]
+    right = [_NAME.sub("hatch-cubin", each, count=1) if is_nearly_own(each) else each for each in listed]
+    return [*dict.fromkeys(map(str, right)), *([] if any(map(is_own, right)) else ["hatch-cubin"])]
+
+
+def is_nearly_own(requirement: object) -> bool:
+    """Say whether a requirement has nearly our name, as others may who hope for a slip of the pen."""
+    match = _NAME.match(str(requirement))
+    name = re.sub("[-_.]", "", match[0]).lower() if match else ""
+    if is_own(requirement) or name in _ALIKE:
+        return not is_own(requirement)
+    import difflib  # slow to import, and few look at requirements
+
+    return difflib.SequenceMatcher(None, name, "hatchcubin").ratio() >= _NEARLY
 
 
 def is_own(requirement: object) -> bool:

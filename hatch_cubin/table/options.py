@@ -33,7 +33,7 @@ _PTX = """
 """
 OF_PTX = frozenset(_PTX.split())
 
-_NOT_LOADABLE = "its result cannot be loaded as a kernel"
+NOT_LOADABLE = "its result cannot be loaded as a kernel"
 _NVVM_ONLY = "it is for NVVM programs, and sources here are CUDA C++ or PTX"
 _SIDE_EFFECT = "a cached unit is not compiled, so its file would not be written"
 _AUTOMATIC = "precompiled headers are automatic and never change the result"
@@ -45,11 +45,11 @@ REFUSED: Mapping[str, str] = {
     "include_path": "the search path is set with 'include-dirs' and 'header-packages'",
     "use_bundled_headers": "the toolkit's headers are found without it",
     "no_source_include": "quoted includes are searched in the folder of their file first",
-    "relocatable_device_code": _NOT_LOADABLE,
-    "extensible_whole_program": _NOT_LOADABLE,
-    "link_time_optimization": _NOT_LOADABLE,
-    "gen_opt_lto": _NOT_LOADABLE,
-    "fdevice_syntax_only": _NOT_LOADABLE,
+    "relocatable_device_code": NOT_LOADABLE,
+    "extensible_whole_program": NOT_LOADABLE,
+    "link_time_optimization": NOT_LOADABLE,
+    "gen_opt_lto": NOT_LOADABLE,
+    "fdevice_syntax_only": NOT_LOADABLE,
     "no_cache": "it is a switch of the linker's own cache and changes no result",
     "time": _SIDE_EFFECT,
     "fdevice_time_trace": _SIDE_EFFECT,
@@ -69,7 +69,7 @@ _INTEGERS = range(-(2**31), 2**31)  # no option takes more, and Python does not 
 _REGISTERS = range(256)  # ptxas ignores what is above
 # What a text may be: all that the compilers know, and nothing that could be more than one argument.
 PATTERNS: Mapping[str, str] = {
-    "std": r"c\+\+[0-9]{2}",
+    "std": r"c\+\+(?:03|11|14|17|20|23)",
     "optimization_info": "inline",
     "ofast_compile": "0|min|mid|max",
     "undefine_macro": "[A-Za-z_][A-Za-z0-9_]*",

@@ -108,8 +108,11 @@ def check(option: str) -> str:
     raise ValueError(f"must not hold {option!r}: {name} {'takes another' if is_set else 'needs a'} value")
 
 
-def meant(option: str) -> str | None:
-    """Return what an option that cannot be set may have been meant as, or where to look."""
+def meant(option: str, *, alone: bool = False) -> str | None:
+    """Return what an option that cannot be set may have been meant as, or where to look.
+
+    Several that were written as one that stands *alone* need an array.
+    """
     name = option.partition("=")[0]
     if name in REFUSED:
         return None
@@ -119,13 +122,14 @@ def meant(option: str) -> str | None:
         return _WHERE
     import difflib
 
-    if written := _rewritten(option):
-        return f"write {', '.join(map(repr, written))}"
+    if written := rewritten(option):
+        listed = ", ".join(map(repr, written))
+        return f"write [{listed}]" if alone and written[1:] else f"write {listed}"
     close = difflib.get_close_matches(name, ALLOWED, n=1)
     return f"did you mean {close[0]!r}?" if close else _WHERE
 
 
-def _rewritten(option: str) -> list[str]:
+def rewritten(option: str) -> list[str]:
     """Return the options that a text has in another way of writing; none if one of them cannot be set."""
     bare = re.sub(r"(?:-Xptxas|--ptxas-options)[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment
+from .._environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment, unknown_variables
 from ..errors import ConfigError, Problem
 from . import checks, options
 from .checks import Macros, Variants
@@ -24,7 +25,7 @@ HATCHLING_KEYS = frozenset(
 
 def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a `Config`, from *table* and *environ*; ConfigError names all that is wrong."""
-    reader = _Reader(place)
+    reader = _Reader(place, _major(environ.get("HATCH_CUBIN_TOOLKIT") or table.get("toolkit")))
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
     if place.wraps and "backend" not in own:
@@ -40,11 +41,17 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     return {**values, "replaced": frozenset(replaced), "place": place}
 
 
+def variables_unread(environ: Mapping[str, str]) -> list[str]:
+    """Return a message for each variable of the environment with a name like ours that nothing reads."""
+    return unknown_variables(environ, _VARIABLES)
+
+
 class _Reader:
     """Reads tables key by key and keeps every problem."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, major: int | None) -> None:
         self.place = place
+        self.major = major  # of the CUDA that the project is built with, if that is said
         self.problems: list[Problem] = []
 
     def table(
@@ -69,18 +76,33 @@ class _Reader:
         self.problems.append(Problem(_short_line(what), self.place.of(*path), hint))
 
     def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
-        inside, other = str(self.place), self.place.source_tables
-        elsewhere = _SOURCE_CHECKS
-        if path:
-            inside, other, elsewhere = self.place.tables(str(path[0])), inside, _CHECKS
-        hint = f"it is an option of {other}" if key in elsewhere else checks.guess(key, known)
-        if path[:1] == ("module",):
-            hint = checks.guess(key, known) or hint
-        if key.replace("-", "_") in options.ALLOWED:
-            hint = "it is one of the compiler's, which stand in 'options'"
+        inside = self.place.tables(str(path[0])) if path else str(self.place)
+        hint = self.of_other_table(key, path) if path[:1] != ("module",) else None
+        hint = hint or checks.guess(key, known) or self.of_other_table(key, path) or _flag_meant(key)
+        name = _option_called(key).replace("-", "_")
+        if name in options.ALLOWED:
+            which = "one" if name == key.replace("-", "_") else repr(name.replace("_", "-"))
+            hint = f"it is {which} of the compiler's, which stand in 'options'"
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
-        self.add(f"{key!r} is not an option of {inside}", (*path, key), key_meant(key) or hint)
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), key_meant(key, *path[:1]) or hint)
+
+    def of_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
+        """Return the hint that another table has a key, for a key of the table at *path*."""
+        name, in_options = key.replace("_", "-"), path[-1:] == ("options",)
+        own = str(path[0]) if path[: -1 if in_options else None] else ""
+        if name in _TABLES[own] and not in_options:  # it only has another spelling
+            return None
+        for table in dict.fromkeys((own, *_TABLES)):
+            if name not in _TABLES[table]:
+                continue
+            home = self.place.tables(table) if table else str(self.place)
+            which = "it" if name == key else repr(name)
+            if table != own:
+                return f"{which} is an option of {home}"
+            above = "above the header of" if self.place.is_header(*path) else "outside of"
+            return f"{which} is an option of {home}: write it {above} its 'options'"
+        return None
 
 
 def _meant(key: str, value: object) -> str | None:
@@ -89,19 +111,59 @@ def _meant(key: str, value: object) -> str | None:
     return meant.line(key, value)
 
 
-def _option_meant(key: str, values: Mapping[str, object]) -> str | None:
+def _option_called(key: str) -> str:
+    from . import flags  # as above
+
+    return flags.option_meant(key)
+
+
+def _flag_meant(key: str) -> str | None:
+    from . import flags  # as above
+
+    return flags.meaning(key)
+
+
+def _option_meant(
+    key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
+) -> str | None:
     from . import meant  # as above
 
-    return meant.option(key, values)
+    return meant.option(key, values, below=reader.place.is_header(*path))
 
 
-def _above(path: str) -> str | None:
+def _macro_meant(
+    key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
+) -> str | None:
+    from . import meant  # as above
+
+    return meant.macro(key, values, below=reader.place.is_header(*path))
+
+
+def _package_meant(item: str, _reader: _Reader) -> str | None:
+    from . import meant  # as above
+
+    return meant.header_package(item)
+
+
+def _link_meant(item: str, reader: _Reader) -> str | None:
+    from . import meant  # as above
+
+    return meant.link(item, reader.major)
+
+
+def _major(toolkit: object) -> int | None:
+    """Return the major version of CUDA that a release of the toolkit has; None if it is not known."""
+    match = re.match("1[23]", str(toolkit))
+    return int(match[0]) if match else None
+
+
+def _above(path: str, _reader: _Reader) -> str | None:
     from . import meant  # as above
 
     return meant.above(path)
 
 
-def _file_above(path: str) -> str | None:
+def _file_above(path: str, _reader: _Reader) -> str | None:
     from . import meant  # as above
 
     return meant.above(path, is_file=True)
@@ -117,20 +179,27 @@ def _cut(text: str) -> str:
 
 
 class Each:
-    """Checks an array of strings one by one: each bad one gets its own line, and a hint *about* it."""
+    """Checks an array of strings one by one: each bad one gets its own line, and a hint *about* it.
+
+    *further* checks what the other keys of the table decide.
+    """
 
     def __init__(
-        self, check: Callable[[str], Any], about: Callable[[str], str | None] = lambda _item: None
+        self,
+        check: Callable[[str], Any],
+        about: Callable[[str, _Reader], str | None] = lambda _item, _reader: None,
+        further: Callable[[str, _Reader], object] = lambda _item, _reader: None,
     ) -> None:
-        self.check, self._about = check, about
+        self.check, self._about, self._further = check, about, further
 
     def __call__(self, value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[Any, ...]:
         results = []
         for index, item in enumerate(checks.strings(value)):
             try:
                 results.append(self.check(item))
+                self._further(item, reader)
             except ValueError as exc:
-                reader.add(f"{path[-1]}: {exc}", (*path, index), self._about(item))
+                reader.add(f"{path[-1]}: {exc}", (*path, index), self._about(item, reader))
         return tuple(results)
 
 
@@ -142,6 +211,25 @@ class One:
 
     def __call__(self, value: object, _reader: _Reader, _path: tuple[str | int, ...]) -> Any:
         return self.check(value)
+
+
+def _of_this_cuda(requirement: str, reader: _Reader) -> None:
+    """Raise ValueError if a wheel is for another major version of CUDA than the project is built with."""
+    from . import wheels  # which few tables need
+
+    name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
+    if reader.major and not wheels.is_for_major(name, reader.major):
+        right = wheels.for_major(name, reader.major)
+        raise ValueError(f"{name!r} is not for CUDA {reader.major}, for which it is {right!r}")
+
+
+def _linkable(entry: str, reader: _Reader) -> None:
+    """Raise ValueError if an entry of `link` is a flag, the name of a library, or a wheel of another CUDA."""
+    wheel, colon, _files = entry.partition(":")
+    if colon:
+        _of_this_cuda(wheel.strip(), reader)
+    elif re.fullmatch(r"-.*|(lib)?cudadevrt(\.\w+)?|nvidia-cuda-runtime[\w-]*", entry):
+        raise ValueError(f"{entry!r} is not a file of the project, and not a wheel with a glob of its files")
 
 
 def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
@@ -173,7 +261,7 @@ def _macros(value: object, reader: _Reader, path: tuple[str | int, ...]) -> list
             checks.macro_name(name)
             macros.append((name, checks.macro_text(item)))
         except ValueError as exc:
-            reader.add(f"define.{name} {exc}", (*path, name))
+            reader.add(f"define.{name} {exc}", (*path, name), _macro_meant(name, value, reader, path))
     return macros
 
 
@@ -181,16 +269,17 @@ def _option_table(
     value: object, reader: _Reader, path: tuple[str | int, ...]
 ) -> dict[str, options.OptionValue]:
     if not isinstance(value, dict):
-        raise ValueError(f"must be a table, not {value!r}")
+        raise ValueError(f"must be a table such as {{ use-fast-math = true }}, not {value!r}")
     values: dict[str, options.OptionValue] = {}
     for key, item in value.items():
         name = key.replace("-", "_")
         if reason := options.REFUSED.get(name):
-            reader.add(f"options.{key} cannot be set: {reason}", (*path, key))
+            hint = _flag_meant(key) if reason == options.NOT_LOADABLE else None
+            reader.add(f"options.{key} cannot be set: {reason}", (*path, key), hint)
         elif name not in options.ALLOWED:
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
-            hint = _option_meant(key, value) or checks.guess(name, options.ALLOWED)
-            reader.add(what, (*path, key), hint)
+            hint = reader.of_other_table(key, path) or _option_meant(key, value, reader, path)
+            reader.add(what, (*path, key), hint or checks.guess(name, options.ALLOWED))
         elif name in values:
             reader.add(f"options.{key} is set twice, in two spellings", (*path, key))
         else:
@@ -198,7 +287,8 @@ def _option_table(
                 values[name] = options.check_option(name, item)
                 _check_further(name, item, reader, (*path, key))
             except ValueError as exc:
-                reader.add(f"options.{key} {exc}", (*path, key), _option_meant(key, value))
+                hint = _option_meant(key, value, reader, path)
+                reader.add(f"options.{key} {exc}", (*path, key), hint)
     return values
 
 
@@ -219,7 +309,7 @@ def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | in
             ptxas.check(option)
         except ValueError as exc:
             where = path if isinstance(value, str) else (*path, index)
-            reader.add(f"options.{path[-1]} {exc}", where, ptxas.meant(option))
+            reader.add(f"options.{path[-1]} {exc}", where, ptxas.meant(option, alone=isinstance(value, str)))
 
 
 def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Variants:
@@ -248,6 +338,15 @@ def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -
         except ValueError as exc:
             reader.add(f"source-roots.{name} {exc}", (*path, name))
     return tuple(roots.items())
+
+
+def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        reader.add(
+            f"{path[-1]} must be an array of strings", path, f"did you mean {reader.place.source_tables}?"
+        )
+        return ()
+    return Each(checks.path, _file_above)(value, reader, path)
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
@@ -303,12 +402,12 @@ def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> s
 _CHECKS: dict[str, Callable[..., Any]] = {
     "archs": _archs,
     "toolkit": One(checks.toolkit),
-    "sources": Each(checks.path, _file_above),
+    "sources": _globs,
     "exclude": Each(checks.path),
     "package": One(checks.package),
     "include-dirs": Each(checks.path, _above),
     "source-roots": _source_roots,
-    "header-packages": Each(checks.distribution),
+    "header-packages": Each(checks.header_package, _package_meant, _of_this_cuda),
     "define": _define,
     "options": _option_table,
     "jobs": One(checks.jobs),
@@ -337,13 +436,14 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "name": One(checks.name),
     "sources": _members,
     "mode": One(checks.mode),
-    "link": Each(checks.link, _file_above),
+    "link": Each(checks.link, _link_meant, _linkable),
     "archs": _archs,
     "include-dirs": Each(checks.path, _above),
     "define": _define,
     "options": _option_table,
     "variants": _variants,
 }
+_TABLES: Mapping[str, Mapping[str, Any]] = {"": _CHECKS, "source": _SOURCE_CHECKS, "module": _MODULE_CHECKS}
 _OF_EVERY_MODULE = {"name": 'name = "…"', "sources": 'sources = ["…"]', "mode": 'mode = "lto"'}
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": One(checks.backend),

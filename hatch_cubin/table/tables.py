@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 from collections.abc import Mapping
@@ -21,7 +22,9 @@ __all__ = [
     "find_table",
     "has_own_table",
     "hatch_table",
+    "hidden",
     "inside",
+    "is_hidden",
     "misnamed_hook",
     "own_table",
     "place_of",
@@ -34,6 +37,7 @@ __all__ = [
 OWN_TABLE = ("tool", "hatch-cubin")
 HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
 _HATCH_TOML = "hatch.toml"
+_PYPROJECT = "pyproject.toml"
 _ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
 _START_HINT = "'hatch-cubin init' adds one"
 
@@ -47,13 +51,27 @@ class NoTableError(ConfigError):
     """
 
     def __init__(self, place: Place, unread: Place | None = None) -> None:
-        hint = (
-            _START_HINT
-            if unread is None
-            else f"rename {unread}, which the project's build backend does not read"
-        )
-        super().__init__(Problem(f"there is no table {place}", Location(place.file), hint))
+        if unread is None:
+            problem = Problem(f"there is no table {place}", Location(place.file), _START_HINT)
+        elif is_hidden(unread, place):
+            problem = hidden(unread, place)
+        else:
+            hint = f"rename {unread}, which the project's build backend does not read"
+            problem = Problem(f"there is no table {place}", Location(place.file), hint)
+        super().__init__(problem)
         self.place = place
+
+
+def is_hidden(unread: Place, right: Place) -> bool:
+    """Say whether Hatch does not read a table of pyproject.toml because hatch.toml has that part."""
+    return (unread.file, right.file) == (_PYPROJECT, _HATCH_TOML) and unread.table[1] == "hatch"
+
+
+def hidden(unread: Place, right: Place) -> Problem:
+    """Return what to say about such a table."""
+    part = f"[{right.table[0]}]"
+    what = f"{unread} is not read: {_HATCH_TOML} has a {part}, and Hatch reads that one instead"
+    return Problem(what, unread.of(), f"move it to {_HATCH_TOML}, as {right}")
 
 
 def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
@@ -69,7 +87,7 @@ def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
 
 def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
     """Return what stands in the pyproject.toml at *root*, and the project's build backend."""
-    pyproject = _read(root, "pyproject.toml")
+    pyproject = _read(root, _PYPROJECT)
     return pyproject, str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
 
 
@@ -87,12 +105,14 @@ def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Ma
         raise _unread(_own_place(root), place)
     if (within := _misnamed_in_hatch_toml(root)) is not None:
         raise _unread(within, place)
+    if (replaced := _replaced(root)) is not None:
+        raise _unread(replaced, place)
     return _checked(inside(build, *path[:-1])[HOOK], place)
 
 
 def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
     """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
-    pyproject = _read(root, "pyproject.toml")
+    pyproject = _read(root, _PYPROJECT)
     place = _own_place(root)
     tool = inside(pyproject, "tool")
     path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
@@ -105,12 +125,12 @@ def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
 
 def has_own_table(root: Folder) -> bool:
     """Say whether there is a `[tool.hatch-cubin]`."""
-    return OWN_TABLE[1] in inside(_read(root, "pyproject.toml"), "tool")
+    return OWN_TABLE[1] in inside(_read(root, _PYPROJECT), "tool")
 
 
 def unread_table(root: Folder, backend: str) -> Place | None:
     """Return the place of a table that stands where the project's build backend does not look."""
-    pyproject = _read(root, "pyproject.toml")
+    pyproject = _read(root, _PYPROJECT)
     settings = _hatch_settings(root, pyproject)
     path = _hook_path(inside(settings, "build"), "sdist")
     if backend in HATCH_BACKENDS:
@@ -120,10 +140,20 @@ def unread_table(root: Folder, backend: str) -> Place | None:
             return _hatch_place(root, path)
     elif path is not None:
         return _hatch_place(root, path)
-    if (within := _misnamed_in_hatch_toml(root)) is not None:
-        return within
+    for unread in (_misnamed_in_hatch_toml(root), _replaced(root)):
+        if unread is not None:
+            return unread
     wrong = next((place for place in misnamed(pyproject, settings) if place != OWN_TABLE), None)
     return None if wrong is None else place_of(root, wrong)
+
+
+def _replaced(root: Folder) -> Place | None:
+    """Return the place of a table in pyproject.toml that a [build] of hatch.toml replaces."""
+    if not _has_hatch_toml(root) or "build" not in _read(root, _HATCH_TOML):
+        return None
+    outer = ("tool", "hatch", "build")
+    path = _hook_path(inside(_read(root, _PYPROJECT), *outer), "sdist")
+    return None if path is None else Place(_PYPROJECT, _text(root, _PYPROJECT), (*outer, *path))
 
 
 def _misnamed_in_hatch_toml(root: Folder) -> Place | None:
@@ -133,7 +163,7 @@ def _misnamed_in_hatch_toml(root: Folder) -> Place | None:
 
 def misnamed_hook(root: Folder, name: str) -> ConfigError:
     """Return the error that Hatch's hook is not called that."""
-    build = inside(_hatch_settings(root, _read(root, "pyproject.toml")), "build")
+    build = inside(_hatch_settings(root, _read(root, _PYPROJECT)), "build")
     targets = inside(build, "targets")
     homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]
     home = next(path for path in homes if name in inside(build, *path))
@@ -143,19 +173,19 @@ def misnamed_hook(root: Folder, name: str) -> ConfigError:
 
 def requires_hatch_cubin(root: Folder) -> bool:
     """Say whether a front end is asked to install hatch-cubin for a build of the project."""
-    pyproject = _read(root, "pyproject.toml")
+    pyproject = _read(root, _PYPROJECT)
     return is_required(pyproject, _hatch_settings(root, pyproject))
 
 
 def required(root: Folder) -> list[str]:
     """Return what a front end is asked to install for a build of the project, as it is written."""
-    pyproject = _read(root, "pyproject.toml")
+    pyproject = _read(root, _PYPROJECT)
     return [*map(str, names.required(pyproject, _hatch_settings(root, pyproject)))]
 
 
 def _own_place(root: Folder) -> Place:
-    text = _text(root, "pyproject.toml")
-    return Place("pyproject.toml", text, OWN_TABLE, wraps=read_project(root)[1] == WRAPPER)
+    text = _text(root, _PYPROJECT)
+    return Place(_PYPROJECT, text, OWN_TABLE, wraps=read_project(root)[1] == WRAPPER)
 
 
 def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
@@ -180,7 +210,7 @@ def place_of(root: Folder, path: tuple[str, ...]) -> Place:
         text = _text(root, _HATCH_TOML)
         if path[2] in toml.loads(text):
             return Place(_HATCH_TOML, text, path[2:])
-    return Place("pyproject.toml", _text(root, "pyproject.toml"), path)
+    return Place(_PYPROJECT, _text(root, _PYPROJECT), path)
 
 
 def _has_hatch_toml(root: Folder) -> bool:
@@ -196,7 +226,14 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
     except OSError as exc:
         raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(name))) from exc
     except (ValueError, RecursionError) as exc:
-        raise ConfigError(Problem(f"is not TOML: {exc}", Location(name))) from exc
+        hint = "save it as UTF-8, without a byte order mark (BOM)" if _has_bom(root, name) else None
+        raise ConfigError(Problem(f"is not TOML: {exc}", Location(name), hint)) from exc
+
+
+def _has_bom(root: Folder, name: str) -> bool:
+    """Say whether a file begins with a byte order mark: some editors write one, and TOML has none."""
+    with open(os.path.join(root, name), "rb") as file:
+        return file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
 def _text(root: Folder, name: str) -> str:

@@ -57,6 +57,11 @@ class Place:
         """Say whether the table has a key."""
         return (*self.table, *path) in self._lines
 
+    def is_header(self, *path: str | int) -> bool:
+        """Say whether a table inside this one stands below a header of its own, as in `[table.options]`."""
+        line = self.of(*path).line
+        return line is not None and self.text.splitlines()[line - 1].lstrip().startswith("[")
+
     @property
     def _lines(self) -> Mapping[Path, int]:
         try:

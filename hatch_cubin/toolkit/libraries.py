@@ -48,9 +48,13 @@ def with_builtins(library: Path) -> list[str]:
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
+_HOMES = ("CUDA_HOME", "CUDA_PATH")
+_USUAL_HOME = "/usr/local/cuda"
+
+
 def system_home() -> Path:
     """Return the folder of the toolkit that `toolkit = "system"` means."""
-    return Path(os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda")
+    return Path(next(filter(None, map(os.environ.get, _HOMES)), _USUAL_HOME))
 
 
 def system_major() -> int | None:
@@ -64,7 +68,9 @@ def system_major() -> int | None:
 
 def absent_from_home(major: int) -> str:
     """Return the reason why the system's toolkit cannot be used with CUDA *major*."""
-    reason = f"there is none of CUDA {major} in CUDA_HOME={system_home()}"
+    named = next(filter(os.environ.get, _HOMES), None)
+    where = f"{named}={system_home()}" if named else f"{_USUAL_HOME}, and CUDA_HOME is not set"
+    reason = f"there is none of CUDA {major} in {where}"
     other = system_major()
     return reason if other in {None, major} else f"{reason}, but one that needs cuda-bindings=={other}.*"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from .._environment import SIGNING_KEY, is_on
+from ..table import wheels
 from ..table.config import Config
 from . import assembler
 from .installed import CORE, name_of, unmet, version_of
@@ -38,6 +39,7 @@ _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
 CLUSTERS = "distributed>=2025.4"
+device_runtime = wheels.device_runtime
 
 
 def build_requirements(
@@ -136,11 +138,6 @@ def _toolkit_requirements(config: Config, *, assembles: bool) -> list[str]:
         f"cuda-toolkit[{','.join(dict.fromkeys(extras))}]=={pin}",
         *linker,
     ]
-
-
-def device_runtime(major: int) -> str:
-    """Return the entry of a module's `link` that is the library of kernels that launch kernels."""
-    return f"nvidia-cuda-runtime{'' if major >= 13 else '-cu12'}:**/libcudadevrt.a"
 
 
 def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]:

@@ -43,6 +43,8 @@ def test_a_gpu_is_known_by_the_name_on_its_box(number: int, names: str) -> None:
         ("h100", "sm_90"),
         ("ampere", "sm_80 sm_86 sm_87"),
         ("80;90", "80 90"),
+        ("sm_90,sm_100", "sm_90 sm_100"),
+        ("compute_90,sm_90", "compute_90 sm_90"),
         ("sm_80,sm90 H100", "sm_80 sm_90 sm_90"),
         ("-gencode=arch=compute_90,code=sm_90", "sm_90"),
         ("arch=compute_90a,code=[sm_90a,compute_90a]", "sm_90a compute_90a"),

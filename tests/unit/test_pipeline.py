@@ -790,7 +790,13 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     files = {"k.cu": '#include "../../shared/a.cuh"\n#include "own.cuh"\n' + SAXPY, "own.cuh": ""}
     project = project_of(tmp_path / "project", files, ONE, said)
     built, sources = _pipeline.build_held(project, None)
-    assert (sorted(name for name in built if name.endswith(".cubin")), said) == (["k.sm_90.cubin"], [])
+    assert sorted(name for name in built if name.endswith(".cubin")) == ["k.sm_90.cubin"]
+    assert said == [
+        f"demo/k.cu: reads ../shared/{name}, which lies outside the project: a build from an sdist lacks it\n"
+        "  hint: put a copy into the project, or name its folder in 'source-roots'"
+        for name in ("a.cuh", "b.cuh")
+    ]
+    said.clear()
     assert sources == _pipeline.needed_files(project) == ["demo/k.cu", "demo/own.cuh"]
     assert said == []
     assert [*_pipeline.sdist_files(project)] == ["demo/k.cu", "demo/own.cuh"]

@@ -22,7 +22,7 @@ from ...errors import ConfigError, Location, Problem
 from ...sources.source import BUNDLE
 from ...table import edit, tables
 from ...table.edit import Setting
-from ...table.names import WRAPPER, backend_meant, is_own
+from ...table.names import WRAPPER, backend_meant, is_nearly_own, is_own, with_us
 from ...table.toml import Place
 from ..verb import Answer, folder_argument, json_argument
 
@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> Answer:
         raise ConfigError(Problem(f"there is no build backend {backend!r}", where, hint))
     place, is_new = _table_place(root)
     if is_new and (unread := tables.unread_table(root, backend)):
+        if tables.is_hidden(unread, place):
+            raise ConfigError(tables.hidden(unread, place))
         what = f"there is a table {unread} already, which the project's build backend does not read"
         raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
@@ -239,6 +241,10 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
     if requires is None:
         written = json.dumps([backend.partition(".")[0], "hatch-cubin"])
         files.add_settings(_PYPROJECT, ("build-system",), Setting("requires", written))
+    elif isinstance(requires, list) and any(map(is_nearly_own, requires)):
+        hint = f"requires = {json.dumps(with_us(requires))}"
+        where = tables.place_of(files.root, ("build-system",)).of("requires")
+        raise ConfigError(Problem("another name than hatch-cubin is required", where, hint))
     elif not isinstance(requires, list) or not any(map(is_own, requires)):
         files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])
 

@@ -173,6 +173,9 @@ def test_messages_name_the_file_that_hatchling_read(
     root = _project(tmp_path)
     if hatch_toml is not None:
         write_tree(root, {"hatch.toml": hatch_toml})
+    if file == "hatch.toml":
+        text = (root / "pyproject.toml").read_text()
+        (root / "pyproject.toml").write_text(text.partition(f"[{'.'.join(GLOBAL)}]")[0])
     place: Place = _hook(root)._read_config().place
     assert (place.file, place.text, place.table) == (file, (root / file).read_text(), table)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -59,13 +60,51 @@ def test_a_named_package_receives_the_bundle(
 
 
 @pytest.mark.parametrize(
-    ("packages", "known"), [({}, "none"), ({"a": "a", "b": "b"}, "'a', 'b'")], ids=["none", "two"]
+    ("files", "hint"),
+    [
+        (["p.py", "setup.py", "test_p.py"], "make it a package, p/__init__.py"),
+        (["src/p.py"], "make it a package, src/p/__init__.py"),
+        (["setup.py"], "a package is a folder with a file __init__.py"),
+    ],
 )
-def test_without_a_name_there_must_be_one_package(tree: Path, packages: dict[str, str], known: str) -> None:
+def test_without_a_package_it_is_said_how_to_have_one(tmp_path: Path, files: list[str], hint: str) -> None:
+    write_tree(tmp_path, dict.fromkeys(files, ""))
     with pytest.raises(ConfigError) as caught:
-        _ = project(tree, "", packages).package
-    what = f"which package receives the kernels? The wheel's packages are: {known}"
+        _ = project(tmp_path, "", {}).package
+    (problem,) = caught.value.problems
+    assert problem.where == TABLE_PLACE
+    assert problem.hint is not None
+    assert hint in problem.hint
+
+
+def test_of_several_packages_one_must_be_named(tree: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _ = project(tree, "", {"a": "a", "b": "b"}).package
+    what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
     assert caught.value.problems == (Problem(what, TABLE_PLACE, 'package = "…"'),)
+
+
+def test_a_glob_that_looks_inside_the_packages_alone_is_said_to_be_one(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"k.cu": ""})
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'sources = ["*.cu"]'))
+    assert (
+        caught.value.problems[0].hint == 'a glob that begins so looks inside the packages: sources = ["k.cu"]'
+    )
+    (tmp_path / "k.cu").unlink()
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'sources = ["*.cu"]'))
+    assert caught.value.problems[0].hint is None
+
+
+def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
+    said: list[str] = []
+    environ = {"HATCH_CUBIN_ARCH": "sm_80", "HATCH_CUBIN_SKIP": "0", "HATCH_CUBIN_REPORT": "x", "OTHER": "1"}
+    made = Project(root=tmp_path, packages={}, config=read_config(), environ=environ, warn=said.append)
+    made.warn_of_variables()
+    assert said == ["hatch-cubin knows no variable HATCH_CUBIN_ARCH: did you mean HATCH_CUBIN_ARCHS?"]
+    replace(made, environ={"HATCH_CUBIN_XYZZY": ""}).warn_of_variables()
+    assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
 
 
 @pytest.mark.parametrize("package", ["demos", "demo.cpu", "dem", "x" * 300, "demo." + "x" * 300])
@@ -146,7 +185,8 @@ def test_without_any_source_it_is_said_where_they_were_looked_for(
     ("files", "pattern"),
     [
         ({"csrc/deep/k.cu": "", "src/demo/_cubins/saxpy.compute_90.ptx": ""}, "csrc/deep/**/*.cu"),
-        ({"k.ptx": ""}, "**/*.ptx"),
+        ({"k.ptx": "", "tests/t.cu": ""}, "k.ptx"),
+        ({"src/demo/K.CU": ""}, "src/demo/K.CU"),
         ({"src/demo/k.cuh": SAXPY, "src/demo/a.h": "int f();", "tools/x.c": SAXPY}, "src/demo/k.cuh"),
         ({"src/demo/k.c": SAXPY}, "src/demo/k.c"),
         ({"src/demo/a.h": "\0", "src/demo/k.hpp": SAXPY}, "src/demo/k.hpp"),
@@ -154,6 +194,7 @@ def test_without_any_source_it_is_said_where_they_were_looked_for(
     ids=[
         "in a folder",
         "in the project's",
+        "in capitals",
         "called like a header",
         "called like C",
         "beside what is no text",

@@ -18,12 +18,14 @@ from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import TABLE, pyproject, read_config
 
 FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
+HOOK = f"[{'.'.join(TABLE)}]"
 SOURCE = f"[[{'.'.join(TABLE)}.source]]"
 MODULE = f"[[{'.'.join(TABLE)}.module]]"
 
 KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
 PRIVATE = _ed25519.write(_ed25519.PRIVATE, bytes(range(32)))
 
+AUTOMATIC = "without 'jobs', as many units are compiled at once as there are cores: leave it out"
 UNKNOWN = f"must be a CUDA that hatch-cubin {__version__} knows, not"
 NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
 
@@ -144,7 +146,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
             (0, "'arch' is not an option of [tool.hatch.build.hooks.cubin]", "did you mean 'archs'?"),
             (3, f"archs: 'sm_9' is not an arch; {write}", None),
             (4, "archs: 'native ' is not an arch, did you mean 'native'?", None),
-            (6, "jobs must be a whole number from 1 to 1024, not 0", None),
+            (6, "jobs must be a whole number from 1 to 1024, not 0", AUTOMATIC),
             (7, f"define.T {reserved}", None),
             (7, "define.1N is not a macro's name", None),
             (10, "variants must be a table of arrays such as { BLOCK = [128, 256] }, not {}", None),
@@ -178,7 +180,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ),
         ("define = { N = inf }", "define.N must be a boolean, a number or a one-line string, not inf"),
         ("define = { N = [1] }", "define.N must be a boolean, a number or a one-line string, not [1]"),
-        ("options = 1", "options must be a table, not 1"),
+        ("options = 1", "options must be a table such as { use-fast-math = true }, not 1"),
         ("options = { std = 17 }", "options.std must be a string, not 17"),
         (
             'options = { arch = "sm_90" }',
@@ -243,7 +245,10 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("provenance = 'maybe'", None),
         ("jobs = '4'", "jobs = 4"),
         ("jobs = 'many'", None),
-        ("jobs = 0", None),
+        ('toolkit = ["13.0"]', 'toolkit = "13.0"'),
+        ("toolkit = ['13.0', '12.9']", None),
+        ('cache-dir = ["c"]', 'cache-dir = "c"'),
+        ("cache-dir = [1]", None),
         ("package = 1", None),
         ("package = 'my-pkg.gpu'", 'package = "my_pkg.gpu"'),
         ("package = 'my pkg'", None),
@@ -251,6 +256,17 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("package = 'python/pkg'", None),
         ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
         ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
+        ("cache-size = '2'", 'cache-size = "2 GB"'),
+        ("cache-size = 2", 'cache-size = "2 GB"'),
+        ("cache-size = 1.5", 'cache-size = "1.5 GB"'),
+        ("cache-size = '2,5 gigabyte'", None),
+        ("cache-size = '2,5 g'", 'cache-size = "2.5 GB"'),
+        ("cache-size = 2_000_000_000", None),
+        ("cache-size = '200000000'", 'cache-size = "200000000 B"'),
+        ("cache-size = '500 bytes'", 'cache-size = "500 B"'),
+        ("max-size = '100'", 'max-size = "100 MB"'),
+        ("max-size = 100", 'max-size = "100 MB"'),
+        ('max-size = ["100 MB"]', 'max-size = "100 MB"'),
         ("cache-size = 'much'", None),
         ("max-size = '0 MB'", None),
         ("define = '-DN=4'", "define = { N = 4 }"),
@@ -270,6 +286,22 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("options = { lineinfo = 'yes' }", "options = { lineinfo = true }"),
         ("options = { lineinfo = 'perhaps' }", None),
         ("options = { O9 = true }", None),
+        ("options = { '--use_fast_math' = true }", "options = { use-fast-math = true }"),
+        ("options = { ffast-math = 'on' }", "options = { use-fast-math = true }"),
+        ("options = { maxrregcount = '64' }", "options = { max-register-count = 64 }"),
+        ("options = { '-maxrregcount=64' = true }", "options = { max-register-count = 64 }"),
+        ("options = { G = 1 }", "options = { debug = true }"),
+        ("options = { fmad = 0 }", "options = { fma = false }"),
+        ("options = { std = 'c++26' }", 'options = { std = "c++20" }'),
+        ("options = { std = ['c++17'] }", 'options = { std = "c++17" }'),
+        ("options = { Xptxas = '-v -O3' }", 'options = { ptxas-options = ["-v", "-O3"] }'),
+        ("options = { Xptxas = ['-v'] }", 'options = { ptxas-options = ["-v"] }'),
+        ("options = { Xptxas = '--no-such' }", None),
+        ("options = { Xptxas = [1] }", None),
+        ("options = '-Xcompiler=-fPIC --use_fast_math'", "options = { use-fast-math = true }"),
+        ("define = { '-DN' = 4 }", "define = { N = 4 }"),
+        ("define = { 'N=4' = true, M = 1 }", "define = { N = 4, M = 1 }"),
+        ("define = { '-D1' = 4, M = 3 }", None),
         ("options = '-lineinfo'", "options = { lineinfo = true }"),
         ("options = ['lineinfo']", None),
         ("options = 1", None),
@@ -301,9 +333,166 @@ def test_variants_are_shown_as_they_may_be_meant(line: str, meant: str | None) -
         read_config(f"{SOURCE}\npath = 'a.cu'\n{meant}")
 
 
+def test_a_hint_has_no_value_that_is_refused_itself() -> None:
+    found = problems("options = { gencode = 'x', rdc = true, std = 17, maxrregcount = 32, lineinfo = true }")
+    right = 'options = { std = "c++17", max-register-count = 32, lineinfo = true }'
+    assert [each.hint for each in found if each.hint and each.hint.startswith("options")] == [right, right]
+    read_config(right)
+
+
+@pytest.mark.parametrize("value", ["'auto'", "'all'", "0", "-1", "''"])
+@pytest.mark.parametrize("key", ["jobs", "cache-size", "max-size"])
+def test_a_limit_that_is_none_is_left_out(key: str, value: str) -> None:
+    (problem,) = problems(f"{key} = {value}")
+    assert problem.hint is not None
+    assert problem.hint.endswith("leave it out")
+
+
+@pytest.mark.parametrize(
+    ("table", "lines", "hint"),
+    [
+        ("options", "std = 17", 'std = "c++17"'),
+        ("options", "maxrregcount = 32", "max-register-count = 32"),
+        ("define", "'-DN' = 4", "N = 4"),
+    ],
+)
+def test_below_a_header_of_its_own_a_hint_is_one_key(table: str, lines: str, hint: str) -> None:
+    header = f"[{'.'.join(TABLE)}.{table}]"
+    (problem,) = problems(f"{header}\n{lines}")
+    assert problem.hint == hint
+    read_config(f"{header}\n{hint}")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "Xcompiler",
+        "gencode",
+        "O3",
+        "-O",
+        "rdc",
+        "relocatable-device-code",
+        "dlto",
+        "I",
+        "-D",
+        "g",
+        "cudadevrt",
+    ],
+)
+def test_a_flag_that_is_no_option_has_a_remedy(flag: str) -> None:
+    (problem,) = problems(f"options = {{ {flag} = true }}")
+    assert problem.hint is not None
+    assert "did you mean" not in problem.hint
+    (problem,) = problems(f"{flag} = true")
+    assert problem.hint is not None
+
+
+def test_a_size_needs_a_unit() -> None:
+    assert only_message('cache-size = "2"') == "cache-size needs a unit, such as MB or GB: '2'"
+
+
+def test_an_array_of_tables_that_is_called_sources_is_told_its_name() -> None:
+    (problem,) = problems(f"[[{'.'.join(TABLE)}.sources]]\npath = 'k.cu'")
+    assert problem.hint == f"did you mean {SOURCE}?"
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "key", "right"),
+    [
+        ("13.0", "header-packages = ['nvidia-curand-cu12']", "'nvidia-curand'"),
+        ("13.0", "header-packages = ['nvidia_curand_cu12==10.*']", "'nvidia-curand'"),
+        ("13.0", "header-packages = ['nvidia-curand-cu13']", "'nvidia-curand'"),
+        ("13.0", "header-packages = ['nvidia-cudnn-cu12']", "'nvidia-cudnn-cu13'"),
+        ("13.0", "header-packages = ['cupy-cuda12x']", "'cupy-cuda13x'"),
+        ("12.9", "header-packages = ['nvidia-curand']", "'nvidia-curand-cu12'"),
+        ("12.9", "header-packages = ['nvidia-nccl-cu13']", "'nvidia-nccl-cu12'"),
+        ("12.9", "header-packages = ['nvidia-curand-cu12', 'nvidia-nccl-cu12', 'nvidia-cutlass']", None),
+        ("13", "header-packages = ['nvidia-curand', 'nvidia-cudnn-cu13', 'cupy-cuda13x']", None),
+        ("system", "header-packages = ['nvidia-curand-cu12']", None),
+        ("13.0", "link = ['nvidia-cuda-runtime-cu12:**/libcudadevrt.a']", "'nvidia-cuda-runtime'"),
+        ("12.9", "link = ['nvidia-cuda-runtime:**/libcudadevrt.a']", "'nvidia-cuda-runtime-cu12'"),
+        ("12.9", "link = ['nvidia-cuda-runtime-cu12:**/libcudadevrt.a', 'a.cubin']", None),
+    ],
+)
+def test_a_wheel_of_another_cuda_is_refused_with_the_right_one(
+    toolkit: str, key: str, right: str | None
+) -> None:
+    module = f"{MODULE}\nname = 'm'\nsources = ['a.cu']\nmode = 'rdc'\n" if key.startswith("link") else ""
+    options = f"toolkit = '{toolkit}'\n{module}{key}"
+    if right is None:
+        read_config(options)
+    else:
+        (problem,) = problems(options)
+        assert problem.what.endswith(f"for which it is {right}")
+
+
+def test_the_cuda_of_the_environment_decides_which_wheels_are_right() -> None:
+    table = "toolkit = '13.0'\nheader-packages = ['nvidia-curand-cu12']"
+    assert read_config(table, {"HATCH_CUBIN_TOOLKIT": "12.9"}).header_packages == ("nvidia-curand-cu12",)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "-lcudadevrt",
+        "cudadevrt",
+        "libcudadevrt.a",
+        "nvidia-cuda-runtime",
+        "nvidia-cuda-runtime-cu12",
+        "/usr/local/cuda/lib64/libcudadevrt.a",
+        "C:\\CUDA\\lib\\x64\\cudadevrt.lib",
+    ],
+)
+@pytest.mark.parametrize(("toolkit", "end"), [("13.0", ""), ("12.9", "-cu12"), ("system", "; with CUDA 12 ")])
+def test_the_device_runtime_is_told_as_it_is_linked(entry: str, toolkit: str, end: str) -> None:
+    module = f"{MODULE}\nname = 'm'\nsources = ['a.cu']\nmode = 'rdc'\n"
+    (problem,) = problems(f"toolkit = '{toolkit}'\n{module}link = ['{entry}']")
+    assert problem.hint is not None
+    line, semicolon, _other = problem.hint.partition(";")
+    assert end in problem.hint
+    assert bool(semicolon) is (toolkit == "system")
+    read_config(f"toolkit = '{toolkit}'\n{module}{line}")
+
+
+@pytest.mark.parametrize(
+    ("entry", "hint"),
+    [
+        ("nvidia-cutlass=4.0", 'write "nvidia-cutlass==4.0"'),
+        ("nvidia-cutlass 4.0", 'write "nvidia-cutlass==4.0"'),
+        ("nvidia-cutlass[x]@4.0", 'write "nvidia-cutlass==4.0"'),
+        (
+            "./third_party/cutlass",
+            'headers in a folder of the project are found with include-dirs = ["third_party/cutlass"]',
+        ),
+        ("../cutlass/include", None),
+        ("a;b", None),
+    ],
+)
+def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint: str | None) -> None:
+    (problem,) = problems(f"header-packages = ['{entry}']")
+    assert problem.hint == hint
+
+
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
+        ("mode = 'rdc'", f"it is an option of {MODULE}"),
+        ("link = []", f"it is an option of {MODULE}"),
+        (f"{SOURCE}\npath = 'a.cu'\nmode = 'rdc'", f"it is an option of {MODULE}"),
+        (f"{SOURCE}\npath = 'a.cu'\nsources = ['a.cu']", "did you mean 'path'?"),
+        ("options = { define = {} }", f"it is an option of {HOOK}: write it outside of its 'options'"),
+        (
+            f"[{HOOK[1:-1]}.options]\nheader_packages = []",
+            f"'header-packages' is an option of {HOOK}: write it above the header of its 'options'",
+        ),
+        ("options = { instantiate = [] }", f"it is an option of {SOURCE}"),
+        (
+            f"{SOURCE}\npath = 'a.cu'\n[{HOOK[1:-1]}.source.options]\narchs = []",
+            f"it is an option of {SOURCE}: write it above the header of its 'options'",
+        ),
+        ("maxrregcount = 64", "it is 'max-register-count' of the compiler's, which stand in 'options'"),
+        ("architectures = []", "did you mean 'archs'?"),
+        ("gpu = 'H100'", "did you mean 'archs'?"),
         ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
         ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
         (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
@@ -453,7 +642,6 @@ def test_every_release_that_is_known_is_taken(toolkit: str) -> None:
         ("2GB", 2_000_000_000),
         ("1.5 KiB", 1536),
         ("0.001 KB", 1),
-        ("500", 500),
         ("500 B", 500),
         ("1 TiB", 1 << 40),
     ],
@@ -462,9 +650,7 @@ def test_a_size_is_a_number_and_a_unit(text: str, size: int) -> None:
     assert read_config(f'cache-size = "{text}"').cache_size == size
 
 
-@pytest.mark.parametrize(
-    "text", ["0", "0.000 GiB", "2 gib", "2 G", "2 iB", "-1 GiB", "1e3", "2 GiB ", "٢ GiB"]
-)
+@pytest.mark.parametrize("text", ["0.000 GiB", "2 gib", "2 G", "2 iB", "-1 GiB", "1e3", "2 GiB ", "٢ GiB"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     assert (
         only_message(f'cache-size = "{text}"') == f"cache-size must be a size such as '2 GiB', not {text!r}"

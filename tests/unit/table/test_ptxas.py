@@ -125,6 +125,11 @@ def test_a_hint_says_what_may_be_meant(option: str, hint: str | None) -> None:
     assert ptxas.meant(option) == hint
 
 
+@pytest.mark.parametrize(("option", "hint"), [("-v -O3", "write ['-v', '-O3']"), ("v", "write '-v'")])
+def test_several_options_in_one_string_become_an_array(option: str, hint: str) -> None:
+    assert ptxas.meant(option, alone=True) == hint
+
+
 @pytest.mark.parametrize("option", ["-v", "-O3", "--opt-level=3", "-fmad=false"])
 def test_what_hints_say_can_be_set(option: str) -> None:
     assert ptxas.check(option) == option

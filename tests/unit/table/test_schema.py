@@ -139,7 +139,7 @@ BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
     ),
     "jobs": ([1, 1024], [0, 1025, "2", True, 1.5, []]),
     "cache-dir": (["cache", ".cache/x", "a\\b"], ["/cache", "../cache", "a\\..\\b", "C:x", "", 1]),
-    "cache-size": (["2 GiB", "1.5MB", "100", "1KiB"], ["2 gib", "-1", "GiB", "", 5]),
+    "cache-size": (["2 GiB", "1.5MB", "100B", "1KiB"], ["100", "2 gib", "-1", "GiB", "", 5]),
     "max-size": (["100 MB"], ["100 XB"]),
     "trusted-keys": ([["ed25519:lCExUc0L38p9KroVWdu0VjQfYxeh5z_iIG4uwYPHdszwwEe_"]], [[], ["x"], "x"]),
     "remote-cache": (

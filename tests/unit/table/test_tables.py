@@ -15,6 +15,10 @@ from tests.helpers import write_tree
 HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
+HIDDEN = (
+    "pyproject.toml:3: {} is not read: hatch.toml has a [build], and Hatch reads that one instead\n"
+    "  hint: move it to hatch.toml, as [build.hooks.cubin]"
+)
 INIT = "  hint: 'hatch-cubin init' adds one"
 NO_TABLE = "pyproject.toml: there is no table {}\n"
 RENAME = "  hint: rename {}, which the project's build backend does not read"
@@ -36,7 +40,7 @@ OWN = "[tool.hatch-cubin]\n"
             "pyproject.toml:4",
         ),
         (
-            {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1", "hatch.toml": "[build.hooks.cubin]\njobs = 7"},
+            {"pyproject.toml": HATCHLING, "hatch.toml": "[build.hooks.cubin]\njobs = 7"},
             "hatchling.build",
             "hatch.toml:2",
         ),
@@ -68,8 +72,23 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
             f"{NO_TABLE.format('[tool.hatch.build.hooks.cubin]')}{RENAME.format('[tool.hatch-cubin]')}",
         ),
         (
-            {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[build]\n"},
+            {"pyproject.toml": HATCHLING, "hatch.toml": "[build]\n"},
             f"hatch.toml: there is no table [build.hooks.cubin]\n{INIT}",
+        ),
+        (
+            {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[build]\n"},
+            HIDDEN.format("[tool.hatch.build.hooks.cubin]"),
+        ),
+        (
+            {
+                "pyproject.toml": f"{HATCHLING}[tool.hatch.build.targets.wheel.hooks.cubin]\n",
+                "hatch.toml": "[build.targets.sdist]\n",
+            },
+            HIDDEN.format("[tool.hatch.build.targets.wheel.hooks.cubin]"),
+        ),
+        (
+            {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1", "hatch.toml": "[build.hooks.cubin]\njobs = 7"},
+            f"pyproject.toml:3: {BOTH.format('[build.hooks.cubin]')}",
         ),
         (
             {"pyproject.toml": FLIT},
@@ -214,6 +233,13 @@ def test_a_folder_in_the_files_place_is_said(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"^pyproject.toml: is not TOML: 'utf-8' codec"):
+        find_table(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_said(tmp_path: Path, encoding: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": (HATCHLING + HOOK).encode(encoding)})
+    with pytest.raises(ConfigError, match="without a byte order mark"):
         find_table(tmp_path)
 
 

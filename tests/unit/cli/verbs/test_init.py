@@ -359,6 +359,18 @@ def test_a_table_that_the_backend_does_not_read_is_not_given_company(
 # What is written
 
 
+def test_a_table_that_hatch_toml_hides_is_not_given_company(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        "pyproject.toml": REQUIRING + "[tool.hatch.build.hooks.cubin]\narchs = ['sm_90']\n",
+        "hatch.toml": "[build.targets.wheel]\npackages = ['src/demo']\n",
+    }
+    write_tree(tmp_path, files)
+    assert "move it to hatch.toml, as [build.hooks.cubin]" in refusal(tmp_path, capsys)
+    assert {name: (tmp_path / name).read_text() for name in files} == files
+
+
 def test_the_table_is_one_that_a_build_accepts(tmp_path: Path) -> None:
     add(tmp_path, {"pyproject.toml": HATCH})
     table, place, _backend = tables.find_table(tmp_path)

@@ -1,0 +1,72 @@
+"""What flags of nvcc's, and of compilers for the host, are called in the table. Pure."""
+
+from __future__ import annotations
+
+_TARGETS = "targets are set with 'archs', a key of the table"
+_HOST = "it is for the host's compiler or for nvcc itself, and neither runs here: leave it out"
+_USUAL = "code is optimized without it: leave it out"
+_LINKED = "a [[…module]] table links several sources: it has mode = {mode!r}"
+_UNANNOTATED = (
+    "device-as-default-execution-space = true takes functions that are not annotated as device code"
+)
+_LAMBDAS = "NVRTC takes lambdas in device code without it: leave it out"
+_FLAGS = {
+    _TARGETS: "arch code cubin fatbin gencode generate-code gpu gpu-architecture gpu-code ptx sm target",
+    _HOST: """
+        Wall Wextra Werror Xarchive Xcompiler Xlinker Xnvlink allow-unsupported-compiler ar-bin c ccbin
+        compile compiler-bindir compiler-options cudart dryrun fPIC fopenmp forward-unknown-to-host-compiler g
+        host-linker-script keep linker-options m64 machine march o output-file pthread run save-temps shared
+        static threads t time use-local-env x
+    """,
+    _USUAL: "O O0 O1 O2 O3 Os Ofast opt-level optimization optimize",
+    _LINKED.format(mode="rdc"): "dc device-c device-link dlink rdc relocatable-device-code",
+    _LINKED.format(mode="lto"): "dlink-time-opt dlto flto gen-opt-lto link-time-optimization lto ltoir",
+    "a [[…module]] table names what is linked, with 'link'": "L l cudadevrt libraries library library-path",
+    "the search path is set with 'include-dirs', a key of the table": """
+        I include include-path includes isystem system-include
+    """,
+    "macros are set with 'define', a key of the table": "D define-macro defines definitions macros",
+    _UNANNOTATED: "default-device expt-relaxed-constexpr",
+    _LAMBDAS: "expt-extended-lambda extended-lambda",
+}
+_MEANINGS = {flag: meaning for meaning, flags in _FLAGS.items() for flag in flags.split()}
+_NAMES = {
+    "G": "debug",
+    "Ofc": "ofast-compile",
+    "Ofast-compile": "ofast-compile",
+    "U": "undefine-macro",
+    "Xptxas": "ptxas-options",
+    "device-debug": "debug",
+    "fast-math": "use-fast-math",
+    "ffast-math": "use-fast-math",
+    "fmad": "fma",
+    "generate-line-info": "lineinfo",
+    "line-info": "lineinfo",
+    "max-registers": "max-register-count",
+    "maxrregcount": "max-register-count",
+    "ptxas": "ptxas-options",
+    "ptxas-flags": "ptxas-options",
+    "undefine": "undefine-macro",
+    "w": "disable-warnings",
+}
+
+
+def bare(flag: str) -> str:
+    """Return the name of a flag, without the hyphens before it and the value behind it."""
+    return flag.lstrip("-").partition("=")[0].strip().replace("_", "-")
+
+
+def option_meant(flag: str) -> str:
+    """Return the option that a flag may mean; its own name if it is not known under another one."""
+    name = bare(flag)
+    return _NAMES.get(name, name)
+
+
+def is_needless(flag: str) -> bool:
+    """Say whether nothing is lost without a flag."""
+    return meaning(flag) in {_HOST, _USUAL, _LAMBDAS}
+
+
+def meaning(flag: str) -> str | None:
+    """Return what to do about a flag that is not an option here; None if it is not known."""
+    return _MEANINGS.get(bare(flag))

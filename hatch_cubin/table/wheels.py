@@ -1,0 +1,66 @@
+"""What NVIDIA's wheels are called for each major version of CUDA, and which wheels have no headers. Pure."""
+
+from __future__ import annotations
+
+import re
+
+# Parts of the toolkit: their wheels end with -cu12 on CUDA 12, and have no such end on CUDA 13.
+# Other libraries (cuDNN, NCCL, cuSPARSELt …) end with -cu12 and with -cu13.
+_PARTS = frozenset(
+    {
+        *(f"cuda-{part}" for part in ("cccl", "cupti", "nvcc", "nvrtc", "profiler-api", "runtime")),
+        *("cublas", "cufft", "cufile", "curand", "cusolver", "cusparse"),
+        *("npp", "nvfatbin", "nvjitlink", "nvjpeg", "nvml-dev", "nvtx"),
+    }
+)
+_NVIDIA = re.compile(r"nvidia-(.+?)(?:-cu([0-9]{2}))?")
+_CUPY = re.compile(r"cupy-cuda[0-9]{2}x")
+_DEVICE_RUNTIME = re.compile(r"cudadevrt|(nvidia-)?cuda-runtime")
+_WITH_TOOLKIT = "they come with the toolkit: leave it out"
+_HOST = "its headers are for the host's compiler, and kernels cannot include them"
+# Names of libraries that other distributions have, or none has.
+_LIBRARIES = {
+    **dict.fromkeys(("cutlass", "cute"), "did you mean 'nvidia-cutlass'?"),
+    **dict.fromkeys(
+        ("cub", "thrust", "libcudacxx", "libcu++", "cccl", "cuda-cccl", "cooperative-groups"), _WITH_TOOLKIT
+    ),
+    **dict.fromkeys(("nvidia-cub", "nvidia-thrust", "nvidia-libcudacxx", "nvidia-cccl"), _WITH_TOOLKIT),
+    **dict.fromkeys(("torch", "pytorch", "libtorch", "numpy", "pybind11", "nanobind"), _HOST),
+    **{name: f"did you mean 'nvidia-{name}'?" for name in ("curand", "cublas", "cufft", "cusparse", "npp")},
+    **dict.fromkeys(("cufftdx", "cublasdx", "curanddx", "mathdx"), "did you mean 'nvidia-mathdx'?"),
+    "flashinfer": "did you mean 'flashinfer-python'?",
+}
+
+
+def without_headers(name: str) -> str | None:
+    """Return what to say of a distribution that brings no headers for kernels; None for any other."""
+    return _LIBRARIES.get(_normal(name))
+
+
+def for_major(name: str, major: int) -> str:
+    """Return what a wheel is called for a major version of CUDA; *name* itself if it is for all of them."""
+    if _CUPY.fullmatch(_normal(name)):
+        return f"cupy-cuda{major}x"
+    match = _NVIDIA.fullmatch(_normal(name))
+    if match is None or not (match[2] or match[1] in _PARTS):
+        return name
+    return f"nvidia-{match[1]}{'' if match[1] in _PARTS and major >= 13 else f'-cu{major}'}"
+
+
+def is_for_major(name: str, major: int) -> bool:
+    """Say whether a wheel may be used with a major version of CUDA."""
+    return _normal(for_major(name, major)) == _normal(name)
+
+
+def device_runtime(major: int) -> str:
+    """Return the entry of a module's `link` that is the library of kernels that launch kernels."""
+    return f"{for_major('nvidia-cuda-runtime', major)}:**/libcudadevrt.a"
+
+
+def may_be_device_runtime(entry: str) -> bool:
+    """Say whether an entry of a module's `link` may mean that library, as flags and paths of nvcc's do."""
+    return _DEVICE_RUNTIME.search(_normal(entry)) is not None
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.lower())
