@@ -218,6 +218,20 @@ def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_gues
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("red.cu", 'path = "src/demo/red.cu"'),
+        ("demo/red.cu", 'path = "src/demo/red.cu"'),
+        ("r*.cu", 'path = "src/demo/red.cu"'),
+        ("*.cu", 'path = "**/*.cu"'),
+    ],
+)
+def test_a_path_without_its_folders_is_told_with_them(path: str, hint: str) -> None:
+    (problem,) = refused(f"{RULE}\npath = '{path}'", *cu("src/demo/red.cu", "src/demo/blue.cu"))
+    assert problem.hint == hint
+
+
 @pytest.mark.parametrize("key", ["instantiate = ['f<int>']", "variants = { N = [1] }"])
 def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
     found = refused(f"{RULE}\npath = 'demo/*'\n{key}", ptx("sm_80"), *cu("demo/red.cu"))

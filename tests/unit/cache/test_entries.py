@@ -115,6 +115,16 @@ def test_the_inputs_of_every_entry_can_be_read_back(tmp_path: Path) -> None:
         assert cache.inputs() == {KEY.hex(): INPUTS, other.hex(): {}}
 
 
+@pytest.mark.parametrize("inner", ["", "deep/cubins"])
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path, inner: str) -> None:
+    (tmp_path / "cache").write_text("")
+    said: list[str] = []
+    with open_cache(tmp_path / "cache" / inner, said=said) as cache:
+        cache.put(KEY, RESULT, INPUTS)
+    assert len(said) == 1
+    assert said[0].endswith(f"{tmp_path / 'cache'} is a file; HATCH_CUBIN_CACHE_DIR can name another folder")
+
+
 def test_inputs_that_cannot_be_read_are_a_fault_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,22 @@ def test_an_option_before_the_verb_is_told_where_it_stands(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["bake", "src/k.cu"], "--only GLOB chooses sources, --project DIR names a project"),
+        (["plan", "src/k.cu"], "src/k.cu; --project DIR names a project"),
+        (["plan", "--nix"], "unrecognized arguments: --nix"),
+    ],
+)
+def test_a_bare_path_is_told_the_option_for_it(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(arguments)
+    assert capsys.readouterr().err.endswith(f"{says}\n")
+
+
+@pytest.mark.parametrize(
     ("arguments", "verb", "what"),
     [
         (["plan", "--nix", "--json"], "plan", "unrecognized arguments: --nix"),

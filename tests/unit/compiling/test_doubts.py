@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,11 +71,7 @@ def test_a_macro_like_no_other_is_told_too(tmp_path: Path) -> None:
         ("define = { FOO = 1 }", {"k.cu": f"#include <cuda_fp16.h>\n{SAXPY}"}),
         ("define = { CUDART_VERSIO = 1, _FOO = 1, NDEBUG = 1 }", {"k.cu": SAXPY}),
         ("define = { __CUDA_FP16_H = 1 }", {"k.cu": f"#include <cuda_fp16.h>\n{SAXPY}"}),
-        # A header of others may ask for it, or does so.
-        (
-            "define = { FOO_BAR = 1 }",
-            {"k.cu": f"#define H <cuda_fp16.h>\n#include H\n#ifdef FOO_BAT\n#endif\n{SAXPY}"},
-        ),
+        # A header of others does so.
         (
             "define = { nv_half2 = 1 }",
             {"k.cu": f"#include <cuda_fp16.h>\n#ifdef nv_half3\n#endif\n{SAXPY}"},
@@ -84,6 +81,14 @@ def test_a_macro_like_no_other_is_told_too(tmp_path: Path) -> None:
 )
 def test_a_macro_that_a_text_may_name_is_not_told(tmp_path: Path, table: str, files: dict[str, str]) -> None:
     assert unread(tmp_path, table, files) == {}
+
+
+@pytest.mark.nvrtc
+def test_where_any_header_of_others_may_be_read_a_macro_may_be_for_that(tmp_path: Path) -> None:
+    project = make_project(tmp_path, {"k.cu": BLOCK}, ARCH + "define = { BLOK = 1 }")
+    jobs = _pipeline.make_plan(project).jobs
+    anything = [replace(job, closure=replace(job.closure, trees={"cuda"})) for job in jobs]
+    assert [len(doubts.unread_macros(project, each)) for each in (jobs, anything)] == [1, 0]
 
 
 @pytest.mark.nvrtc

@@ -12,6 +12,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from hatch_cubin.doors import hatch
+from hatch_cubin.errors import ConfigError
 from hatch_cubin.sources.project import cache_entries, cache_folders
 from hatch_cubin.table.config import Place
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -181,6 +182,22 @@ def test_messages_name_the_file_that_hatchling_read(
 
 
 # Which packages the wheel has
+
+
+@pytest.mark.parametrize("table", ["build.targets.wheel", "build"])
+def test_a_package_that_is_not_there_is_told_with_its_line(tmp_path: Path, table: str) -> None:
+    more = f'[tool.hatch.{table}]\npackages = ["src/nothere"]\n'
+    text = pyproject("").partition("[tool.")[0] + f"[{'.'.join(GLOBAL)}]\n{more}"
+    root = write_tree(tmp_path, {"pyproject.toml": text, **FILES})
+    line = text.splitlines().index('packages = ["src/nothere"]') + 1
+    with pytest.raises(ConfigError) as caught:
+        hatch.packages_of(root)
+    assert str(caught.value) == f"pyproject.toml:{line}: packages: there is no src/nothere in the project"
+
+
+def test_a_wheel_without_packages_has_none(tmp_path: Path) -> None:
+    files = {"pyproject.toml": pyproject("").partition("[tool.")[0], "demo.py": ""}
+    assert hatch.packages_of(write_tree(tmp_path, files)) == {}
 
 
 @pytest.mark.parametrize(

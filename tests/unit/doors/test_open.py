@@ -139,6 +139,24 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
             ],
         ),
         (
+            pyproject('package = "a"', requires='"hatchling", "HatchCubin>=0.1"') + f"\n{BOTH}",
+            [
+                (
+                    "pyproject.toml:2: [build-system] requires 'HatchCubin>=0.1', which is not hatch-cubin\n"
+                    '  hint: requires = ["hatchling", "hatch-cubin>=0.1"]'
+                )
+            ],
+        ),
+        (
+            pyproject('package = "a"', requires='"hatch-cubins", "hatchling", "hatch-cubin"') + f"\n{BOTH}",
+            [
+                (
+                    "pyproject.toml:2: [build-system] requires 'hatch-cubins', which is not hatch-cubin\n"
+                    '  hint: requires = ["hatch-cubin", "hatchling"]'
+                )
+            ],
+        ),
+        (
             '[project]\nname = "demo"\nversion = "1.0"\n[tool.hatch-cubin]\npackage = "a"\n',
             [f'pyproject.toml: {NOT_REQUIRED}["setuptools", "hatch-cubin"]'],
         ),
@@ -150,7 +168,7 @@ BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
             ],
         ),
     ],
-    ids=["hatchling", "setuptools", "wrapped"],
+    ids=["hatchling", "a misspelled name", "one beside ours", "setuptools", "wrapped"],
 )
 def test_what_a_build_would_find_wrong_is_found_without_one(
     tmp_path: Path, text: str, messages: list[str]
@@ -311,6 +329,15 @@ def test_what_is_missing_is_named_with_what_is_there_and_the_command(
         COMMAND,
         (f"here: {here}",),
     )
+
+
+def test_a_release_that_a_variable_asks_for_is_told_with_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_TOOLKIT="12")
+    assert found is not None
+    assert found.where is None
+    assert found.what.startswith("HATCH_CUBIN_TOOLKIT=12: a build with CUDA 12 needs")
 
 
 def test_headers_that_are_not_installed_are_no_compiler(

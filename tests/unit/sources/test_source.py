@@ -190,6 +190,13 @@ def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
     assert caught.value.problems == (Problem(what, Location("k.cu")),)
 
 
+@pytest.mark.parametrize("magic", [b"\x7fELF", b"\x50\xed\x55\xba"])
+def test_machine_code_is_called_so(tmp_path: Path, magic: bytes) -> None:
+    write_tree(tmp_path, {"k.ptx": magic + bytes(9)})
+    with pytest.raises(SourceError, match=r"^k\.ptx: is a cubin or other machine code"):
+        read_source(Tree(tmp_path), "k.ptx")
+
+
 def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/my.k.PTX": "text"})
     source = read_source(Tree(tmp_path), "src/demo/my.k.PTX")

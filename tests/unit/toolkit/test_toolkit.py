@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hatch_cubin.errors import ToolchainError
+from hatch_cubin.toolkit import libraries, worker
 from hatch_cubin.toolkit import toolkit as toolkit_module
-from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.installed import compiler
 from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -169,6 +169,20 @@ def test_where_no_wheel_has_a_library_cuda_pathfinder_finds_it(monkeypatch: pyte
     found = Toolkit(None)
     monkeypatch.setattr(toolkit_module, "candidates", lambda *_args: iter([]))
     assert Toolkit(None).nvrtc == found.nvrtc
+
+
+@pytest.mark.parametrize(
+    ("variable", "where"),
+    [(None, "/usr/local/cuda, and CUDA_HOME is not set"), ("CUDA_PATH", "CUDA_PATH=/none")],
+)
+def test_the_systems_folder_is_told_with_what_named_it(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, where: str
+) -> None:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "/none")
+    assert libraries.absent_from_home(99).startswith(f"there is none of CUDA 99 in {where}")
 
 
 @pytest.mark.nvrtc

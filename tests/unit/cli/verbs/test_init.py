@@ -325,6 +325,21 @@ def test_a_file_that_cannot_be_read_or_written_is_said(
     )
 
 
+@pytest.mark.parametrize("name", ["hatchcubin", "hatch_cubins", "cubin", "hatch-cubn"])
+def test_a_requirement_that_is_nearly_ours_is_not_given_company(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": HATCH.replace('["hatchling"]', f'["hatchling", "{name}"]')})
+    assert 'hint: requires = ["hatchling", "hatch-cubin"]' in refusal(tmp_path, capsys)
+
+
+def test_a_requirement_of_another_project_stays(tmp_path: Path) -> None:
+    files = {"pyproject.toml": HATCH.replace('["hatchling"]', '["hatchling", "hatch-vcs", "hatch-cython"]')}
+    assert (
+        '["hatchling", "hatch-vcs", "hatch-cython", "hatch-cubin"]' in add(tmp_path, files)["pyproject.toml"]
+    )
+
+
 def test_a_backend_that_is_nearly_ours_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = '[build-system]\nrequires = ["hatch-cubin"]\nbuild-backend = "hatch_cubin.backends"\n'
     write_tree(tmp_path, {"pyproject.toml": text})
