@@ -37,6 +37,7 @@ class Source:
     kernels: Sequence[str] = ()
     includes: Sequence[str] = ()  # folders, below that of the sdists
     has_host_functions: bool = False  # which NVRTC takes as device code or not at all
+    packages: Sequence[str] = ()  # the wheels of its headers
 
     def file_text(self) -> str:
         """Return the text for both compilers: NVRTC is told the instantiations, nvcc sees them used."""
@@ -69,8 +70,8 @@ def sources(sdists: Path) -> Iterator[Source]:
             yield Source(f"{name}_{path.stem}", text_, kernels, [folder, _HEADERS.get(name, folder)])
     yield _exllama()
     yield _deepspeed()
-    yield from _cub()
-    yield from _curand()
+    yield from of_cub()
+    yield _curand()
     yield from _cutlass()
 
 
@@ -165,7 +166,8 @@ _BLOCKS = (
 )
 
 
-def _cub() -> Iterator[Source]:
+def of_cub() -> Iterator[Source]:
+    """Yield the sources whose headers come with the toolkit itself."""
     for header, type_, call, algorithms in _BLOCKS:
         kinds = product(("float", "double", "int"), ("128, 4", "256, 9"), algorithms)
         kernels = [f"{header}<{scalar}, {sizes}, {algorithm}>" for scalar, sizes, algorithm in kinds]
@@ -190,10 +192,10 @@ __global__ void random_draw(State *states, float *flat, float2 *bell, unsigned *
 """
 
 
-def _curand() -> Iterator[Source]:
+def _curand() -> Source:
     states = ("curandStateXORWOW_t", "curandStatePhilox4_32_10_t", "curandStateMRG32k3a_t")
     kernels = [f"{name}<{state}>" for name, state in product(("random_start", "random_draw"), states)]
-    yield Source("curand", _CURAND, kernels)
+    return Source("curand", _CURAND, kernels, packages=["nvidia-curand"])
 
 
 _CUTLASS = """\
@@ -232,6 +234,6 @@ def _cutlass() -> Iterator[Source]:
         shapes = [f"Shape<{shape}>" for shape in (tile, warp, step)]
         operator = ["cutlass::arch::OpMultiplyAddSaturate"] * name.startswith("int")
         gemm = f"using Product = Gemm<{', '.join([*scalars, *shapes, align, *operator])}>;\n"
-        yield Source(
-            f"cutlass_{name}", _CUTLASS + gemm, ["cutlass::Kernel<Product>"], has_host_functions=True
-        )
+        kernels = ["cutlass::Kernel<Product>"]
+        packages = ["nvidia-cutlass==4.2.0.0"]
+        yield Source(f"cutlass_{name}", _CUTLASS + gemm, kernels, has_host_functions=True, packages=packages)

@@ -5,8 +5,9 @@
 Both sides build kernels of third parties, and PTX that Triton and pyptx write, for four archs. The table
 says for how many kernels the registers, spills, stack, static shared memory and size of the code are equal,
 better or worse. The list below it has the kernels that differ, and those that only one side has. `--release`
-names another CUDA release, `--quick` takes few kernels and one arch, `--all` lists every kernel, `--json`
-writes them. What is downloaded and compiled stays in `--folder`. NOTES.md has what was seen.
+names another CUDA release, `--all` lists every kernel, `--json` writes them. `--quick` downloads nothing: it
+takes CUB's kernels, one arch, and the toolkit of this environment. What is downloaded and compiled stays in
+`--folder`. NOTES.md has what was seen.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import concurrent.futures
 import hashlib
 import json
+import operator
 import os
 import re
 import shutil
@@ -32,13 +34,13 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import kernels
 from commands import CORES
 from measuring import environment
+from projects import tools as programs
 from projects import write_project
 
 from hatch_cubin.cubin.elf import _ANNOTATIONS, _attributes, read_resources, read_sections
 from hatch_cubin.wheels.cuobjdump import read_usage
 
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120")
-_QUICK = ("array_localindex", "cub_shuffle", "thinc__murmur3", "triton_add", "ampere_softmax")
 _REPOSITORY = Path(__file__).parent.parent
 _TOOLKIT = "cuda-toolkit[cccl,crt,cudart,curand,nvcc,nvrtc,nvvm]=={release}"
 _PACKAGES = ("cuda-bindings==13.*", "cuda-core>=1.2,<2", "nvidia-cuda-cuobjdump", "platformdirs")
@@ -115,6 +117,12 @@ def tools(folder: Path, release: str) -> Tools:
     return Tools(python, nvcc.parent)
 
 
+def tools_here() -> Tools:
+    """Return the tools of this environment."""
+    nvcc = next(each for each in programs("nvcc") if "site-packages" in each)
+    return Tools(Path(sys.executable), Path(nvcc).parent)
+
+
 def unpack_sdists(folder: Path) -> Path:
     """Return the folder with the unpacked sdists, which are downloaded at the first call."""
     archives, unpacked = folder / "archives", folder / "unpacked"
@@ -155,16 +163,32 @@ def _table(path: str, **keys: object) -> str:
     return f'\n[[tool.hatch.build.hooks.cubin.source]]\npath = "bench/{path}"\n{lines}'
 
 
-def compile_sources(
-    root: Path, sdists: Path, tool: Tools, archs: Sequence[str], wanted: Callable[[str], bool]
-) -> tuple[list[Row], dict[str, bytes]]:
-    """Compile every source by hatch-cubin and by nvcc; return the rows, and the PTX that NVRTC wrote."""
-    chosen = [each for each in kernels.sources(sdists) if wanted(each.name)]
-    third = root / "third"
-    if not third.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(sdists, third)
-    more = f"header-packages = {json.dumps(_HEADERS)}\n"
+class Built(NamedTuple):
+    """What both sides made of some units, each a source and an arch."""
+
+    what: str
+    units: Sequence[tuple[str, str]]
+    made: Mapping[str, bytes]  # ours: the files by name
+    theirs: Sequence[bytes]  # for each unit
+
+    @property
+    def ours(self) -> list[bytes]:
+        """Our cubin of each unit."""
+        return [self.made[f"{source}.{arch}.cubin"] for source, arch in self.units]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the row of each kernel."""
+        for (source, arch), mine, other in zip(self.units, self.ours, self.theirs, strict=True):
+            left, right = figures(mine), figures(other)
+            for kernel in sorted(left.keys() | right.keys()):
+                (own, code), (its, other_code) = (side.get(kernel, (None, "")) for side in (left, right))
+                yield Row(self.what, source, arch, kernel, own, its, (code, other_code))
+
+
+def compile_sources(root: Path, chosen: Sequence[kernels.Source], tool: Tools, archs: Sequence[str]) -> Built:
+    """Compile sources by hatch-cubin and by nvcc."""
+    packages = sorted({each for source in chosen for each in source.packages})
+    more = f"header-packages = {json.dumps(packages)}\n"
     for source in chosen:
         folders = [f"third/{folder}" for folder in dict.fromkeys(source.includes)]
         more += _table(f"{source.name}.cu", instantiate=list(source.kernels), include_dirs=folders)
@@ -189,15 +213,22 @@ def compile_sources(
         return result.read_bytes()
 
     units = [(source, arch) for source in chosen for arch in archs]
-    names = [(source.name, arch) for source, arch in units]
-    rows = _rows("cu", names, made, _each(nvcc, units))
-    return rows, {name: data for name, data in made.items() if name.endswith(".ptx")}
+    return Built("cu", [(source.name, arch) for source, arch in units], made, _each(nvcc, units))
 
 
-def assemble(
-    root: Path, written: Mapping[str, bytes], tool: Tools
-) -> tuple[list[Row], int, dict[str, bytes]]:
-    """Assemble PTX by hatch-cubin and by ptxas; return the rows, how many whole files are equal, and ours."""
+def write_ptx(folder: Path, tool: Tools) -> dict[str, bytes]:
+    """Return the PTX that Triton and pyptx write, by file name; it stays in *folder*."""
+    if not folder.exists():
+        new = folder.with_name(f"{folder.name}.new")
+        new.mkdir(exist_ok=True)
+        script = Path(__file__).parent / "written_ptx.py"
+        tool.run([tool.python, script, new, tool.programs / "ptxas"], folder.parent)
+        new.rename(folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def assemble(root: Path, written: Mapping[str, bytes], tool: Tools) -> Built:
+    """Assemble PTX by hatch-cubin and by ptxas."""
     texts = {name.removesuffix(".ptx").replace(".", "_"): data.decode() for name, data in written.items()}
     targets = {}
     for name, text in texts.items():
@@ -215,11 +246,7 @@ def assemble(
         return result.read_bytes()
 
     units = list(targets.items())
-    theirs = _each(ptxas, units)
-    equal = sum(
-        made[f"{name}.{arch}.cubin"] == data for (name, arch), data in zip(units, theirs, strict=True)
-    )
-    return _rows("ptx", units, made, theirs), equal, made
+    return Built("ptx", units, made, _each(ptxas, units))
 
 
 def _each(action: Callable[[_Unit], bytes], units: Iterable[_Unit]) -> list[bytes]:
@@ -259,30 +286,18 @@ def _spills(notes: bytes) -> Iterator[int]:
             yield from (offset for _kind, offset in struct.iter_unpack("<II", value))
 
 
-def _rows(
-    what: str, units: Sequence[tuple[str, str]], ours: Mapping[str, bytes], theirs: Sequence[bytes]
-) -> list[Row]:
-    rows = []
-    for (source, arch), other in zip(units, theirs, strict=True):
-        left, right = figures(ours[f"{source}.{arch}.cubin"]), figures(other)
-        for kernel in sorted(left.keys() | right.keys()):
-            (mine, code), (its, other_code) = (side.get(kernel, (None, "")) for side in (left, right))
-            rows.append(Row(what, source, arch, kernel, mine, its, (code, other_code)))
-    return rows
-
-
-def check(tool: Tools, cubins: Mapping[str, bytes], every: int) -> tuple[int, list[str]]:
-    """Compare figures of some cubins with cuobjdump; return the number of kernels, and the differences."""
+def check(tool: Tools, cubins: Sequence[bytes]) -> tuple[int, list[str]]:
+    """Compare figures of cubins with cuobjdump's; return the number of kernels, and the differences."""
     count, other = 0, []
-    for name in sorted(name for name in cubins if name.endswith(".cubin"))[::every]:
-        said = read_usage(str(tool.programs / "cuobjdump"), cubins[name])
-        read = {kernel: found for kernel, (found, _code) in figures(cubins[name]).items()}
+    for cubin in cubins:
+        said = read_usage(str(tool.programs / "cuobjdump"), cubin)
+        read = {kernel: found for kernel, (found, _code) in figures(cubin).items()}
         count += len(read)
         for kernel in said.keys() | read.keys():
             uses, own = said.get(kernel), read.get(kernel)
             its = own and {"registers": own.registers, "shared": own.shared, "stack": own.stack}
             if uses != its:
-                other.append(f"{name}: {kernel}: {its}, cuobjdump says {uses}")
+                other.append(f"{kernel}: {its}, cuobjdump says {uses}")
     return count, other
 
 
@@ -341,45 +356,42 @@ def main() -> None:
     )
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     parser.add_argument("--release", default="13.0.2", help="of CUDA, by default 13.0.2")
-    parser.add_argument("--quick", action="store_true", help="few kernels, one arch")
+    parser.add_argument("--quick", action="store_true", help="few kernels, nothing downloaded")
     parser.add_argument("--all", action="store_true", help="list equal kernels too")
     parser.add_argument("--folder", type=Path, default=home / "hatch-cubin-bench", help="for what is kept")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every kernel there")
     arguments = parser.parse_args()
     folder = arguments.folder.absolute()
-    tool = tools(folder, arguments.release)
-    archs = ARCHS[:1] if arguments.quick else ARCHS
-
-    def wanted(name: str) -> bool:
-        return not arguments.quick or any(each in name for each in _QUICK)
-
-    root = folder / f"projects-{arguments.release}"
-    rows, texts = compile_sources(root / "cu", unpack_sdists(folder), tool, archs, wanted)
-    written = folder / f"written-{arguments.release}"
-    if not written.exists():
-        new = folder / "written.new"
-        new.mkdir(exist_ok=True)
-        tool.run(
-            [tool.python, Path(__file__).parent / "written_ptx.py", new, tool.programs / "ptxas"], folder
-        )
-        new.rename(written)
-    made = {path.name: path.read_bytes() for path in written.iterdir() if wanted(path.name)}
-    more, equal, ours = assemble(root / "ptx", texts | made, tool)
-    print(
-        totals(rows + more),
-        "",
-        listed(row for row in rows + more if arguments.all or row.verdict != "equal"),
-        sep="\n",
+    archs: Sequence[str] = ARCHS
+    if arguments.quick:
+        tool, release, chosen, archs = tools_here(), "here", [*kernels.of_cub()][-2:], ARCHS[:1]
+    else:
+        tool, release = tools(folder, arguments.release), arguments.release
+        chosen = [*kernels.sources(unpack_sdists(folder))]
+        shutil.copytree(folder / "unpacked", folder / f"projects-{release}/cu/third", dirs_exist_ok=True)
+    root = folder / f"projects-{release}"
+    compiled = compile_sources(root / "cu", chosen, tool, archs)
+    texts = {name: data for name, data in compiled.made.items() if name.endswith(".ptx")}
+    if not arguments.quick:
+        texts |= write_ptx(folder / f"written-{release}", tool)
+    assembled = assemble(root / "ptx", texts, tool)
+    rows = [*compiled.rows(), *assembled.rows()]
+    print(totals(rows), "", sep="\n")
+    print(listed(row for row in rows if arguments.all or row.verdict != "equal"), "", sep="\n")
+    equal = sum(map(operator.eq, assembled.ours, assembled.theirs))
+    print(f"Of {len(texts)} .ptx files {equal} gave the same file as ptxas does, byte for byte.")
+    count, registers, codes = of_both_kinds(rows)
+    print(f"Of {count} kernels as .cu and NVRTC's PTX, {registers} have equal registers, {codes} equal code.")
+    count, other = check(
+        tool, [each for side in (*_sides(compiled), *_sides(assembled)) for each in side[::10]]
     )
-    print(f"\nOf {len(texts | made)} .ptx files {equal} gave the same file as ptxas does, byte for byte.")
-    count, registers, codes = of_both_kinds(rows + more)
-    print(
-        f"Of {count} kernels as .cu and as NVRTC's PTX, {registers} have equal registers, {codes} equal code."
-    )
-    count, other = check(tool, ours, 10)
     print(f"cuobjdump -res-usage says the same of {count - len(other)} of {count} kernels.", *other, sep="\n")
     if arguments.json:
-        arguments.json.write_text(json.dumps([row._asdict() for row in rows + more], indent=1), "utf-8")
+        arguments.json.write_text(json.dumps([row._asdict() for row in rows], indent=1), "utf-8")
+
+
+def _sides(built: Built) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    return built.ours, built.theirs
 
 
 if __name__ == "__main__":
