@@ -5,9 +5,9 @@
 Both sides build kernels of third parties, and PTX that Triton and pyptx write, for four archs. The table
 says for how many kernels the registers, spills, stack, static shared memory and size of the code are equal,
 better or worse. The list below it has the kernels that differ, and those that only one side has. `--release`
-names another CUDA release, `--all` lists every kernel, `--json` writes them. `--quick` downloads nothing: it
-takes CUB's kernels, one arch, and the toolkit of this environment. What is downloaded and compiled stays in
-`--folder`. NOTES.md has what was seen.
+names another CUDA release, `--only` takes some sources, `--all` lists every kernel, `--json` writes them.
+`--quick` downloads nothing: it takes CUB's kernels, one arch, and the toolkit of this environment. What is
+downloaded and compiled stays in `--folder`. NOTES.md has what was seen.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from hatch_cubin.wheels.cuobjdump import read_usage
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120")
 _REPOSITORY = Path(__file__).parent.parent
 _TOOLKIT = "cuda-toolkit[cccl,crt,cudart,curand,nvcc,nvrtc,nvvm]=={release}"
-_PACKAGES = ("cuda-bindings==13.*", "cuda-core>=1.2,<2", "nvidia-cuda-cuobjdump", "platformdirs")
+_PACKAGES = ("cuda-bindings==13.*", "cuda-core>=1.2,<2", "hatchling", "nvidia-cuda-cuobjdump", "platformdirs")
 _HEADERS = ("nvidia-curand", "nvidia-cutlass==4.2.0.0")
 _WRITERS = ("pyptx==0.1.1", "triton==3.9.0")
 _Unit = TypeVar("_Unit")
@@ -357,6 +357,7 @@ def main() -> None:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     parser.add_argument("--release", default="13.0.2", help="of CUDA, by default 13.0.2")
     parser.add_argument("--quick", action="store_true", help="few kernels, nothing downloaded")
+    parser.add_argument("--only", metavar="REGEX", default="", help="only sources whose name it matches")
     parser.add_argument("--all", action="store_true", help="list equal kernels too")
     parser.add_argument("--folder", type=Path, default=home / "hatch-cubin-bench", help="for what is kept")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every kernel there")
@@ -367,13 +368,15 @@ def main() -> None:
         tool, release, chosen, archs = tools_here(), "here", [*kernels.of_cub()][-2:], ARCHS[:1]
     else:
         tool, release = tools(folder, arguments.release), arguments.release
-        chosen = [*kernels.sources(unpack_sdists(folder))]
+        sources = kernels.sources(unpack_sdists(folder))
+        chosen = [each for each in sources if re.match(arguments.only, each.name)]
         shutil.copytree(folder / "unpacked", folder / f"projects-{release}/cu/third", dirs_exist_ok=True)
     root = folder / f"projects-{release}"
     compiled = compile_sources(root / "cu", chosen, tool, archs)
     texts = {name: data for name, data in compiled.made.items() if name.endswith(".ptx")}
     if not arguments.quick:
-        texts |= write_ptx(folder / f"written-{release}", tool)
+        written = write_ptx(folder / f"written-{release}", tool)
+        texts |= {name: data for name, data in written.items() if re.match(arguments.only, name)}
     assembled = assemble(root / "ptx", texts, tool)
     rows = [*compiled.rows(), *assembled.rows()]
     print(totals(rows), "", sep="\n")
