@@ -187,7 +187,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/languages": "diagnostics hints/setting",
         "hints/gone": "diagnostics hints/setting",
         "hints/cub": "hints/setting",
-        "hints/host": "diagnostics hints/cub hints/setting hints/way",
+        "hints/host": "diagnostics hints/cub hints/near hints/setting hints/way",
         "hints/kernels": "",
         "hints/conditions": "hints/host hints/kernels hints/setting",
         "hints/tiles": "diagnostics hints/conditions hints/setting",
