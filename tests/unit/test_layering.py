@@ -181,6 +181,7 @@ MODULES: dict[str, dict[str, str]] = {
         "alike": "",
         "gaps": "",
         "hints/together": "",
+        "hints/near": "",
         "hints/way": "",
         "hints/setting": "hints/way",
         "hints/texts": "diagnostics hints/setting",
@@ -191,7 +192,6 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/kernels": "",
         "hints/conditions": "hints/host hints/kernels hints/setting",
         "hints/tiles": "diagnostics hints/conditions hints/setting",
-        "hints/near": "",
         "hints/misnamed": "hints/host hints/near hints/setting",
         "hints/headers": "diagnostics hints/conditions hints/cub hints/host hints/misnamed hints/setting "
         "hints/way",
