@@ -51,8 +51,8 @@ _CAUSES = (
     host.variables,
     host.calls,
     names.not_given,
-    names.misspelled,
     macros.stands,
+    names.misspelled,
 )
 
 

@@ -56,7 +56,7 @@ def _refusals(
 ) -> Iterator[Problem]:
     tables = config.place.source_tables
     lines = [source_table(tables, path, name=name) for path, name in _tables(shared, modules, config).items()]
-    hint = f"these lines, below all others, give each its own name:{''.join(lines)}"
+    hint = f"these lines, at the end of the table, give each its own name:{''.join(lines)}"
     for first, *others in shared:
         for module in others:
             what = f"{module.base!r} is already the name of {first.location}"

@@ -11,6 +11,7 @@ from ...table.lines import setting as written
 from ...toolkit.requirements import device_runtime
 from ..diagnostics import Diagnostic, Told
 from . import cub
+from .near import did_you_mean
 from .setting import Setting
 from .way import Step
 
@@ -19,6 +20,8 @@ APART = (
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
+_MARK = re.compile(r"\b__\w+?__\b")
+_MARKS = ("__global__", "__device__", "__constant__", "__shared__", "__managed__", "__forceinline__")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
 _CALLS = re.compile(
@@ -131,20 +134,23 @@ def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 
 def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
-    """Report a variable that does not say where it is, at each place where one is declared."""
+    """Report a variable that does not say where it is, or a mark of a function that is misspelt."""
     for each in found:
         if each.hint is None and each.is_own and _VARIABLE.search(each.text):
-            text = "a variable outside of functions is the host's unless it says that it is the device's"
-            pasted = setting.pasted("options", {"device-as-default-execution-space": True})
-            is_member = "data member" in each.text
-            marks = (
-                ""
-                if is_member
-                else "write __device__ before its type, or __constant__ if kernels only read it; "
-            )
-            hint = f"{marks}to take all such {'members' if is_member else 'variables'} as __device__:{pasted}"
-            return replace(each, text=text, hint=hint), [other for other in found if other is not each]
+            marks = _MARK.findall("".join(each.context[:1]))
+            meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
+            told = replace(each, hint=meant) if meant else _variable(each, setting)
+            return told, [other for other in found if other is not each]
     return None
+
+
+def _variable(error: Diagnostic, setting: Setting) -> Diagnostic:
+    text = "a variable outside of functions is the host's unless it says that it is the device's"
+    pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+    if "data member" in error.text:
+        return replace(error, text=text, hint=f"to take all such members as __device__:{pasted}")
+    marked = "write __device__ before its type, or __constant__ if kernels only read it"
+    return replace(error, text=text, hint=f"{marked}; to take all such variables as __device__:{pasted}")
 
 
 def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:

@@ -72,6 +72,7 @@ _OF_CUDA = (
     *_OF_MATH,
     *(f"{name}f" for name in _OF_MATH),
     *(f"atomic{name}" for name in str.split("Add Sub Max Min CAS Exch And Or Xor Inc Dec")),
+    *(f"{name}{count}" for name in str.split("float double int uint") for count in (2, 3, 4)),
     *(f"make_{name}{count}" for name in str.split("float double int uint char uchar") for count in (2, 3, 4)),
     *str.split(
         """
@@ -83,6 +84,7 @@ _OF_CUDA = (
         __expf __exp10f __logf __log2f __log10f __sinf __cosf __tanf __powf __fdividef __saturatef
         __sincosf __frcp_rn __fsqrt_rn __fmaf_rn __float2int_rn __int2float_rn __float_as_int
         __int_as_float __nanosleep __trap __shared__ __device__ __constant__ __restrict__ return float
+        void bool true false
         double unsigned const static inline template typename struct while switch break continue
         """
     ),

@@ -161,6 +161,11 @@ VARIABLE = (
 MEMBER = "A class static data member with non-const type is considered a host variable"
 
 
+def test_a_misspelt_mark_of_a_kernel_is_guessed(tmp_path: Path) -> None:
+    (told,) = advise([error(VARIABLE, "demo/a.cu", 1, "__globl__ void k() {}")], setting(tmp_path))
+    assert (told.text, told.hint) == (VARIABLE, "did you mean '__global__'?")
+
+
 def test_a_variable_of_the_host_is_to_be_marked_or_taken_as_the_devices(tmp_path: Path) -> None:
     option = "__device__: options = { device-as-default-execution-space = true }"
     first, second, other = advise([error(VARIABLE), error(MEMBER, line=3), error("x")], setting(tmp_path))
