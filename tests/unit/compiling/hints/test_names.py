@@ -6,16 +6,34 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import _pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Told
 from hatch_cubin.compiling.hints import names
-from tests.helpers import read_config
+from tests.helpers import make_project, read_config
 
 from .settings import APART, TABLES, error, setting, table, undefined
 
 
 def pre_included(header: str) -> str:
     return f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+
+
+NOT_DECLARED = str.split(
+    """
+    assert __shared__ __device__ __constant__ __restrict__ return float void bool true false double unsigned const
+    static inline template typename struct while switch break continue
+    """
+)
+
+
+@pytest.mark.nvrtc
+def test_every_name_that_is_guessed_is_one_that_device_code_has(tmp_path: Path) -> None:
+    declared = [name for name in names._OF_CUDA if name not in NOT_DECLARED]
+    lines = "\n".join(f"using ::{name};" for name in declared)
+    source = f"namespace all {{\n{lines}\n}}\n__global__ void k() {{}}\n"
+    bundle = _pipeline.build(make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n'))
+    assert "k.sm_90.cubin" in bundle
 
 
 def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tmp_path: Path) -> None:
