@@ -21,8 +21,8 @@ def pre_included(header: str) -> str:
 
 NOT_DECLARED = str.split(
     """
-    assert __shared__ __device__ __constant__ __restrict__ return float void bool true false double unsigned const
-    static inline template typename struct while switch break continue
+    assert __shared__ __device__ __constant__ __restrict__ return float void bool true false double
+    unsigned const static inline template typename struct while switch break continue
     """
 )
 
@@ -31,7 +31,7 @@ NOT_DECLARED = str.split(
 def test_every_name_that_is_guessed_is_one_that_device_code_has(tmp_path: Path) -> None:
     declared = [name for name in names._OF_CUDA if name not in NOT_DECLARED]
     lines = "\n".join(f"using ::{name};" for name in declared)
-    source = f"namespace all {{\n{lines}\n}}\n__global__ void k() {{}}\n"
+    source = f"namespace known {{\n{lines}\n}}\n__global__ void k() {{}}\n"
     bundle = _pipeline.build(make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n'))
     assert "k.sm_90.cubin" in bundle
 
