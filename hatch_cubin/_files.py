@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ._sizes import size
 
@@ -34,13 +34,29 @@ def looked_at(path: str | Path) -> os.stat_result:
         return os.lstat(path)
 
 
+def opened(path: str | Path, most: int | None = None) -> BinaryIO:
+    """Open a file that others may have written, to read it.
+
+    OSError if it is not a plain file, or has more bytes than *most*. To open a pipe would wait for ever, and
+    a device has no end.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, f"it {kind(mode)}", str(path))
+    file = open(path, "rb", opener=_never_waiting)  # noqa: SIM115 - for the caller
+    try:
+        if most is not None:
+            refuse_larger(file.fileno(), most)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
 def read(path: str | Path, most: int) -> bytes:
     """Return what is in a file of others; OSError if it is not a file, or has more bytes than *most*."""
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever, a device has no end
-        raise OSError(errno.EINVAL, f"it {kind(status.st_mode)}", str(path))
-    with open(path, "rb", opener=_never_waiting) as file:
-        return file.read(refuse_larger(file.fileno(), most))
+    with opened(path, most) as file:
+        return file.read(most)
 
 
 def refuse_larger(descriptor: int, most: int) -> int:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from . import _temporary
+from . import _files, _temporary
 
 HEADERS = "headers"  # the folder of NVRTC's bundled headers, in the user's
 # For what was a file a moment ago: a pipe that took its place since is not waited for.
@@ -112,12 +112,7 @@ def _drop_others(path: Path, most: int) -> None:
 
 def kept(path: Path, most: int = _MOST) -> BinaryIO:
     """Open a file that was kept; OSError if there is none, if it is not a file, or has more bytes."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever, a device has no end
-        raise OSError(errno.EINVAL, "is not a file", str(path))
-    if status.st_size > most:
-        raise OSError(errno.EFBIG, "is larger than any that was kept", str(path))
-    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | AT_ONCE))
+    return _files.opened(path, most)
 
 
 def make_way(folder: str | Path) -> None:

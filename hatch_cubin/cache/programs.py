@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import warnings
 import weakref
-from pathlib import Path
 
-from .. import _files
+from .. import _files, _limits
 from . import places
 
 try:
@@ -89,13 +87,10 @@ def _file_bytes(path: str) -> bytes:
     """Return the code that an ObjectCode refers to by a path; an error says why it cannot be read."""
     what = f"the code of an ObjectCode is in {path}, and nothing was stored"
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):  # to read a pipe could wait forever
-            raise OSError(errno.EINVAL, f"it {_files.kind(found.st_mode)}")
-        if not found.st_size:
+        if not (data := _files.read(path, _limits.CODE)):
             raise OSError(errno.EINVAL, "it is empty")
-        return Path(path).read_bytes()
     except OSError as exc:
         raise OSError(exc.errno, f"{what}: {exc.strerror}") from None
     except ValueError as exc:
         raise ValueError(f"{what}: {exc}") from None
+    return data

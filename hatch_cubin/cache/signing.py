@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import stat
 from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .. import _ed25519, _files, _home
+from .. import _ed25519, _files
 from .._ed25519 import Signature
 from .._environment import REQUIRE_SIGNED, SIGNING_KEY
 from ..errors import Problem, SignatureError
@@ -167,14 +166,11 @@ def _private(said: str, project: Project) -> bytes:
 
 
 def _read(path: str, project: Project) -> str:
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):  # a pipe could be read once, and a build may need it twice
-        raise OSError(0, f"it {_files.kind(status.st_mode)}")
-    if os.name == "posix" and status.st_mode & 0o077:
-        import shlex
+    with _files.opened(path) as file:  # a pipe could be read only once, and a build may read the key twice
+        if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+            import shlex
 
-        project.warn(f"{SIGNING_KEY}: {path} is open to others: chmod 600 {shlex.quote(path)}")
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _home.AT_ONCE)) as file:
+            project.warn(f"{SIGNING_KEY}: {path} is open to others: chmod 600 {shlex.quote(path)}")
         return file.read(_LONGEST).decode("ascii", "replace")
 
 

@@ -6,10 +6,10 @@ digest makes two branches that both changed it conflict: lines of one beside lin
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -77,10 +77,8 @@ def read(root: Path) -> Lock | None:
     """Return the lock of the project at *root*; None where it has none."""
     path = os.path.join(root, NAME)
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
-            raise _broken("is not a regular file", None)
-        with open(path, encoding="utf-8") as file:  # which makes one of the ends of lines that git may make
-            _files.refuse_larger(file.fileno(), _limits.INDEX)
+        # As text, because git may make other ends of lines.
+        with io.TextIOWrapper(_files.opened(path, _limits.INDEX), encoding="utf-8") as file:
             return decode(file.read())
     except FileNotFoundError:
         return None

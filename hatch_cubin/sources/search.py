@@ -6,11 +6,11 @@ import itertools
 import os
 import posixpath
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import _files
 from .._digest import digest, stream_digest
 from ..errors import Location, Problem, SourceError
 from . import disk
@@ -295,9 +295,7 @@ class Search:
 def content_digest(path: str | Path) -> str:
     """Return the digest that a closure has for a file; the file is read in pieces."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
-            return "unreadable"
-        with open(path, "rb") as file:
+        with _files.opened(path) as file:
             return stream_digest(file)
     except OSError:
         return "unreadable"

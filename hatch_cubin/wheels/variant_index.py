@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from .. import _home, _limits
+from .. import _files, _limits
 from ..bundle.manifest import NOT_OURS
 from ..errors import Location, Problem
 from .installed import Found
@@ -27,7 +27,7 @@ def index_problems(found: Found) -> Iterator[Problem]:
         return
     index, label = place
     try:
-        with _home.kept(index, _limits.INDEX) as file:
+        with _files.opened(index, _limits.INDEX) as file:
             labels = json.loads(file.read())["variants"].keys()
     except FileNotFoundError:  # of which it is warned
         return

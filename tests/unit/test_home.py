@@ -142,7 +142,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callable[[Path], None]) -> None:
     path = short / "a.txt"
     put(path)
-    with pytest.raises(OSError, match=r"is not a file|symbolic links"):
+    with pytest.raises(OSError, match=r"it is a |symbolic links"):
         _home.kept(path)
     _home.keep(path, b"right", 3)
     assert kept_in(short) == {"a.txt": b"right"}
@@ -151,7 +151,7 @@ def test_what_is_no_file_is_not_opened_and_is_replaced(short: Path, put: Callabl
 @pytest.mark.linux
 def test_what_is_larger_than_anything_that_is_kept_is_not_read(short: Path) -> None:
     a_sparse_file(short / "a.txt")
-    with pytest.raises(OSError, match="is larger than any that was kept"):
+    with pytest.raises(OSError, match="no more than"):
         _home.kept(short / "a.txt")
 
 

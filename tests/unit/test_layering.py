@@ -62,7 +62,7 @@ MODULES: dict[str, dict[str, str]] = {
         "errors": "_environment _github _sizes _streams",
         "_console": "_streams",
         "_temporary": "_locks errors",
-        "_home": "_temporary",
+        "_home": "_files _temporary",
     },
     "cubin": {
         "elf": "",

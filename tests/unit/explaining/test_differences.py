@@ -207,6 +207,13 @@ def test_a_variant_is_compared_with_itself_if_it_was_ever_compiled() -> None:
     assert chosen({"define": ["N=8"]}, itself) == "a"
 
 
+@pytest.mark.parametrize("part", ["linked", "mode", "object", "assembled"])
+def test_a_record_that_has_something_else_where_only_some_units_have_a_value_is_passed_over(
+    part: str,
+) -> None:
+    assert chosen({part: 5}) is None
+
+
 @pytest.mark.parametrize("part", NOW)
 def test_records_that_say_too_little_are_left_out(part: str) -> None:
     assert chosen({part: None}, {"arch": "sm_75"}) == "b"

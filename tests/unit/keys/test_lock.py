@@ -130,7 +130,7 @@ def test_what_is_no_file_of_text_is_told(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / NAME).unlink()
     (tmp_path / NAME).mkdir()
-    with pytest.raises(ConfigError, match=r"cubin\.lock: is not a regular file"):
+    with pytest.raises(ConfigError, match=r"cubin\.lock: cannot be read: it is a folder"):
         read(tmp_path)
 
 

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 import pytest
 
+from hatch_cubin import _files
 from hatch_cubin.errors import SourceError
 from hatch_cubin.sources import disk, search
 from hatch_cubin.sources.includes import Closure, Resolver
@@ -636,7 +637,7 @@ def test_files_that_cannot_be_headers_are_digested_and_not_scanned(
             raise PermissionError(13, "Permission denied")
         return open(path, *arguments, **named)  # type: ignore[no-any-return]
 
-    for module in (disk, search):
+    for module in (disk, _files):
         monkeypatch.setattr(module, "open", open_unless_locked, raising=False)
     found = closure(tmp_path, "#include S(x.h)")
     assert found.files == {

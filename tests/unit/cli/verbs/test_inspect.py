@@ -305,7 +305,7 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.usefixtures("no_endless_wait")
 @pytest.mark.parametrize(
     ("option", "what"),
-    [("--html", "written: it is a pipe that nobody reads"), ("--report", "read: is not a file")],
+    [("--html", "written: it is a pipe that nobody reads"), ("--report", "read: it is a pipe")],
 )
 def test_a_pipe_is_not_waited_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, what: str

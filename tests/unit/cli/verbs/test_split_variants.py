@@ -416,7 +416,7 @@ def test_check_warns_of_a_variant_that_nothing_describes(
     (parts / INDEX).mkdir()
     code, _out, err = ran(capsys, "check", parts / SM90, "--except", "b")
     assert code == 1
-    assert f"{parts / INDEX}: cannot be read: is not a file\n" in err
+    assert f"{parts / INDEX}: cannot be read: it is a folder\n" in err
 
 
 def test_inspect_shows_what_a_variant_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
