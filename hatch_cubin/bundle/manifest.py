@@ -153,7 +153,7 @@ def read_manifest(data: bytes) -> Manifest:
     return Manifest(
         number,
         (_typed(generator, "name", str), _typed(generator, "version", str)),
-        toolchain,
+        {name: None if tool is None else _is(tool, str, name) for name, tool in toolchain.items()},
         _typed(fields, "data_model", str),
         _is(fields.get("folder", ""), str, "folder") or None,
         fields.get("skipped") is True,
@@ -253,7 +253,10 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: objec
         _typed(fields, "sha256", str),
         _typed(fields, "min_driver", int),
         {name: _is(symbol, str, name) for name, symbol in own.items()},
-        _is(fields.get("resources", {}), dict, "resources"),
+        {
+            symbol: {name: _is(number, int, name) for name, number in _is(uses, dict, symbol).items()}
+            for symbol, uses in _is(fields.get("resources", {}), dict, "resources").items()
+        },
         _typed(fields, "offset", int) if is_packed else None,
         _typed(fields, "companion", str) if "companion" in fields else None,
         {
