@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from .. import _limits
 from .._digest import file_digest, pieces_digest
 from . import runtime
 
@@ -204,6 +205,8 @@ def read_keys(data: bytes) -> dict[str, dict[str, str]]:
 
 
 def _object(data: bytes) -> dict[str, Any]:
+    if _limits.is_crowded(data):
+        raise ValueError(f"is not read: it has more than {_limits.PARTS} arrays and objects")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as exc:

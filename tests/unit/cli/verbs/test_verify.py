@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__
+from hatch_cubin import __version__, _limits
 from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.bundle.signatures import signature
 from hatch_cubin.bundle.stub import stub
@@ -339,6 +339,22 @@ def test_what_is_wrong_with_a_bundle(
     answer = Answer(capsys, wheel)
     assert (answer.code, answer.out) == (1, "")
     assert sorted(answer.errors) == sorted(f"demo/_cubins/{each}" for each in expected)
+
+
+CROWDED = b"[" + b"[]," * _limits.PARTS + b"[]]"
+MANY = f"is not read: it has more than {_limits.PARTS} arrays and objects"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "keys.json"])
+@pytest.mark.parametrize("packed", [True, False], ids=["wheel", "folder"])
+def test_json_that_would_fill_the_memory_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, *, packed: bool
+) -> None:
+    files = {**FILES, name: CROWDED}
+    where = wheel_of(tmp_path, files) if packed else write_tree(tmp_path / "_cubins", files)
+    answer = Answer(capsys, where)
+    assert answer.code == 1
+    assert [each for each in answer.errors if each.endswith(f"{name}: {MANY}")] == answer.errors
 
 
 NAMES = "does not have its kernels under the names that the manifest gives them"
