@@ -10,6 +10,9 @@ INDEX = 1 << 25  # bytes of an index or another JSON or text file: 70 000 units 
 SOURCE = 1 << 26  # bytes of a source or a header: generated ones have some MB
 TABLE = 1 << 22  # bytes of pyproject.toml: a table of 2 000 sources has 0.2 MB
 CODE = 1 << 29  # bytes of a compiled file: package indexes take 0.1 to 1 GB for a whole wheel
+PARTS = (
+    1 << 21
+)  # arrays and objects in JSON: each takes far more memory than its text; 70 000 units have 0.5 M
 DIRECTORY = 1 << 25  # bytes in which an archive lists its members: 10 000 take 1 MB
 ROOM, RATIO = 1 << 26, 200  # what is unpacked to more, and packed better than code can be, is a bomb
 
@@ -19,6 +22,11 @@ _OF_CODE = (".cubin", ".ptx", ".xz")
 def most(name: str) -> int:
     """Return how many bytes a file of a bundle, or of a wheel's metadata, may have."""
     return CODE if name.endswith(_OF_CODE) else INDEX
+
+
+def is_crowded(json: bytes) -> bool:
+    """Say whether a JSON text would take many times its size in memory; brackets in its texts count too."""
+    return json.count(b"[") + json.count(b"{") > PARTS
 
 
 def is_bomb(packed: int, unpacked: int) -> bool:

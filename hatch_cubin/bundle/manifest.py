@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from .. import _limits
 from .._digest import file_digest, pieces_digest
 from . import runtime
 
@@ -153,7 +154,7 @@ def read_manifest(data: bytes) -> Manifest:
     return Manifest(
         number,
         (_typed(generator, "name", str), _typed(generator, "version", str)),
-        toolchain,
+        {name: None if tool is None else _is(tool, str, name) for name, tool in toolchain.items()},
         _typed(fields, "data_model", str),
         _is(fields.get("folder", ""), str, "folder") or None,
         fields.get("skipped") is True,
@@ -228,6 +229,8 @@ def read_keys(data: bytes) -> dict[str, dict[str, str]]:
 
 
 def _object(data: bytes) -> dict[str, Any]:
+    if _limits.is_crowded(data):
+        raise ValueError(f"is not read: it has more than {_limits.PARTS} arrays and objects")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as exc:
@@ -277,7 +280,10 @@ def _entry(fields: Mapping[str, Any], kernels: dict[str, Any], parameters: objec
         _typed(fields, "sha256", str),
         _typed(fields, "min_driver", int),
         {name: _is(symbol, str, name) for name, symbol in own.items()},
-        _is(fields.get("resources", {}), dict, "resources"),
+        {
+            symbol: {name: _is(number, int, name) for name, number in _is(uses, dict, symbol).items()}
+            for symbol, uses in _is(fields.get("resources", {}), dict, "resources").items()
+        },
         _typed(fields, "offset", int) if is_packed else None,
         _typed(fields, "companion", str) if "companion" in fields else None,
         {

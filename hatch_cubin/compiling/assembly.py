@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _REFUSED = re.compile(
-    r"^ptxas application ptx input, line (?P<line>\d+); (?P<kind>error|fatal)\s*: (?P<text>.*)$", re.MULTILINE
+    r"^ptxas (?:application ptx input, line (?P<line>\d+); )?(?:error|fatal)\s*: "
+    r"(?P<text>.*?)(?: on line (?P<named>\d+))?$",
+    re.MULTILINE,
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(.*?)"', re.MULTILINE)
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s")
@@ -28,7 +30,7 @@ def located(log: str, ptx: str, source: str) -> str:
     places = _places(ptx, source)
 
     def said(match: re.Match[str]) -> str:
-        place = places.get(int(match["line"]))
+        place = places.get(int(match["line"] or match["named"] or 0))
         if place is None:
             return match[0]
         return f"{place.path}({place.line}): error: {match['text']}\n    {place.instruction}"

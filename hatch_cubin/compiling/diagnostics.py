@@ -27,6 +27,7 @@ _BARE = re.compile(
     r"(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$",
     re.IGNORECASE,
 )
+_ON_LINE = re.compile(r" on line ([0-9]{1,9})$")  # what ptxas cannot read at all
 # Any other line that calls itself an error. Lines of a source that a compiler quotes are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
@@ -90,14 +91,21 @@ def _diagnostic(line: str, source: str) -> Diagnostic | None:
         return _warning(where, text, int(match["number"]) if match["number"] else None)
     if match := _PTXAS.match(line):
         kind = "warning" if match["kind"] == "warning" else "error"
-        if not source.lower().endswith(".ptx"):  # inline assembly: no line that the user ever wrote
-            return Diagnostic(kind, Location(source), f"{match['text']} (in the generated PTX)")
-        return Diagnostic(kind, Location(source, int(match["line"])), match["text"])
+        return _of_ptx(kind, source, int(match["line"]), match["text"])
     if (match := _BARE.match(line)) and not _NOISE.search(line):
         kind = "warning" if match["kind"].lower() == "warning" else "error"
-        return Diagnostic(kind, Location(source), match["text"])
+        if (named := _ON_LINE.search(match["text"])) is None:
+            return Diagnostic(kind, Location(source), match["text"])
+        return _of_ptx(kind, source, int(named[1]), match["text"])
     match = _OTHER.match(line)
     return Diagnostic("error", Location(source), f"{match['place']}: {match['text']}") if match else None
+
+
+def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
+    """Return a message about a line of PTX."""
+    if not source.lower().endswith(".ptx"):  # inline assembly: no line that the user ever wrote
+        return Diagnostic(kind, Location(source), f"{text} (in the generated PTX)")
+    return Diagnostic(kind, Location(source, line), text)
 
 
 def _warning(where: Location, text: str, number: int | None) -> Diagnostic:

@@ -11,6 +11,8 @@ _ANONYMOUS = re.compile(r"_GLOBAL__N_|_INTERNAL_|_NV_ANON_NAMESPACE|<unnamed>")
 _NUMBER = re.compile(r"L([ijlmxy])(n?[0-9]{1,20})E")
 _EARLIER = re.compile(r"S([0-9A-Z]{0,3})_")
 _POINTERS = re.compile(r"[PROK]*")
+_SIMPLE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template with arguments that have no arguments
+_INTEGER = re.compile(r"(-?(?:0|[1-9][0-9]{0,19}))[uUlL]{0,3}")
 _LONGEST = 4096  # characters of a name: each part of a symbol can repeat all parts before it
 
 _BUILTIN = {
@@ -31,6 +33,7 @@ _BUILTIN = {
     "f": "float",
     "d": "double",
 }
+_TYPES = {*_BUILTIN.values()}
 _SUFFIX = {"i": "", "j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
 _POINTER = {"P": "*", "R": "&", "O": "&&"}
 
@@ -84,6 +87,43 @@ def are_spelled(kernels: Mapping[str, str], symbols: Iterable[str], asked: Itera
     for symbol in symbols:
         own.setdefault(plain_name(symbol), set()).add(symbol)
     return all(len(own.get(name, ())) != 1 or symbol in own[name] for name, symbol in instantiated.items())
+
+
+def may_be_spelled(kernels: Mapping[str, str], symbols: Iterable[str]) -> bool:
+    """Say whether *kernels* can be the names that a compile gives to *symbols*, whatever was instantiated.
+
+    A name that a macro or a `using` gives to a kernel cannot be told from a wrong one.
+    """
+    symbols = {*symbols}
+    own = spelled_names(symbols, {})
+    renamed = {symbol for name, symbol in kernels.items() if own.get(name) != symbol}
+    asked = {name: symbol for name, symbol in kernels.items() if symbol in renamed}
+    if any(name in symbols and symbol != name for name, symbol in kernels.items()):
+        return False
+    return are_spelled(kernels, symbols, asked) and not any(
+        _differ(given, has)
+        for name, symbol in asked.items()
+        for given, has in zip(_arguments(name), _arguments(plain_name(symbol)), strict=False)
+    )
+
+
+def _arguments(name: str) -> list[str]:
+    match = _SIMPLE.fullmatch(name.strip())
+    return [" ".join(each.split()) for each in match[1].split(",")] if match else []
+
+
+def _differ(given: str, has: str) -> bool:
+    """Say whether two arguments of templates are of different builtin types, or different integers."""
+    types = {_base(each) for each in (given, has)}
+    if types <= _TYPES:
+        return len(types) > 1
+    one, other = _INTEGER.fullmatch(given), _INTEGER.fullmatch(has)
+    return one is not None and other is not None and int(one[1]) != int(other[1])
+
+
+def _base(spelled: str) -> str:
+    """Return `float` for `const float *`."""
+    return spelled.removeprefix("const ").rstrip("*& ")
 
 
 def squeezed(name: str) -> str:

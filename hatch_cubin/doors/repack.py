@@ -19,6 +19,7 @@ from typing import NamedTuple
 from .. import _temporary
 from ..cache.entries import Content
 from ..errors import BundleError, Location, Problem
+from ..wheels.installed import refuse_long_list
 
 _RECORD = re.compile(r"([^/]+\.dist-info)/RECORD")
 _SIGNED = ("RECORD.jws", "RECORD.p7s")
@@ -44,9 +45,12 @@ class Wheel(NamedTuple):
 def opened(path: Path) -> Iterator[Wheel]:
     """Open a wheel; BundleError where it must not be changed."""
     try:
+        refuse_long_list(path)
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as exc:
         raise BundleError(Problem("is no zip archive, which a wheel is", Location(path.name))) from exc
+    except ValueError as exc:
+        raise BundleError(Problem(f"is not read: {exc}", Location(path.name))) from exc
     with archive:
         members = archive.infolist()
         names = [info.filename for info in members]

@@ -30,7 +30,8 @@ SCRIPT = __file__  # which runs by its path, with no package around it
 
 _WINDOW = 1 << 26  # bytes that a packer looks back, at most: it needs ten times as much memory
 
-_REFUSED = b"ptxas application ptx input, line "  # of PTX that nobody wrote, so no line that anybody knows
+# What names a line of PTX that a compiler wrote: no line that a user knows.
+_REFUSED = re.compile(rb"ptxas application ptx input, line |^ptxas .* on line [0-9]", re.MULTILINE)
 _LACKING = b"Unresolved extern"
 _ERROR = re.compile(rb"^(?:@E@)?(error +: .*)$", re.MULTILINE)  # as nvlink words it
 _LINEINFO = b"--generate-line-info"
@@ -196,7 +197,7 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(task["options"]), task["options"])
         log = text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         if int(status) != 0:
-            refused = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if _REFUSED in log else b""
+            refused = text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if _REFUSED.search(log) else b""
             reason = nvrtc.nvrtcGetErrorString(status)[1]
             return Outcome(ok=False, log=log if log.strip(b" \0\n") else reason, ptx=refused.rstrip(b"\0"))
         if precompiles:

@@ -169,7 +169,10 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     if info.file_size > (most := _limits.most(name)):
         what = f"is not unpacked: it has {size(info.file_size)}, and no more than {size(most)} are read"
         raise BundleError(Problem(what, where))
-    return b"".join(pieces_of(archive, name))
+    data = b"".join(pieces_of(archive, name))
+    if name.endswith(".json") and _limits.is_crowded(data):
+        raise BundleError(Problem(f"is not read: it has more than {_limits.PARTS} arrays and objects", where))
+    return data
 
 
 def pieces_of(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:

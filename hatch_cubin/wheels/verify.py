@@ -13,11 +13,13 @@ from ..bundle import layout, sbom
 from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ..bundle.packs import MOST
-from ..bundle.signatures import signature
+from ..bundle.signatures import Parameter, signature, typed
 from ..bundle.stub import stub
 from ..cubin.elf import read_cubin, read_kernels, read_resources
+from ..cubin.names import may_be_spelled
 from ..cubin.ptx import ptx_parameters
 from ..cubin.target import oldest_toolkit, other_arch
+from ..cubin.types import parameter_types
 from ..errors import BundleError, Problem
 from ..sources.source import ptx_entries
 from . import releases
@@ -178,7 +180,9 @@ def _of_result(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) ->
     else:
         ours = is_of_this_version(manifest)
         try:
-            wrong = _wrong_text(data, entry) if entry.is_ptx else _wrong_code(data, entry, ours=ours)
+            wrong = (
+                _wrong_text(data, entry, ours=ours) if entry.is_ptx else _wrong_code(data, entry, ours=ours)
+            )
             wrong = wrong or (_wrong_label(data, entry, manifest) if ours else None)
         except ValueError as exc:
             wrong = str(exc)
@@ -186,12 +190,12 @@ def _of_result(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) ->
             yield _problem(bundle, entry.file, wrong)
 
 
-def _wrong_text(data: bytes, entry: Entry) -> str | None:
+def _wrong_text(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     if data.startswith(b"\x7fELF"):
         return "is a cubin, the manifest says that it is PTX"
     if (real := other_arch(data, entry.arch)) is not None:
         return f"is PTX for {real}, the manifest says {entry.arch}"
-    return _wrong_kernels(ptx_entries(data.decode("utf-8", "replace")), entry.kernels)
+    return _wrong_kernels(ptx_entries(data.decode("utf-8", "replace")), entry.kernels, ours=ours)
 
 
 def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
@@ -203,7 +207,7 @@ def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
         return f"is code for {real}, the manifest says {entry.arch}"
     if ours and entry.resources and dict(entry.resources) != read_resources(data):
         return "does not use what the manifest says of its kernels"
-    return _wrong_kernels(cubin.kernels, entry.kernels)
+    return _wrong_kernels(cubin.kernels, entry.kernels, ours=ours)
 
 
 def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
@@ -213,7 +217,7 @@ def _wrong_label(data: bytes, entry: Entry, manifest: Manifest) -> str | None:
         return f"is no {entry.kind} for {entry.arch}, as the manifest says"
     major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
     told = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}
-    if _places(data, entry) != told:
+    if _places(data, entry) != told or any(_typed(entry, name) != entry.parameters[name] for name in told):
         return "does not take what the manifest says of its kernels"
     needed = min_driver(arch, data, int(major[0]) if major else 0)
     if not arch.is_ptx and (oldest := oldest_toolkit(data) * 1000) > needed:
@@ -235,6 +239,17 @@ def _places(data: bytes, entry: Entry) -> dict[str, list[tuple[int, int]]]:
     return {name: [*places] for name, places in named.items() if places is not None}
 
 
-def _wrong_kernels(found: tuple[str, ...], listed: Mapping[str, str]) -> str | None:
-    has, said = ", ".join(sorted(found)) or "none", ", ".join(sorted(listed.values())) or "none"
-    return None if has == said else f"its kernels are {has}; the manifest says {said}"
+def _wrong_kernels(found: tuple[str, ...], listed: Mapping[str, str], *, ours: bool) -> str | None:
+    has, said = (", ".join(sorted({*symbols})) or "none" for symbols in (found, listed.values()))
+    if has != said:
+        return f"its kernels are {has}; the manifest says {said}"
+    if ours and not may_be_spelled(listed, found):
+        return "does not have its kernels under the names that the manifest gives them"
+    return None
+
+
+def _typed(entry: Entry, kernel: str) -> list[Parameter]:
+    """Return a kernel's parameters with the types that its symbol tells, or else those that fit its file."""
+    listed, symbol = entry.parameters[kernel], entry.kernels[kernel]
+    said = tuple((*each, None)[2] for each in listed)
+    return typed([each[:2] for each in listed], parameter_types(symbol) if symbol.startswith("_Z") else said)

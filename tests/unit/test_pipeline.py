@@ -215,6 +215,14 @@ def test_what_no_assembler_takes_is_an_error_for_ptx_too_and_told_once(
     )
 
 
+def test_inline_assembly_that_is_not_ascii_is_told_at_its_line(tmp_path: Path, compiler: str) -> None:
+    source = 'extern "C" __global__ void k(int *x) {\n  asm volatile("mov.u32 %0, 1é;" : "=r"(*x));\n}\n'
+    assert failure(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]') == (
+        "demo/k.cu:2: Unexpected non-ASCII character encountered\n"
+        f"      mov.u32 %…, 1é;\n  while compiling k for sm_90 ({compiler})"
+    )
+
+
 def test_an_option_that_the_compiler_does_not_take_is_shown_in_the_table(
     tmp_path: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,7 +130,7 @@ def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str
         }
     except OSError as exc:
         raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(str(path)))) from exc
-    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
         raise BundleError(Problem("is no build report", Location(str(path)))) from exc
     for unit in (unit for each in bundles for unit in each["units"]):
         if sizes.get((unit["module"], unit["arch"])) != unit["bytes"]:

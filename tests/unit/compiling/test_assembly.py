@@ -63,3 +63,15 @@ def test_errors_that_end_the_assembly_have_places_too_and_warnings_none() -> Non
     fatal, warning = refusal(14, "fatal  "), refusal(14, "warning")
     assert located(fatal, PTX, "demo/k.cu").startswith("demo/k.cu(9): error: ")
     assert located(warning, PTX, "demo/k.cu") == warning
+
+
+def test_a_line_that_is_named_at_the_end_of_a_message_has_its_place_too() -> None:
+    log = "ptxas fatal   : Unexpected non-ASCII character encountered on line {}"
+    text = "demo/k.cu(9): error: Unexpected non-ASCII character encountered\n    more.garbage;"
+    assert located(log.format(14), PTX, "demo/k.cu") == text
+    assert located(log.format(1), PTX, "demo/k.cu") == log.format(1)
+
+
+def test_an_error_without_a_line_stays_as_it_is() -> None:
+    log = "ptxas fatal   : Ptx assembly aborted due to errors"
+    assert located(log, PTX, "demo/k.cu") == log

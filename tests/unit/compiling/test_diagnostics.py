@@ -164,6 +164,19 @@ def test_the_assembler_names_lines_of_a_ptx_source() -> None:
     ]
 
 
+UNREAD = "ptxas fatal   : Unexpected non-ASCII character encountered on line 4"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "more"), [("demo/c.PTX", 4, ""), ("demo/k.cu", None, " (in the generated PTX)")]
+)
+def test_the_assembler_names_a_line_that_it_cannot_read_at_the_end(
+    source: str, line: int | None, more: str
+) -> None:
+    text = UNREAD.partition(": ")[2] + more
+    assert parse_log(UNREAD, source, FOLDERS) == [error(source, line, text)]
+
+
 def test_one_diagnostic_of_many_units_is_one_problem() -> None:
     modules = [Module(name, Source("k.cu", ""), (), (), {}, (), (), ()) for name in "ab"]
     units = [Unit(module, parse_arch(arch)) for module in modules for arch in ("sm_80", "sm_90")]

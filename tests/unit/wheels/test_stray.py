@@ -45,6 +45,7 @@ def test_code_that_is_in_no_bundle(tmp_path: Path, name: str, data: bytes) -> No
     [
         pytest.param("demo/_cubins/k.cubin", cubin("k"), id="in the bundle, whose proof tells"),
         pytest.param("demo/copy.ptx", b".version 8.0", id="a source"),
+        pytest.param("demo/copy.txt", b".version 8.0\n.target sm_80\n", id="PTX under another name"),
         pytest.param("demo/host.so", b"\x7fELF" + bytes(60), id="a library for the host"),
         pytest.param("demo/short.so", b"\x7fELF", id="a short file"),
         pytest.param("demo/empty/", b"", id="a folder"),

@@ -265,6 +265,10 @@ def test_a_real_bundle_with_the_report_of_its_build(
         (None, "cannot be read: No such file or directory"),
         ("[]", "is no build report"),
         ('{"units":[{"module":"k"}]}', "is no build report"),
+        (
+            '{"units":[{"module":"k","arch":"sm_90","bytes":1e999,"seconds":1,"state":"hit"}]}',
+            "is no build report",
+        ),
         ('{"units":[]}', "is the report of another build: k for sm_90 is not the same in it"),
         (
             '{"units":[{"module":"k","arch":"sm_90","bytes":1,"seconds":1,"state":"compiled"}]}',

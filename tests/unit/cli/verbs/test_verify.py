@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__
+from hatch_cubin import __version__, _limits
 from hatch_cubin.bundle import layout, manifest, sbom
+from hatch_cubin.bundle.signatures import signature
+from hatch_cubin.bundle.stub import stub
 from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.elf import read_resources
+from hatch_cubin.cubin.names import plain_name
 from hatch_cubin.sources.tree import Tree
 from hatch_cubin.wheels import releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
@@ -312,6 +315,21 @@ def rewritten(**entry: Any) -> dict[str, bytes]:
             ],
             id="all at once",
         ),
+        pytest.param(
+            files_with(made("k", data=CODE), toolchain={"nvrtc": 5}),
+            ["manifest.json: 'nvrtc' is no str"],
+            id="a tool whose version is a number",
+        ),
+        pytest.param(
+            rewritten(resources={"k": {"registers": "5"}}),
+            ["manifest.json: 'registers' is no int"],
+            id="a text that should be a number",
+        ),
+        pytest.param(
+            rewritten(resources={"k": 5}),
+            ["manifest.json: 'k' is no dict"],
+            id="numbers of a kernel that are no table",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_bundle(
@@ -321,6 +339,109 @@ def test_what_is_wrong_with_a_bundle(
     answer = Answer(capsys, wheel)
     assert (answer.code, answer.out) == (1, "")
     assert sorted(answer.errors) == sorted(f"demo/_cubins/{each}" for each in expected)
+
+
+CROWDED = b"[" + b"[]," * _limits.PARTS + b"[]]"
+MANY = f"is not read: it has more than {_limits.PARTS} arrays and objects"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "keys.json"])
+@pytest.mark.parametrize("packed", [True, False], ids=["wheel", "folder"])
+def test_json_that_would_fill_the_memory_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, *, packed: bool
+) -> None:
+    files = {**FILES, name: CROWDED}
+    where = wheel_of(tmp_path, files) if packed else write_tree(tmp_path / "_cubins", files)
+    answer = Answer(capsys, where)
+    assert answer.code == 1
+    assert [each for each in answer.errors if each.endswith(f"{name}: {MANY}")] == answer.errors
+
+
+NAMES = "does not have its kernels under the names that the manifest gives them"
+TAKES = "does not take what the manifest says of its kernels"
+T_INT, T_FLOAT = "_Z1tIiEvPT_", "_Z1tIfEvPT_"
+
+
+def ptx_of(*symbols: str) -> bytes:
+    """Return a PTX text with these kernels, each of which takes a pointer."""
+    entries = (f".visible .entry {each}(.param .u64 {each}_0)\n{{ ret; }}\n" for each in {*symbols})
+    kernels = "".join(sorted(entries))
+    return f".version 8.0\n.target sm_80\n.address_size 64\n{kernels}".encode()
+
+
+def named(kernels: Mapping[str, str]) -> dict[str, bytes]:
+    """Return a bundle whose manifest gives the kernels of a PTX text these names."""
+    return files_with(made("k", "compute_80", kernels, data=ptx_of(*kernels.values())))
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        {"a": "b", "b": "a"},
+        {"t<int>": T_FLOAT, "t<float>": T_INT},
+        {"t<float>": T_INT},
+        {"t<const float *>": "_Z1tIPKiEvPT_"},
+        {"ns::t<5>": "_ZN2ns1tILi4EEEvPi"},
+        {"t<float, 4u>": "_Z1tIfLi5EEvPT_"},
+        {"b": "_Z1aPi", "a": "_Z1bPi"},
+        {"a": "_Z1aPi", "_Z1aPi": "a"},
+    ],
+    ids=str,
+)
+def test_a_kernel_under_the_name_of_another_is_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kernels: dict[str, str]
+) -> None:
+    answer = Answer(capsys, wheel_of(tmp_path, named(kernels)))
+    assert (answer.code, answer.errors) == (1, [f"demo/_cubins/k.compute_80.ptx: {NAMES}"])
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        {"KERNEL": "a", "ns::b": "b"},
+        {"t<real>": T_FLOAT, "t<unsigned>": "_Z1tIjEvPT_", "t<int>": T_INT},
+        {"ns::t<(4 > 3)>": "_ZN2ns1tILi1EEEvPi", "ns::t<010>": "_ZN2ns1tILi8EEEvPi"},
+        {"t<float, 4>": "_Z1tIfLj4EEvPT_", "t<double>": "_Z1tIdLj4EEvPT_"},
+        {"t<1>": "_Z1tILb1EEvPi"},
+        {"t<real>": T_FLOAT, "NAME(float)": T_FLOAT, "t<float>": T_FLOAT, "t<int>": T_INT},
+        {"_Z1oPi": "_Z1oPi", "_Z1oPf": "_Z1oPf"},
+        {"t<int>": "_Z1tIiEvPT_", "_Z1tIiEvPPT_": "_Z1tIiEvPPT_"},
+    ],
+    ids=str,
+)
+def test_names_that_only_a_compiler_understands_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kernels: dict[str, str]
+) -> None:
+    answer = Answer(capsys, wheel_of(tmp_path, named(kernels)))
+    assert (answer.code, answer.errors) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("symbol", "parameters"),
+    [
+        (T_INT, [[0, 8, "float *"]]),
+        (T_INT, [[0, 8]]),
+        ("_Z1kPi", [[0, 8, "int"]]),
+        ("k", [[0, 8, "int"]]),
+    ],
+)
+def test_types_that_a_kernel_does_not_have_are_a_problem(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    symbol: str,
+    parameters: list[list[object]],
+) -> None:
+    name = plain_name(symbol)
+    files = named({name: symbol})
+    fields = json.loads(files["manifest.json"])
+    modules, index = fields.pop("modules"), fields.pop("kernels")
+    del fields["check"], modules["k"]["check"]
+    modules["k"]["parameters"] = {name: parameters}
+    lines = (manifest.module_line(*each) for each in modules.items())
+    files["manifest.json"] = b"".join(manifest.write_manifest(fields, index, lines))
+    files["__init__.pyi"] = stub({name}, {"k"}, {signature(name, parameters)})
+    answer = Answer(capsys, wheel_of(tmp_path, files))
+    assert (answer.code, answer.errors) == (1, [f"demo/_cubins/k.compute_80.ptx: {TAKES}"])
 
 
 # --- the loader, whoever says that he made it ----------------------------------------------------
