@@ -296,7 +296,7 @@ def key_inputs(module: Module, toolkit: Toolkit, closure: Closure) -> dict[str, 
     source, headers = module.source, closure.summary()
     return {
         "schema": _PTX_SCHEMA if source.is_ptx else KEY_SCHEMA,
-        "source": digest([source.text]),
+        "source": digest([source.code]),
         "path": source.path,
         "compiler": _build_of(source, toolkit),
         "data_model": DATA_MODEL,
@@ -361,8 +361,8 @@ def unit_keys(unit: Unit, toolkit: Toolkit, closure: Closure) -> Keys:
 def _keys_of_ptx(unit: Unit, toolkit: Toolkit) -> Keys:
     """Return the keys of a unit that ptxas makes: cuda.core would have nvJitLink make other code of it."""
     source = unit.module.source
-    whole = [_PTX_SCHEMA, source.path, source.text, _build_of(source, toolkit), DATA_MODEL, str(unit.arch)]
-    return Keys(bytes.fromhex(digest([*whole, *_flags(unit, toolkit)])), None)
+    whole = (_PTX_SCHEMA, source.path, source.code, _build_of(source, toolkit), DATA_MODEL, str(unit.arch))
+    return Keys(bytes.fromhex(digest((*whole, *_flags(unit, toolkit)))), None)
 
 
 def _flags(unit: Unit, toolkit: Toolkit) -> list[str]:
