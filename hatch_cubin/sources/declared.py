@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .scan import PASTE, TOKEN
+from .scan import PASTE, TOKEN, is_before_directive
 
 Types: TypeAlias = "tuple[str | None, ...]"  # of a kernel's parameters; None for one that is not known
 
@@ -148,8 +148,8 @@ def _code(text: str) -> str:
 def _blank(match: re.Match[str]) -> str:
     piece = match[0]
     if piece.startswith("//") or (piece.startswith("/*") and piece.endswith("*/") and len(piece) > 3):
-        return " "
-    if piece == '"C"':
+        return _UNCLEAR if is_before_directive(match) else " "
+    if piece == '"C"' or (piece[0] not in "\"'uULR/" and "'" not in piece):
         return piece
     is_whole = len(piece) > 1 and piece[0] == piece[-1] and piece[0] in "\"'"
     return '""' if is_whole else _UNCLEAR  # a raw string, a number with separators, or without an end

@@ -54,6 +54,28 @@ NEXT = (Include("", "unknown", every=True),)
         pytest.param("float f = .5'0 /* ' */;\n#include <x.h>", ANGLED, id="separated fraction"),
         pytest.param('auto s = R"(\n#include "y.h"\n)";\n#include <x.h>', ANGLED, id="raw string"),
         pytest.param('auto s = u8R"-(\n)"\n#include "y.h"\n)-";\n#include <x.h>', ANGLED, id="raw delimiter"),
+        *(
+            pytest.param(
+                f'#define Q {before}R"(\n#include <x.h>\n//)"', ANGLED, id=f"no raw string behind {before}"
+            )
+            for before in (
+                '"a"',
+                "'a'",
+                "u8'\"'",
+                'R"()"',
+                "1.",
+                ".5e",
+                "1e+",
+                "0x1p-",
+                "1'000",
+                "1''",
+                "$",
+                "\\U",
+            )
+        ),
+        pytest.param('auto s = 1+R"(\n#include "y.h"\n)";\n#include <x.h>', ANGLED, id="behind an operator"),
+        pytest.param('#define Q "??/"R"(\n#include <x.h>\n//)"', ANGLED, id="behind a trigraph in a string"),
+        pytest.param("int i; /*\n*/ /* a */ #include <x.h>", ANGLED, id="behind a comment's last line"),
         pytest.param('#if 0\nERR"(not raw"\n#endif\n#include <x.h>', ANGLED, id="a word that ends in R"),
         pytest.param("#if 0\nit's /*\n#endif\n#include <x.h>", ANGLED, id="apostrophe in a skipped line"),
         pytest.param('#if 0\n"/*\n#endif\n#include <x.h>', ANGLED, id="quote in a skipped line"),
