@@ -256,6 +256,34 @@ def test_an_absolute_include_is_read_where_it_stands(tmp_path: Path) -> None:
     assert names(found) == [f"{outside}/x.h", f"{outside}/y.h"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "/proc/self/fd/77/x.h",
+            "//proc/1/root/x.h",
+            "/x/../dev/fd/3",
+            "/dev/stdin",
+            "{up}proc/self/cwd/x.h",
+        ),
+        "{up}dev/fd/77/x.h",
+    ],
+)
+def test_a_file_that_only_the_compilers_process_has_is_refused(tmp_path: Path, name: str) -> None:
+    named = name.format(up="../" * (len(tmp_path.parts) + 2))
+    write_tree(tmp_path, {"pkg/proc/x.h": "", "pkg/dev/fd.h": ""})
+    for text in (
+        f'\n#include "{named}"',
+        f'\n#if __has_include("{named}")\n#endif',
+        f'\n#define H "{named}"\n#include H',
+    ):
+        with pytest.raises(SourceError, match="finds another file there"):
+            closure(tmp_path, text)
+    assert names(closure(tmp_path, '#include "proc/x.h"\n#include "../pkg/dev/fd.h"'))
+    with pytest.raises(SourceError, match="finds another file there"):
+        closure(tmp_path, "", pre=["proc/self/fd/77/x.h"])
+
+
 def test_a_pre_included_header_comes_from_the_search_path_or_the_root_folder(tmp_path: Path) -> None:
     write_tree(tmp_path, {"pkg/x.h": "", "inc/x.h": "#include <y.h>", "inc/y.h": ""})
     from_root = str(tmp_path / "pkg/x.h")[1:]
