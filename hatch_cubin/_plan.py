@@ -106,7 +106,15 @@ class Module:
     @property
     def pre_includes(self) -> tuple[str, ...]:
         """The headers that the options include before the source."""
-        wanted = self.options.get("pre_include", ())
+        return self._texts("pre_include")
+
+    @property
+    def ptxas_options(self) -> tuple[str, ...]:
+        """The options for ptxas."""
+        return self._texts("ptxas_options")
+
+    def _texts(self, option: str) -> tuple[str, ...]:
+        wanted = self.options.get(option, ())
         return (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
 
     @property

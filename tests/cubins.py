@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from hatch_cubin.bundle import sbom
 from hatch_cubin.bundle.manifest import read_manifest
@@ -104,3 +106,31 @@ def bill_for(files: Mapping[str, bytes], package: str = "demo") -> bytes:
 def facts_of(tmp_path: Path, files: Mapping[str, bytes]) -> BundleFacts:
     with opened(str(write_tree(tmp_path / "_cubins", files))) as found:
         return survey(found.bundles[0])
+
+
+def compiled(text: str, *options: str, headers: Mapping[str, str] = MappingProxyType({})) -> bytes | None:
+    """Return the cubin that NVRTC itself makes of a text; None if it refuses the text."""
+    from cuda.bindings import nvrtc
+
+    contents, names = [each.encode() for each in headers.values()], [each.encode() for each in headers]
+    _status, program = nvrtc.nvrtcCreateProgram(text.encode(), b"k.cu", len(names), contents, names)
+    given = [b"-arch=sm_90", *(each.encode() for each in options)]
+    try:
+        if int(nvrtc.nvrtcCompileProgram(program, len(given), given)[0]):
+            return None
+        data = bytes(nvrtc.nvrtcGetCUBINSize(program)[1])
+        nvrtc.nvrtcGetCUBIN(program, data)
+        return data
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def assembled(folder: Path, text: bytes, *options: str) -> bytes | None:
+    """Return the cubin that ptxas itself makes of a text; None if it refuses the text."""
+    from hatch_cubin.toolkit.toolkit import Toolkit
+
+    toolkit = Toolkit(None)
+    (folder / "source.ptx").write_bytes(text)
+    command = [toolkit.assembler, "-arch=sm_90", *options, "source.ptx", "-o", "source.cubin"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    return None if done.returncode else (folder / "source.cubin").read_bytes()

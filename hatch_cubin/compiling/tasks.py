@@ -66,12 +66,11 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
         name, wants_ptx = unit.module.name.encode(), any(each.unit.arch.is_ptx for each in jobs)
         return Task(number, "link", b"", name, link_options(unit), ptx=wants_ptx)
     options = compiler_options(_with_pre_includes(job, paths), toolkit, tuple(map(paths.of_root, job.search)))
-    text = source.text.encode()
     if source.is_ptx:
-        return Task(number, "ptx", text, source.path.encode(), options)
+        return Task(number, "ptx", source.code, source.path.encode(), options)
     # Quoted includes are searched in the folder of the name; the line directive makes diagnostics,
     # __FILE__ and debug information say the project-relative path all the same.
-    code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + text
+    code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + source.code
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
     kind = "lto" if mode_of(unit.module) == "lto" else "c++"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\))?")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\)|\(?)")
+# A number that begins with 0 is octal. What is aligned further than 16 does not lie where that says.
 _PARAMETER = re.compile(
-    r"\.param\s+(?:\.align\s+([0-9]{1,4})\s+)?\.(?:[busf]|bf)([0-9]{1,3})(x2)?\s+"
+    r"\.param\s+(?:\.align\s+(1|2|4|8|16)\s+)?\.(?:[busf]|bf)([0-9]{1,3})(x2)?\s+"
     r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+[0-9]{1,4}\s+)?)?"
-    r"[\w$%]+\s*(?:\[\s*([0-9]{1,6})\s*\])?"
+    r"[\w$%]+\s*(?:\[\s*([1-9][0-9]{0,5})\s*\])?"
 )
 
 _NOT_CODE = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
@@ -68,26 +68,32 @@ def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Return the offset and size of each parameter of a text's kernels, but for kernels that have others."""
-    found = {}
-    for name, listed in _ENTRY.findall(text):
-        parameters = _parameters(_COMMENT.sub(" ", listed[1:-1]).strip())
-        if parameters is not None:
-            found[name] = parameters
-    return found
+    """Return the offset and size of each parameter of a text's kernels.
+
+    A kernel with parameters of another kind is left out, and one that the text declares in different ways.
+    """
+    found: dict[str, set[tuple[tuple[int, int], ...] | None]] = {}
+    for name, listed in _ENTRY.findall(_NOT_CODE.sub(" ", text)):
+        found.setdefault(name, set()).add(_parameters(listed))
+    alone = ((name, parameters) for name, (parameters, *others) in found.items() if not others)
+    return {name: parameters for name, parameters in alone if parameters is not None}
 
 
 def _parameters(listed: str) -> tuple[tuple[int, int], ...] | None:
+    """Return the same of a list of parameters with its parentheses; None if it cannot be told."""
+    if listed == "(":
+        return None
     parameters, end = [], 0
-    for each in listed.split(",") if listed else ():
+    inner = listed[1:-1].strip()
+    for each in inner.split(",") if inner else ():
         match = _PARAMETER.fullmatch(each.strip())
         if match is None:
             return None
         aligned, bits, two, count = match.groups()
         one = int(bits) // 8 * (2 if two else 1)
-        alignment = int(aligned or one)
-        if not one or not alignment:
+        if not one:
             return None
+        alignment = max(int(aligned or 1), one)
         offset = -(-end // alignment) * alignment
         parameters.append((offset, one * int(count or 1)))
         end = sum(parameters[-1])

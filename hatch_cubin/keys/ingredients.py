@@ -73,13 +73,13 @@ class Ingredient(NamedTuple):
     is_in_all: bool = False  # whether every record has it
     is_of_arch: bool = False  # whether it differs between the units of a module
     places: Places = Places()
-    parts: Callable[[Making], Sequence[str]] | None = None  # what the digest has, if not name and value
+    parts: Callable[[Making], Sequence[str | bytes]] | None = None  # what the digest has, or name and value
     settings: Mapping[str, Callable[[Module], Any]] = {}  # what the lock has of it for each module, by name
     locked: Sequence[str] = ("modules",)  # which fields of the lock change with it
     files: Callable[[Jobs], Mapping[str, str]] | None = None  # for the lock and the bill
     others: Callable[[Jobs], Mapping[str, str | None]] | None = None  # wheels and trees, likewise
 
-    def of(self, making: Making) -> Sequence[str]:
+    def of(self, making: Making) -> Sequence[str | bytes]:
         """Return what the digest of the unit's key has of this ingredient."""
         if self.parts is not None:
             return self.parts(making)
@@ -111,7 +111,7 @@ def _arch(making: Making) -> str:
 def _source(making: Making) -> str:
     if making.module.link:
         return digest(["link", making.module.base])  # the same whatever the module is linked of
-    return digest([making.module.source.text])
+    return digest([making.module.source.code])
 
 
 def _assembled(making: Making) -> str | None:
@@ -218,7 +218,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         str,
         is_in_all=True,
         places=Places(_CORE, 3, None),  # the keys of its objects are in *linked*
-        parts=_itself(lambda making: making.module.source.text),
+        parts=lambda making: [making.module.source.code],
         locked=("files",),
         files=materials.source_files,
     ),
@@ -428,7 +428,7 @@ def inputs_of(making: Making, *, of_arch: bool = True) -> dict[str, Any]:
     return {name: value for name, value in found if value is not None}
 
 
-def digested(making: Making) -> list[str]:
+def digested(making: Making) -> list[str | bytes]:
     """Return what a unit's key is a digest of, beside what cuda.core's part of the key has."""
     return [part for each in _DIGESTED[making.tool] for part in each.of(making)]
 

@@ -23,6 +23,7 @@ from ..sources.project import Project, Sources
 from ..sources.scan import Include, ask_for_anything, line_of, meanings
 from ..sources.search import Root
 from ..table import tables
+from ..table.ptxas import names_kernels
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .closures import Start
@@ -79,7 +80,7 @@ def request_of(unit: Unit) -> Request:
 
 def _declared(module: Module) -> Collection[str]:
     """Return the symbols of kernels that every result of a module has."""
-    if module.link is not None or module.pre_includes:
+    if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
         return ()
     return declared_kernels(module.source, dict(module.macros))
 

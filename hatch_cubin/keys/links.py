@@ -135,7 +135,7 @@ def _inputs_of(
             kind = "lto" if link.mode == "lto" else "cubin"
             parts.append(Input(part.source.path, kind, keys[each].key.hex(), unit=each))
         else:
-            parts.append(Input(part.path, "ptx", part.sha256, text=part.text.encode()))
+            parts.append(Input(part.path, "ptx", part.sha256, text=part.code))
     own = (each for each, target in files if target in {None, real.number})
     return (*parts, *own)
 

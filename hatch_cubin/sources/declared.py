@@ -1,9 +1,8 @@
-"""Read from a source's text which types its `extern "C"` kernels take. Pure.
+"""Read from a source's text which `extern "C"` kernels it defines, and which types these take. Pure.
 
-The symbol of such a kernel has no types, and a text can mean something else than it says. So a type is told
-only if it is made of keywords of C++, and if nothing can change what they mean or whether the compiler sees
-them: no macro in the declaration, no conditional around it, no second mention of the kernel. The rest has no
-type.
+A text can mean something else than it says. So a kernel is told only if nothing can change what its
+definition means or whether the compiler sees it: no macro in the definition, no conditional around it, no
+second mention of the kernel. A type is told if it is made of keywords of C++; the rest has no type.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import bisect
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .scan import PASTE, TOKEN
+from .scan import PASTE, TOKEN, is_before_directive
 
 Types: TypeAlias = "tuple[str | None, ...]"  # of a kernel's parameters; None for one that is not known
 
@@ -25,8 +24,10 @@ _DISPUTED = re.compile(r"\?\?[=/'()!<>-]|\\[uU]00|\\[ \t\f\v\r]+\n")
 _DIGRAPH = re.compile(r"<[%:]|[%:]>|%:")
 _UNCLEAR = "\0"  # no source has this character
 _DEFINE = re.compile(r"\bdefine\b(?:\s|/\*.*?\*/)*([^\W\d]\w*)([^\n]*)", re.DOTALL)
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.MULTILINE)
-_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w*)")
+_INCLUDE = re.compile(r"^[^\S\n]*#[^\S\n]*include[^\n]*", re.MULTILINE)
+_DIRECTIVE = re.compile(r"[^\S\n]*#[^\S\n]*(\w*)")
+_DIRECTIVE_LINE = re.compile(rf"^{_DIRECTIVE.pattern}[^\n]*", re.MULTILINE)
+_HARMLESS = frozenset(("define", "pragma", "line", ""))
 _OPENS = frozenset(("if", "ifdef", "ifndef"))
 _TURNS = frozenset(("elif", "elifdef", "elifndef", "else"))
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -58,7 +59,7 @@ class Names(NamedTuple):
 
     words: Counter[str]
     macros: frozenset[str]
-    plain: bool  # no macro of it makes a name of parts, or opens a brace that it does not close
+    plain: bool  # no macro of it makes a name of parts, or has a bracket without its partner
 
 
 @functools.lru_cache(maxsize=256)  # sources share headers
@@ -66,14 +67,20 @@ def names_of(text: str) -> Names:
     """Return the names of a source or a header, or of `define X …` for a macro of the command line."""
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
-    defined = _DEFINE.findall(joined)
+    defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}  # a comment may go on in another line
     return Names(
         Counter(_WORD.findall(_INCLUDE.sub("", code))),
         frozenset(name for name, _value in defined),
         not _DISPUTED.search(text)
         and not any(PASTE.search(value) for _name, value in defined)
-        and all(value.count("{") == value.count("}") for _name, value in defined),
+        and all(_closes_brackets(value) for _name, value in defined),
     )
+
+
+def _closes_brackets(value: str) -> bool:
+    """Say whether a macro closes what it opens, and nothing else."""
+    code = TOKEN.sub(" ", value)
+    return not _DIGRAPH.search(code) and _nesting(code) is not None
 
 
 def declared_types(text: str, others: Sequence[Names] = (), macros: Iterable[str] = ()) -> dict[str, Types]:
@@ -98,6 +105,36 @@ def declared_types(text: str, others: Sequence[Names] = (), macros: Iterable[str
     return found
 
 
+def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
+    """Return the names of the kernels that every compile of a text has, with these *macros*.
+
+    A text that includes headers or has conditionals says nothing. Neither does a kernel in a namespace: if
+    the namespace has no name, which a macro can hide, the kernel's symbol has another name.
+    """
+    own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
+    if not all(each.plain for each in (own, *theirs)):
+        return []
+    defined = own.macros.union(*(each.macros for each in theirs))
+    mentions = [own.words, *(each.words for each in theirs)]
+    return [
+        name
+        for name, words in _certain(text)
+        if sum(each[name] for each in mentions) == 1 and defined.isdisjoint(words)
+    ]
+
+
+@functools.lru_cache(maxsize=32)  # the archs and variants of a source are asked about one after another
+def _certain(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the kernels of a text without headers and conditionals, each with its definition's words."""
+    if '"C"' not in text:
+        return ()
+    code = _code(text)
+    if _UNCLEAR in code or not _HARMLESS.issuperset(each[1] for each in _DIRECTIVE_LINE.finditer(code)):
+        return ()
+    kernels = _kernels(_DIRECTIVE_LINE.sub("", code), blocks=True, scopes=frozenset(_C))
+    return tuple((kernel["name"], (*_WORD.findall(kernel[0]),)) for kernel in kernels)
+
+
 def _joined(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\\\n", "")
 
@@ -111,8 +148,8 @@ def _code(text: str) -> str:
 def _blank(match: re.Match[str]) -> str:
     piece = match[0]
     if piece.startswith("//") or (piece.startswith("/*") and piece.endswith("*/") and len(piece) > 3):
-        return " "
-    if piece == '"C"':
+        return _UNCLEAR if is_before_directive(match) else " "
+    if piece == '"C"' or (piece[0] not in "\"'uULR/" and "'" not in piece):
         return piece
     is_whole = len(piece) > 1 and piece[0] == piece[-1] and piece[0] in "\"'"
     return '""' if is_whole else _UNCLEAR  # a raw string, a number with separators, or without an end
@@ -164,8 +201,13 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
     return None if opened else found
 
 
-def _kernels(code: str, *, blocks: bool) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels; those in a block of that linkage too, if *blocks*."""
+def _kernels(
+    code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
+) -> Iterator[re.Match[str]]:
+    """Yield the definitions of `extern "C"` kernels inside of *scopes* alone.
+
+    Those in a block of that linkage are among them if *blocks*.
+    """
     if (nesting := _nesting(code)) is None:
         return
     ends = [end for end, _opened in nesting]
@@ -175,7 +217,7 @@ def _kernels(code: str, *, blocks: bool) -> Iterator[re.Match[str]]:
         if match is None or {"__global__", "void"} - {*_WORD.findall(match["before"])}:
             continue
         opened = nesting[bisect.bisect_right(ends, start) - 1][1]
-        if {*opened} <= {_C, _NAMESPACE} and (match["direct"] or (blocks and _C in opened)):
+        if scopes.issuperset(opened) and (match["direct"] or (blocks and _C in opened)):
             yield match
 
 

@@ -33,7 +33,7 @@ from .scan import (
     meanings,
     parse_operand,
 )
-from .search import OWN, Root, Search, Spot
+from .search import OWN, Root, Search, Spot, leads_to_a_process
 
 _WORDS = re.compile(f"({WORD.pattern})")
 _MOST_PATHS = 100  # that an include can stand for
@@ -155,7 +155,8 @@ class Resolver(Search):
 
 def _at_root(name: str) -> str:
     """Return where the compiler finds a pre-included file: its process works in the root folder."""
-    return path if os.path.isfile(path := os.path.join(os.sep, name)) else name
+    path = os.path.join(os.sep, name)
+    return path if leads_to_a_process(path) or os.path.isfile(path) else name
 
 
 class _Walk:

@@ -14,18 +14,20 @@ from .._digest import digest, file_digest
 from . import disk
 from .tree import Tree
 
-_TRIGRAPH_BACKSLASH = "??/\n"
+_TRIGRAPH_BACKSLASH = "??/"
+_SUFFIX = r"(?:[^\W\d]\w*)?"  # what stands behind a literal belongs to it, an R too
 TOKEN = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
-    r'|(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)'  # raw strings
-    r"|(?<![\w.])\.?\d[\w.]*(?:'[\w.]+)+"  # numbers with separators, which are no character literals
-    r"""|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?""",  # strings; in skipped lines they may lack an end
+    rf'|(?<![\w$])(?<!\\(?=[uU]))(?:u8|[uUL])?R"([^()\\\s]{{0,16}})\(.*?(?:\)\1"{_SUFFIX}|\Z)'  # raw strings
+    # Numbers before a quote: it may separate digits, and the R of a raw string may belong to the number.
+    r"|(?<![\w.])\.?\d(?=[\w.+-]*['\"])(?:[eEpP][+-]|'\w|[\w.])*"
+    rf"""|"(?:[^"\\\n]|\\.)*(?:"{_SUFFIX})?|'(?:[^'\\\n]|\\.)*(?:'{_SUFFIX})?""",  # some have no end
     re.DOTALL,
 )
-_DIRECTIVE = re.compile(
-    r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(include_next|include|import|embed|define|if|elif)\b([^\n]*)",
-    re.MULTILINE,
-)
+_KINDS = "include_next|include|import|embed|define|if|elif"
+_BLANK = r"(?:[ \t]|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*"
+_DIRECTIVE = re.compile(rf"^[ \t]*(?:#|%:|\?\?=)[ \t]*({_KINDS})\b([^\n]*)", re.MULTILINE)
+_LATE_DIRECTIVE = re.compile(rf"{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:{_KINDS}|else|endif|ifn?def|undef)\b")
 _OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
 _HAS_INCLUDE = re.compile(r"""__has_(?:include|embed)(_next)?\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
 _HAS_NAME = re.compile(r"\b__has_(?:include|embed)(?:_next)?\b")
@@ -80,8 +82,8 @@ def scan(text: str) -> Scan:
     """Return the includes and the macros of *text*."""
     text = text.replace("\r\n", "\n").translate(_BLANKS)
     includes, defines = _scan(text.replace("\\\n", ""))
-    if _TRIGRAPH_BACKSLASH in text:  # it joins lines where `std` is a strict one
-        more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "").replace("\\\n", ""))
+    if _TRIGRAPH_BACKSLASH in text:  # it is a backslash where `std` is a strict one
+        more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "\\").replace("\\\n", ""))
         includes, defines = includes + more[0], defines + more[1]
     return Scan(tuple(includes), tuple(defines))
 
@@ -134,9 +136,15 @@ def _questions(text: str) -> int:
 def _blank(match: re.Match[str]) -> str:
     """Blank a comment or a raw string; leave every other token alone."""
     token = match[0]
-    if token.startswith("/"):
-        return " "
+    if token.startswith("/"):  # to NVRTC, a directive may begin behind a comment of several lines
+        return "\n" if is_before_directive(match) else " "
     return '""' if token[0] in "uULR" else token
+
+
+def is_before_directive(match: re.Match[str]) -> bool:
+    """Say whether a token is a comment of several lines, and a directive stands behind it in the last one."""
+    is_long = match[0].startswith("/*") and "\n" in match[0]
+    return is_long and _LATE_DIRECTIVE.match(match.string, match.end()) is not None
 
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:

@@ -23,6 +23,7 @@ OWN = f"{PROJECT}/"  # what the logical names of the project's own files begin w
 FOLDERS = "folders "  # what the name of all folders of the project begins with
 _NEVER_SEARCHED = frozenset({".git", ".hatch", "_cubins", "__pycache__"})
 _HERE = re.compile(r"^(?:\./+)+")
+_OF_PROCESSES = ("/proc/", "/dev/fd/", "/dev/std")
 _SCANNED_BYTES = 8 << 20  # in a folder that is taken in whole, a larger file is data
 
 
@@ -159,6 +160,9 @@ class Search:
         places: list[tuple[Root, str]] = []
         absent: list[str] = []
         for place, written in itertools.starmap(self._placed, self._candidates(include.name, root, beside)):
+            if leads_to_a_process(os.path.join(place.path, written)):
+                what = f"cannot include {include.name!r}: the compiler's process finds another file there"
+                raise SourceError(Problem(what, hint="include the file by its own path"))
             if self._is_file(place, written):
                 # A name that goes into a folder and back leads somewhere only while that folder is there.
                 as_it_is = not place.tree and _comes_back(include.name)
@@ -290,6 +294,13 @@ class Search:
                 seen.add(real)
                 inner[:] = sorted(set(inner) - _NEVER_SEARCHED)
                 yield parent, sorted(files)
+
+
+def leads_to_a_process(path: str) -> bool:
+    """Say whether a path is one that each process finds other files at, such as `/proc/self/fd/3`."""
+    if "/proc" not in path and "/dev" not in path:
+        return False
+    return f"/{os.path.normpath(path).lstrip('/')}".startswith(_OF_PROCESSES)
 
 
 def content_digest(path: str | Path) -> str:

@@ -33,10 +33,16 @@ class Source:
     path: str
     text: str
     sha256: str = ""
+    encoding: str = "utf-8"  # of the file
 
     @cached_property
     def is_ptx(self) -> bool:
         return is_ptx(self.path)
+
+    @property
+    def code(self) -> bytes:
+        """What is compiled: PTX in the file's own encoding, as ptxas can copy the text into a cubin."""
+        return self.text.encode(self.encoding if self.is_ptx else "utf-8")
 
     @property
     def stem(self) -> str:
@@ -72,8 +78,8 @@ _MACHINE_CODE = (
 )
 
 
-def decode(data: bytes) -> str:
-    """Decode a source as `Path.read_text("utf-8-sig")` does, or as Latin-1 where it is not UTF-8."""
+def decode(data: bytes) -> tuple[str, str]:
+    """Decode a source as UTF-8, or as Latin-1 if it is not UTF-8; return the text and its encoding."""
     if data.startswith(_WIDE_BOMS):
         raise ValueError("is UTF-16 or UTF-32: save it as UTF-8")
     if data.startswith((b"\x7fELF", b"\x50\xed\x55\xba")):
@@ -81,10 +87,10 @@ def decode(data: bytes) -> str:
     if b"\0" in data:
         raise ValueError("holds a NUL byte, where the compiler would stop reading in silence")
     try:
-        text = data.decode("utf-8-sig")
+        text, encoding = data.decode("utf-8-sig"), "utf-8"
     except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+        text, encoding = data.decode("latin-1"), "latin-1"
+    return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
 
 
 class Files:
@@ -228,7 +234,8 @@ def read_source(tree: Tree, path: str) -> Source:
         with open(full, "rb", buffering=0) as file:
             _files.refuse_larger(file.fileno(), _limits.SOURCE)
             data = file.read()
-        return Source(path, decode(data), file_digest(data))
+        text, encoding = decode(data)
+        return Source(path, text, file_digest(data), encoding)
     except ValueError as exc:
         raise SourceError(Problem(str(exc), here)) from exc
     except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
@@ -238,6 +245,7 @@ def read_source(tree: Tree, path: str) -> Source:
 
 # Each way to begin is a plain character: so the search skips what is none of them, four times as fast.
 _PTX_COMMENT = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_PTX_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)")
 _PTX_TARGET = re.compile(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", re.MULTILINE)
 
 
@@ -300,9 +308,4 @@ def read_ptx_version(text: str) -> tuple[int, int] | None:
 
 def ptx_entries(text: str) -> tuple[str, ...]:
     """Return the names of the kernels that a PTX text defines, in its order."""
-    names = re.findall(
-        r"^\s*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+([\w$%.]+)",
-        without_comments(text),
-        re.MULTILINE,
-    )
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(_PTX_ENTRY.findall(_PTX_COMMENT.sub(" ", text))))

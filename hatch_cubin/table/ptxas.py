@@ -11,7 +11,7 @@ needs a value and has none takes the next string as its value, and a string with
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _SWITCH = ""
 _BOOLEAN = "true|false"
@@ -81,6 +81,7 @@ def _spelled(names: Mapping[str, str]) -> dict[str, str]:
 
 ALLOWED: Mapping[str, str] = _spelled(_NAMES)  # the pattern of the value, empty where there is none
 REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason
+_OF_KERNELS = frozenset(_spelled({_KERNELS: _NAMES[_KERNELS]}))
 LEVELS = "-O[0-9]"  # ptxas takes this one value without a "="
 # The whole list as one expression, for the schema that editors read too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
@@ -92,6 +93,11 @@ _WHERE = "the reference lists what can be set, under 'Options of ptxas'; ask for
 def is_allowed(option: str) -> bool:
     """Say whether an option of ptxas can be set, with the value that it has."""
     return re.fullmatch(PATTERN, option) is not None
+
+
+def names_kernels(options: Iterable[str]) -> bool:
+    """Say whether options tell ptxas by name which kernels of a source its result has."""
+    return not _OF_KERNELS.isdisjoint(option.partition("=")[0] for option in options)
 
 
 def check(option: str) -> str:

@@ -99,7 +99,7 @@ MODULES: dict[str, dict[str, str]] = {
         "scan": "disk tree",
         "stamps": "scan",
         "declared": "scan",
-        "entries": "scan source",
+        "entries": "declared source",
         "outside": "disk tree",
         "search": "disk outside scan tree",
         "includes": "disk outside scan search",

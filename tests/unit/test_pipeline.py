@@ -34,6 +34,7 @@ from hatch_cubin.table import options
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit, compiler_options
+from tests.cubins import assembled
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
@@ -136,6 +137,32 @@ def test_every_kind_of_source_and_arch_is_built(tmp_path: Path) -> None:
         "nvrtc": toolkit.nvrtc,
         "ptxas": toolkit.nvrtc,
     }
+
+
+@pytest.mark.parametrize("comment", [b"\xe4 \xff", "ä".encode(), b"plain"], ids=["latin-1", "utf-8", "ascii"])
+def test_ptx_in_any_encoding_gives_the_bytes_of_ptxas(tmp_path: Path, comment: bytes) -> None:
+    # With a .loc, the cubin has a copy of the text.
+    text = COPY_PTX.replace("ret;", ".loc 1 1 0\nret;").encode() + b'.file 1 "x.cu"\n/* ' + comment + b" */\n"
+    text = text.replace(b"sm_80", b"sm_90").replace(b"7.0", b"8.0")
+    bundle = build(tmp_path, {"copy.ptx": text}, ONE)
+    assert cubins(bundle)["copy.sm_90.cubin"] == assembled(tmp_path, text)
+
+
+def test_the_encoding_of_ptx_is_part_of_its_key(tmp_path: Path) -> None:
+    found = [
+        jobs_of(project_of(tmp_path / encoding, {"copy.ptx": f"{COPY_PTX}// ä\n".encode(encoding)}, TWO))
+        for encoding in ("utf-8", "latin-1")
+    ]
+    assert not {job.keys.key for job in found[0]} & {job.keys.key for job in found[1]}
+    assert {job.asked for job in found[0]}.isdisjoint(job.asked for job in found[1])
+
+
+@pytest.mark.parametrize("option", ["-e=one", "--entry=one"])
+def test_ptxas_may_be_told_which_kernels_to_make(tmp_path: Path, option: str) -> None:
+    one, two = (SAXPY.replace("saxpy", name) for name in ("one", "two"))
+    options = f'{ONE}options = {{ ptxas_options = ["{option}"] }}\n'
+    bundle = build(tmp_path, {"k.cu": one + two}, options)
+    assert elf.read_cubin(cubins(bundle)["k.sm_90.cubin"]).kernels == ("one",)
 
 
 def test_all_errors_of_all_units_come_in_one_run(tmp_path: Path, compiler: str) -> None:

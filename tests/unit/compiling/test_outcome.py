@@ -25,6 +25,7 @@ from tests.unit.cubin.test_target import with_header
 
 SYMBOL = "_Z5scaleIfLi4EEvPT_"
 NAME = "scale<float, 4>"
+PTX_FOR_90 = COPY_PTX.replace("sm_80", "sm_90")
 
 
 def code(kernel: str, arch: str = "sm_90", *, kind: int = 2) -> bytes:
@@ -37,7 +38,7 @@ def text(kernel: str, target: str = "sm_90") -> bytes:
     return f".version 9.0\n.target {target}\n.visible .entry {kernel}() {{ ret; }}\n".encode()
 
 
-def unit(arch: str, source: str, path: str = "demo/k.cu", *names: str, **changed: str) -> Unit:
+def unit(arch: str, source: str, path: str = "demo/k.cu", *names: str, **changed: object) -> Unit:
     module = dataclasses.replace(
         made("k").unit.module,
         source=Source(path, source),
@@ -64,6 +65,16 @@ def result(output: bytes, ptx: bytes = b"", symbols: Mapping[str, str] | None = 
             unit("sm_90", SCALE, "demo/k.cu", NAME), result(code(SYMBOL), symbols={NAME: SYMBOL}), id="a name"
         ),
         pytest.param(unit("sm_90", SAXPY, part_of="m"), result(code("saxpy", kind=1)), id="an object"),
+        *(
+            pytest.param(
+                unit("sm_90", source, path, options={"ptxas_options": option}), result(code("k")), id=option
+            )
+            for option, source, path in (
+                ("-e=k", SAXPY, "demo/k.cu"),
+                ("--entry=k,j", SAXPY, "demo/k.cu"),
+                ("--entry=k", PTX_FOR_90, "demo/k.ptx"),
+            )
+        ),
     ],
 )
 def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
@@ -104,6 +115,12 @@ def test_what_was_asked_for_is_accepted(asked: Unit, answer: Result) -> None:
             result(code("other")),
             "lacks kernels of its source: saxpy",
             id="another source",
+        ),
+        pytest.param(
+            unit("sm_90", SAXPY, options={"ptxas_options": ("-v", "--maxntid=64")}),
+            result(code("other")),
+            "lacks kernels of its source: saxpy",
+            id="another source, and other options",
         ),
         pytest.param(
             unit("sm_80", COPY_PTX, "demo/copy.ptx"),

@@ -55,6 +55,28 @@ NEXT = (Include("", "unknown", every=True),)
         pytest.param("float f = .5'0 /* ' */;\n#include <x.h>", ANGLED, id="separated fraction"),
         pytest.param('auto s = R"(\n#include "y.h"\n)";\n#include <x.h>', ANGLED, id="raw string"),
         pytest.param('auto s = u8R"-(\n)"\n#include "y.h"\n)-";\n#include <x.h>', ANGLED, id="raw delimiter"),
+        *(
+            pytest.param(
+                f'#define Q {before}R"(\n#include <x.h>\n//)"', ANGLED, id=f"no raw string behind {before}"
+            )
+            for before in (
+                '"a"',
+                "'a'",
+                "u8'\"'",
+                'R"()"',
+                "1.",
+                ".5e",
+                "1e+",
+                "0x1p-",
+                "1'000",
+                "1''",
+                "$",
+                "\\U",
+            )
+        ),
+        pytest.param('auto s = 1+R"(\n#include "y.h"\n)";\n#include <x.h>', ANGLED, id="behind an operator"),
+        pytest.param('#define Q "??/"R"(\n#include <x.h>\n//)"', ANGLED, id="behind a trigraph in a string"),
+        pytest.param("int i; /*\n*/ /* a */ #include <x.h>", ANGLED, id="behind a comment's last line"),
         pytest.param('#if 0\nERR"(not raw"\n#endif\n#include <x.h>', ANGLED, id="a word that ends in R"),
         pytest.param("#if 0\nit's /*\n#endif\n#include <x.h>", ANGLED, id="apostrophe in a skipped line"),
         pytest.param('#if 0\n"/*\n#endif\n#include <x.h>', ANGLED, id="quote in a skipped line"),
@@ -233,6 +255,34 @@ def test_an_absolute_include_is_read_where_it_stands(tmp_path: Path) -> None:
     outside = write_tree(tmp_path / "outside", {"x.h": '#include "y.h"', "y.h": ""})
     found = closure(tmp_path / "project", f'#include "{outside}/x.h"')
     assert names(found) == [f"{outside}/x.h", f"{outside}/y.h"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "/proc/self/fd/77/x.h",
+            "//proc/1/root/x.h",
+            "/x/../dev/fd/3",
+            "/dev/stdin",
+            "{up}proc/self/cwd/x.h",
+        ),
+        "{up}dev/fd/77/x.h",
+    ],
+)
+def test_a_file_that_only_the_compilers_process_has_is_refused(tmp_path: Path, name: str) -> None:
+    named = name.format(up="../" * (len(tmp_path.parts) + 2))
+    write_tree(tmp_path, {"pkg/proc/x.h": "", "pkg/dev/fd.h": ""})
+    for text in (
+        f'\n#include "{named}"',
+        f'\n#if __has_include("{named}")\n#endif',
+        f'\n#define H "{named}"\n#include H',
+    ):
+        with pytest.raises(SourceError, match="finds another file there"):
+            closure(tmp_path, text)
+    assert names(closure(tmp_path, '#include "proc/x.h"\n#include "../pkg/dev/fd.h"'))
+    with pytest.raises(SourceError, match="finds another file there"):
+        closure(tmp_path, "", pre=["proc/self/fd/77/x.h"])
 
 
 def test_a_pre_included_header_comes_from_the_search_path_or_the_root_folder(tmp_path: Path) -> None:
