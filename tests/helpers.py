@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import _arch
+from hatch_cubin import _arch, loader
 from hatch_cubin._plan import Module, Unit
-from hatch_cubin.bundle import layout, packs, runtime
+from hatch_cubin.bundle import layout, packs
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.compiling.executor import Task
 from hatch_cubin.sources.project import Project
@@ -202,7 +202,7 @@ def load_bundle(folder: Path, files: Mapping[str, bytes]) -> Any:
     """Write a bundle and import the loader for it alone, from the file that bundles are made with."""
     write_tree(folder, files)
     name = f"bundle_{next(_imported)}"
-    spec = importlib.util.spec_from_file_location(name, runtime.__file__)
+    spec = importlib.util.spec_from_file_location(name, loader.__file__)
     assert spec is not None
     assert spec.loader is not None
     cubins: Any = importlib.util.module_from_spec(spec)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from hatch_cubin.bundle.manifest import canonical, module_line, write_manifest
 from tests.helpers import bundle, load_bundle, made, sha256, write_tree
 from tests.standin import ask, install
@@ -114,7 +114,7 @@ def test_without_the_interpreters_own_scanner_json_reads_the_same(
 @pytest.mark.parametrize("text", ["", "{", '{"a" 1}', "[1,]", "1 2", "nul"])
 def test_what_is_no_json_is_an_error_whoever_reads_it(text: str) -> None:
     with pytest.raises(json.JSONDecodeError):
-        runtime._loads(text)
+        loader._loads(text)
 
 
 def test_large_and_small_manifests_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +137,13 @@ def test_parts_of_any_size_read_as_the_whole(
 ) -> None:
     cubins = load_bundle(tmp_path, bundle(*MANY))
     monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
-    monkeypatch.setattr(cubins, "_PART", part)
+    monkeypatch.setattr(cubins._part("_large"), "_PIECE", part)
     for built in (MANY[0], MANY[31], MANY[-1]):
         assert cubins.read(built.unit.module.base, cc=(9, 0)) == built.compiled.data
     with pytest.raises(cubins.CubinNotFoundError):
         cubins.find("k0300", cc=(9, 0))
     data, path = (tmp_path / "manifest.json").read_bytes(), str(tmp_path / "manifest.json")
-    parts = cubins._index_data(path)
+    parts = cubins._manifest_data(path)
     for what in (b'{"check"', b"\n", b"\n},", b"}\n", b"nowhere", data[5:90]):
         assert (parts.find(what), parts.rfind(what)) == (data.find(what), data.rfind(what))
         assert parts.find(what, 100) == data.find(what, 100)
@@ -193,11 +193,11 @@ def test_a_large_manifest_is_read_on_after_it_was_replaced_and_after_descriptors
     monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
     path = tmp_path / "manifest.json"
     assert len(cubins.names()) == 60
-    os.close(cubins._manifest()._data._descriptor)  # as a process does that becomes a daemon
+    os.close(cubins._manifest().data._descriptor)  # as a process does that becomes a daemon
     assert cubins.find("k001", cc=(9, 0)).module == "k001"
     path.rename(tmp_path / "before")
     assert cubins.find("k002", cc=(9, 0)).module == "k002"
-    parts = cubins._manifest()._data
+    parts = cubins._manifest().data
     os.close(parts._descriptor)
     with pytest.raises(cubins.CubinDamagedError, match=r"cannot be read \(No such file"):
         cubins.find("k003", cc=(9, 0))
@@ -422,8 +422,8 @@ def test_a_scanner_that_asks_for_more_than_is_known_leaves_it_to_json(
     newer = types.ModuleType("_json")
     newer.__dict__["make_scanner"] = lambda how: how.not_there_yet
     monkeypatch.setitem(sys.modules, "_json", newer)
-    monkeypatch.setattr(runtime, "_modules", {})
-    assert runtime._loads('{"a": 1}') == {"a": 1}
+    monkeypatch.setattr(loader, "_modules", {})
+    assert loader._loads('{"a": 1}') == {"a": 1}
 
 
 def test_a_module_out_of_its_order_is_damage_and_not_a_missing_name(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+"""Read large manifests in pieces."""
+
+import os
+
+from . import _damaged, _opened, _unreadable
+
+_PIECE = 1 << 12  # bytes of the first piece that a search reads
+
+
+def opened(path: str) -> "LargeFile":
+    """Return the bytes of a plain file, of which only what is needed will be read."""
+    descriptor = _opened(path)
+    return LargeFile(path, descriptor, os.fstat(descriptor))
+
+
+class LargeFile:
+    """The bytes of a large file, of which it reads only what is needed.
+
+    They are not mapped: if another program cuts a mapped file off, the process that mapped it gets killed.
+    """
+
+    def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
+        self._path, self._descriptor, self._status = path, descriptor, status
+        self._recent = 0, b""  # where the bytes that were read last begin, and these bytes
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, end, _ = part.indices(self._status.st_size)
+        size, (at, known) = max(end - start, 0), self._recent
+        if not at <= start <= end <= at + len(known):
+            ahead = 2 * _PIECE if size <= 2 * _PIECE else 0  # as the next call will need it
+            at, known = start, self._read(start, size + ahead)
+            if len(known) < size:
+                _damaged(self._path, "it was cut off or replaced while it was in use")
+            if ahead:
+                self._recent = at, known
+        return known[start - at : start - at + size]
+
+    def _read(self, at: int, size: int) -> bytes:
+        try:
+            if not self._is_open():  # to become a daemon, the process closed all files that it did not know
+                self._descriptor = _opened(self._path)
+                if not self._is_open():  # it is another file
+                    os.close(self._descriptor)
+                    return b""
+            return os.pread(self._descriptor, size, at)
+        except OSError as exc:
+            _unreadable(self._path, exc)
+
+    def find(self, what: bytes, start: int = 0) -> int:
+        """Return where *what* begins first, as `bytes.find` does."""
+        part = _PIECE
+        while start < self._status.st_size:
+            if (found := self[start : start + part + len(what) - 1].find(what)) >= 0:
+                return start + found
+            start, part = start + part, 2 * part
+        return -1
+
+    def rfind(self, what: bytes, start: int = 0, end: "int | None" = None) -> int:
+        """Return where *what* begins last, as `bytes.rfind` does."""
+        end = self._status.st_size if end is None else end
+        while end - start >= len(what):
+            at = max(start, end - _PIECE)
+            if (found := self[at:end].rfind(what)) >= 0:
+                return at + found
+            end = at + len(what) - 1
+        return -1
+
+    def _is_open(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._status)
+        except OSError:
+            return False
+
+    def __del__(self) -> None:
+        if self._is_open():
+            os.close(self._descriptor)
+
+
+__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
