@@ -25,7 +25,6 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hatch_cubin import loader
 from hatch_cubin.bundle import loader_files, manifest, packs
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.toolkit import worker

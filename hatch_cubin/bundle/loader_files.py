@@ -9,7 +9,7 @@ from .. import loader
 FOLDER = Path(loader.__file__).parent
 CORE = "__init__.py"
 PACKED, SPLIT, EDITABLE = "_packs.py", "_split.py", "_editable.py"  # only in bundles that need them
-OF_EVERY = (CORE, "_arguments.py", "_errors.py", "_large.py", "_loading.py", "_use.py")
+OF_EVERY = (CORE, "_arguments.py", "_errors.py", "_files.py", "_loading.py", "_use.py")
 ALL = (*OF_EVERY, EDITABLE, PACKED, SPLIT)
 
 

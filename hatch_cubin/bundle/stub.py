@@ -1,4 +1,4 @@
-"""The type stub of a bundle, made from the loader's source, with the names of the bundle's kernels and modules."""
+"""The type stub of a bundle: made from the loader's source, with the names of kernels and modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unuse
 # These functions have the signatures of all kernels in their docstrings, which editors show.
 _WITH_SIGNATURES = ("kernel", "check_arguments")
 _MADE_BY = {"Entry": "find", "Loaded": "preload", "Preloaded": "preload"}  # users cannot make these
-_FILES = (loader_files.CORE, "_arguments.py", "_loading.py")  # of the loader: where public names are defined
+_FILES = (
+    loader_files.CORE,
+    "_arguments.py",
+    "_loading.py",
+    "_use.py",
+)  # of the loader: where public names are defined
 
 _START = """\
 # Made by hatch-cubin, for type checkers and editors.
@@ -96,7 +101,7 @@ def _public() -> dict[str, ast.stmt]:
     found: dict[str, ast.stmt] = {}
     for node in nodes:
         found.setdefault(node.name, node)  # the core's own where another file has such a name as well
-    return {name: node for name, node in found.items() if name in loader.__all__ or name == "_Layer"}
+    return {name: node for name, node in found.items() if name in loader.__all__ or name == "_Used"}
 
 
 def _definitions() -> Iterator[str]:
@@ -108,7 +113,7 @@ def _definitions() -> Iterator[str]:
 
 
 def _class(node: ast.ClassDef) -> str:
-    bases = ", ".join(base for base in map(ast.unparse, node.bases) if base != "_Value")
+    bases = ", ".join(base for base in map(ast.unparse, node.bases) if base[0] != "_")
     methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
     if not methods:
         return f"class {node.name}({bases}): ...\n"
@@ -117,7 +122,7 @@ def _class(node: ast.ClassDef) -> str:
         lines += [f"    def __init__(self, _comes_from_{_MADE_BY[node.name]}: NoReturn, /) -> None: ..."]
     elif node.name in loader.__all__:
         lines += [f"    {_signature(methods['__init__'])} ..."]
-    fields = {} if node.name == "_Layer" else _fields(methods["__init__"])
+    fields = {} if node.name == "_Used" else _fields(methods["__init__"])
     for name, each in methods.items():
         if name in ("__enter__", "__exit__") or name[0] != "_":
             is_property = any(isinstance(one, ast.Name) for one in each.decorator_list)
@@ -145,7 +150,7 @@ def _fields(init: ast.FunctionDef) -> dict[str, str]:
 
 
 def _signature(node: ast.FunctionDef) -> str:
-    """Return the first line of a function: its types without quotes, and no default that is the loader's own."""
+    """Return the first line of a function. Its types have no quotes, and private defaults are left out."""
 
     class Plain(ast.NodeTransformer):
         def visit_arg(self, node: ast.arg) -> ast.arg:
@@ -171,7 +176,7 @@ def _type(annotation: ast.expr | None) -> str:
 
 
 def _functions(signatures: str, *, many: bool) -> str:
-    """Return the functions; if there are *many* names, those that take names in a second form for mypy's messages."""
+    """Return the functions; with *many* names, those that take names in a second form for mypy's messages."""
     plain, naming = list[str](), list[str]()
     for node in _public().values():
         if isinstance(node, ast.FunctionDef):

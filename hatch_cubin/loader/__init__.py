@@ -17,43 +17,43 @@
 
 Nothing is compiled here, ever. The driver translates shipped PTX, but only if no cubin fits.
 
-This file finds kernels and proves every byte that it returns. `_part` imports the files beside it when they are
-first needed: _loading (cuda.core and the driver), _errors (the wording of errors), _use and _arguments; and those
-that only some bundles have: _packs (packed files), _split (companions, wheel variants), _editable.
+This file finds kernels and proves their bytes. It imports the files beside it when they are needed.
 """
 
-# Every process that imports the package imports this file. It only defines things, and imports nothing but
-# these two modules: typing, json and hashlib cost milliseconds each. Functions call `_import` for other modules.
+# Every process that imports the package imports this file, so it imports only these two: typing, json and
+# hashlib cost milliseconds each. Functions call `_import` and `_part`.
 import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # This never runs: it tells what freezes applications that the package needs these files.
+if TYPE_CHECKING:  # this never runs, but programs that freeze applications find these files by it
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from os import PathLike
-    from typing import Any, Literal, NoReturn
-    from typing import Any as _Cache, Any as _Code, Any as _Device, Any as _Kernel, Any as _ObjectCode
+    from typing import Any, Literal, NoReturn, TypeAlias
 
-    from . import _arguments, _editable, _errors, _large, _loading, _packs, _split, _use  # noqa: F401
-    from ._arguments import Parameter as Parameter
-    from ._loading import Loaded as Loaded, Preloaded as Preloaded
+    from . import _editable, _errors, _files, _packs, _split  # noqa: F401
+    from ._arguments import Parameter, check_arguments
+    from ._loading import Loaded, Preloaded, cache, kernel, module, preload, translated
+    from ._use import use
 
-    _AnyName = str
-    _KernelName = str
-    _ModuleName = str
+    _Device: TypeAlias = Any
+    _Pair: TypeAlias = tuple[int, int]
+    _AnyName: TypeAlias = str
+    _KernelName: TypeAlias = str
+    _ModuleName: TypeAlias = str
 
+# fmt: off
 __all__ = [
-    *("CubinDamagedError", "CubinError", "CubinNotFoundError", "CubinStaleWarning", "CubinUnavailableError"),
-    *("Entry", "Loaded", "Parameter", "Preloaded", "archs", "cache", "check_arguments", "find"),
-    *("is_available", "kernel", "module", "names", "preload", "read", "translated", "use"),
+    "CubinDamagedError", "CubinError", "CubinNotFoundError", "CubinStaleWarning", "CubinUnavailableError",
+    "Entry", "Loaded", "Parameter", "Preloaded", "archs", "cache", "check_arguments", "find", "is_available",
+    "kernel", "module", "names", "preload", "read", "translated", "use",
 ]
+# fmt: on
 
-FORMAT = 3  # of bundles that were split; 2 is packed, 1 has a file for each entry
+FORMAT = 3  # split bundles; 2 is packed, 1 has a file for each entry
 
 _MODULES = b'\n},"modules":{\n'
-_READ_WHOLE = 1 << 20  # a manifest of more bytes is read in pieces
-_PIECE = 1 << 12  # bytes of the first such piece
-_LARGEST = 1 << 25  # bytes of a manifest, at most: 70 000 files are described in 19 MB
+_READ_WHOLE = 1 << 22  # a manifest of more bytes is read in pieces
+_LARGEST = 1 << 25  # bytes of a manifest, at most: 19 MB describe 70 000 files
 _CHECKED = 76  # the length of '{"check":"…",'
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -105,8 +105,8 @@ class _Value:
 class Entry(_Value):
     """One shipped unit, what is known of it, and by which rule it was chosen.
 
-    It is a file of its own, or a part of a *block*: then *file* and *path* are None. An entry that is in a
-    companion, or only in another variant of the wheel, has no *path* either.
+    It is a file, or a part of a *block*: then *file* and *path* are None. If it is in a companion, or only in
+    another variant of the wheel, *path* is None too.
     """
 
     __slots__ = (
@@ -181,72 +181,15 @@ class Entry(_Value):
     @property
     def source_path(self) -> "str | None":
         """Where the source lies, if the package has it: with `ship-sources`, or installed as editable."""
-        built_in = self._manifest.header.get("folder")
-        if built_in is None:
-            return None
-        # Both lie in the project. Any root will do for the comparison, as it needs no working directory.
-        inside = os.path.relpath(f"/{self.source}", f"/{_typed(built_in, str)}")
-        path = os.path.normpath(os.path.join(self._manifest.folder, inside))
-        return path if os.path.isfile(path) else None
+        found: "str | None" = _part("_arguments").source_path_of(self)
+        return found
 
     def __repr__(self) -> str:
         place = f"file={self.file!r}" if self.block is None else f"block={self.block!r}"
         return f"Entry(module={self.module!r}, arch={self.arch!r}, {place}, rule={self.rule!r})"
 
 
-def __getattr__(name: str) -> "Any":
-    """Return a class that another file of the loader defines."""
-    if name not in ("Loaded", "Parameter", "Preloaded"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_part("_arguments" if name == "Parameter" else "_loading"), name)
-
-
-# --- what packages call -------------------------------------------------------------------------
-
-
-def kernel(
-    name: "_AnyName",
-    *,
-    module: "_ModuleName | None" = None,
-    variant: "Mapping[str, Any] | None" = None,
-    device: "int | _Device | None" = None,
-    **macros: "Any",
-) -> "_Kernel":
-    """Return a cuda.core `Kernel` for the current device, or for *device* (a number or a `Device`)."""
-    loading = _part("_loading")
-    code, symbol = _retry_during_rebuild(
-        lambda: loading.load(name, module, variant, macros, device, of_kernel=True)
-    )
-    return loading.get_kernel(code, symbol, name)
-
-
-def module(
-    name: "_AnyName",
-    *,
-    module: "_ModuleName | None" = None,
-    variant: "Mapping[str, Any] | None" = None,
-    device: "int | _Device | None" = None,
-    **macros: "Any",
-) -> "_ObjectCode":
-    """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
-    loading = _part("_loading")
-    return _retry_during_rebuild(
-        lambda: loading.load(name, module, variant, macros, device, of_kernel=False)
-    )[0]
-
-
-def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None" = None) -> "Preloaded":
-    """Load all kernels now, or those named, on the current device or on each of a sequence of them.
-
-    A name is a kernel's or a module's, with all variants, and may have `*` and `?`. Afterwards the driver has
-    nothing left to load of them, as is needed before a CUDA graph is captured.
-    """
-    loading = _part("_loading")
-    devices = device if isinstance(device, (list, tuple, range)) else [device]
-    preloaded: Preloaded = _retry_during_rebuild(lambda: loading.preload(names, devices))
-    return preloaded
-
-
+# --- what packages call
 def find(
     name: "_AnyName",
     *,
@@ -283,22 +226,6 @@ def read(
     return data
 
 
-def check_arguments(
-    name: "_AnyName",
-    *arguments: "Any",
-    module: "_ModuleName | None" = None,
-    variant: "Mapping[str, Any] | None" = None,
-    **macros: "Any",
-) -> None:
-    """Raise a TypeError unless a kernel takes these arguments wherever it runs; for tests.
-
-    They are what `launch` is given: numpy's scalars, those of ctypes, Python's numbers, and what lies in a
-    GPU's memory. Nothing is launched, and nothing of CUDA is imported.
-    """
-    found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
-    _part("_arguments").check(found, _one_kernel(found, kernel_name), arguments)
-
-
 def names() -> "tuple[_KernelName, ...]":
     """Return the name of every kernel that was shipped."""
     return tuple(_manifest().kernel_names())
@@ -307,27 +234,14 @@ def names() -> "tuple[_KernelName, ...]":
 def archs() -> "tuple[str, ...]":
     """Return every arch that was shipped for any module."""
     shipped = {entry.arch for found in _manifest().everything() for entry in found.entries}
-    return tuple(sorted(shipped, key=lambda arch: (arch[0] == "c", *_parse_arch(arch)[1:3])))
-
-
-def translated(
-    *,
-    cc: "tuple[int, int] | None" = None,
-    driver: "int | None" = _UNSET,
-    device: "int | _Device | None" = None,
-) -> "tuple[Entry, ...]":
-    """Return the PTX that the driver would have to translate on a GPU: what `use(strict=True)` refuses."""
-    _check_gpu(cc, driver, device)
-    entries: "tuple[Entry, ...]" = _part("_loading").translated(lambda: _gpu(cc, driver, device))
-    return entries
+    return tuple(sorted(shipped, key=lambda arch: (arch[0] == "c", *_parse_arch(arch)[1:])))
 
 
 def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None) -> bool:
     """Say whether a driver and a device exist; starts no CUDA in this process, and never raises.
 
     With the name of a kernel or a module, whether it runs on each GPU of this machine; with *strict*, whether
-    it, or all of the bundle, does so without being translated. A driver that hangs when it is asked is given
-    five seconds.
+    it, or all of the bundle, does so without being translated. A driver has five seconds to answer.
     """
     try:
         return bool(_part("_loading").is_available(kernel, strict))
@@ -335,29 +249,32 @@ def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None)
         return False
 
 
-def cache(then: "_Cache | None" = None) -> "_Cache":
-    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* if that is given."""
-    return _part("_loading").cache(then)
+_ELSEWHERE = {"Parameter": "_arguments", "check_arguments": "_arguments", "use": "_use"}
+_OF_LOADING = ("Loaded", "Preloaded", "cache", "kernel", "module", "preload", "translated")
+_ELSEWHERE.update(dict.fromkeys(_OF_LOADING, "_loading"))
 
 
-def use(
-    what: "str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None" = _UNSET,
-    *,
-    strict: "bool | None" = None,
-) -> "_Layer":
-    """Look in another bundle's folder, in this whole process; for tests and debugging.
-
-    A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
-    `ObjectCode`, whatever the device. None stands for the package's own bundle.
-    With *strict*, what the driver would have to translate is not found. If *strict* is not given, that stays as
-    it was. The result undoes this one call with `close()`, or at the end of a `with` block.
-    """
-    layer: _Layer = _part("_use").use(what, strict)
-    _layers.append(layer)
-    return layer
+def __getattr__(name: str) -> "Any":
+    """Return what another file of the loader defines for packages."""
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(_part(_ELSEWHERE[name]), name)
+    found.__module__ = _NAME
+    return found
 
 
-# --- which entry runs on which device -----------------------------------------------------------
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *__all__})
+
+
+# --- which entry runs on which device
+_RULES = (
+    "exact, arch-specific",
+    "family",
+    "exact",
+    "same major, lower minor",
+    "PTX, translated by the driver",
+)
 
 
 def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
@@ -366,50 +283,42 @@ def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") 
     *shipped* holds (arch, min_driver) pairs; *driver* is as `cuDriverGetVersion` counts, None for any.
     Pure: the published table of rules is this function.
     """
-    usable = [_parse_arch(arch) for arch, min_driver in shipped if driver is None or min_driver <= driver]
-    cubins = [(number, suffix, arch) for kind, number, suffix, arch in usable if kind == "sm"]
-    ptx = [
-        (number, "_fa".index(suffix or "_"), arch)
-        for kind, number, suffix, arch in usable
-        if kind == "compute"
-    ]
-    rules = (
-        ("exact, arch-specific", [entry for entry in cubins if entry[:2] == (cc, "a")]),
-        ("family", [entry for entry in cubins if entry[1] == "f" and _in_family(entry[0], cc)]),
-        ("exact", [entry for entry in cubins if entry[:2] == (cc, "")]),
-        (
-            "same major, lower minor",
-            [entry for entry in cubins if entry[1] == "" and _in_family(entry[0], cc) and cc not in _TEGRA],
-        ),
-        ("PTX, translated by the driver", [entry for entry in ptx if _ptx_runs(entry[0], entry[1], cc)]),
-    )
-    for rule, candidates in rules:
-        if candidates:
-            return max(candidates)[2], rule
-    return None
+    fitting = []
+    for arch, min_driver in shipped:
+        if driver is None or min_driver <= driver:
+            kind, number, suffix = _parse_arch(arch)
+            rule = _rule(cc, kind, number, suffix)
+            if rule is not None:
+                fitting.append((-rule, number, ("", "f", "a").index(suffix), arch))
+    if not fitting:
+        return None
+    rule, _, _, arch = max(fitting)
+    return arch, _RULES[-rule]
 
 
-def _parse_arch(arch: str) -> "tuple[str, int, str, str]":
+def _rule(cc: int, kind: str, target: int, suffix: str) -> "int | None":
+    """Return by which rule a file for *target* runs on a capability, None if it does not."""
+    # Same major, minor not below. Tegra and desktop parts are families apart.
+    in_family = cc // 10 == target // 10 and cc >= target and (cc in _TEGRA) == (target in _TEGRA)
+    if kind == "compute":
+        return 4 if {"": target <= cc, "f": in_family, "a": target == cc}[suffix] else None
+    if target == cc and suffix != "f":
+        return 0 if suffix else 2
+    if not in_family or suffix == "a":
+        return None
+    return 1 if suffix else (None if cc in _TEGRA else 3)
+
+
+def _parse_arch(arch: str) -> "tuple[str, int, str]":
     kind, _, name = arch.partition("_")
     suffix = name[-1:] if name[-1:] in ("a", "f") else ""
     digits = name.removesuffix(suffix)
     if kind not in ("sm", "compute") or not digits.isdecimal() or len(digits) > 4:
         _damaged("manifest.json", f"it names an arch that does not exist: {arch!r:.80}")
-    return kind, int(digits), suffix, arch
+    return kind, int(digits), suffix
 
 
-def _in_family(target: int, cc: int) -> bool:
-    """Same major, minor not below; Tegra and desktop parts are families apart."""
-    return cc // 10 == target // 10 and cc >= target and (cc in _TEGRA) == (target in _TEGRA)
-
-
-def _ptx_runs(target: int, rank: int, cc: int) -> bool:
-    return (target <= cc, _in_family(target, cc), target == cc)[rank]
-
-
-# --- what a name means --------------------------------------------------------------------------
-
-
+# --- what a name means
 def normal_name(name: str) -> str:
     """Return a kernel's name in its one spelling: spaces between words and after commas only."""
     joined = ""
@@ -425,10 +334,9 @@ def _is_word(char: str) -> bool:
 def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
     """Return the macros that the caller gave, with their values as the manifest has them."""
     if variant is not None:
-        if not hasattr(variant, "keys") or not all(isinstance(key, str) for key in variant):
-            raise TypeError(_message(f"variant is a mapping such as {{'BLOCK': 256}}, not {variant!r:.80}"))
-        for twice in variant.keys() & macros.keys():
-            raise TypeError(_message(f"the macro {twice!r} is given twice, in variant= and by itself"))
+        is_mapping = hasattr(variant, "keys") and all(isinstance(key, str) for key in variant)
+        if not is_mapping or variant.keys() & macros.keys():
+            _part("_errors").refuse_variant(variant, macros, is_mapping=is_mapping)
         macros = {**variant, **macros}
     return {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in macros.items()}
 
@@ -436,7 +344,7 @@ def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]
 def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
     """Return the one module that a name means, and the kernel if the name is a kernel's."""
     if not isinstance(name, str) or not (module is None or isinstance(module, str)):
-        _refuse_name(module if isinstance(name, str) else name)
+        raise _part("_errors").refuse_name(module if isinstance(name, str) else name)
     manifest = _manifest()
     asked = (name, module, *sorted(wanted.items()))
     if asked not in manifest.resolved:
@@ -464,42 +372,23 @@ def _search(
     return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
 
 
-def _one_kernel(found: "_Module", kernel_name: "str | None") -> str:
-    """Return the kernel that the caller named, by its own name or by that of its module."""
-    if kernel_name is None:
-        if len(found.kernels) != 1:
-            listed = ", ".join(map(repr, found.kernels))
-            which = f"several kernels, name one: {listed}" if listed else "no kernel"
-            raise CubinNotFoundError(_message(f"module {found.name!r} has {which}"))
-        (kernel_name,) = found.kernels
-    return kernel_name
-
-
-def _refuse_name(given: object) -> "NoReturn":
-    raise TypeError(_message(f"a kernel or a module is asked for by its name, not by {given!r:.80}"))
-
-
 def _named(manifest: "_Manifest", name: str, kernel_name: str) -> "tuple[list[_Module], list[_Module]]":
     """Return the modules that have a kernel of a name, and the modules of that name."""
     exact = manifest.module(name)
-    of_kernel = [_having(manifest, each, kernel_name) for each in manifest.kernels(kernel_name)]
+    of_kernel = []
+    for each in manifest.kernels(kernel_name):
+        found = manifest.module(each)
+        if found is None or kernel_name not in found.kernels:
+            _damaged("manifest.json", f"no module {each!r} has the kernel {kernel_name!r} that it lists")
+        of_kernel.append(found)
     return of_kernel, manifest.variants(name) if exact is None else [exact]
 
 
-def _having(manifest: "_Manifest", name: str, kernel_name: str) -> "_Module":
-    found = manifest.module(name)
-    if found is None or kernel_name not in found.kernels:
-        _damaged("manifest.json", f"no module {name!r} has the kernel {kernel_name!r} that it lists")
-    return found
-
-
-# --- the entry for a device, and its bytes ------------------------------------------------------
-
-
+# --- the entry for a device, and its bytes
 def _choose(
     found: "_Module",
     kernel_name: "str | None",
-    cc: "tuple[int, int]",
+    cc: "_Pair",
     driver: "int | None",
     strict: "bool | None" = None,
 ) -> Entry:
@@ -530,9 +419,7 @@ def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
         _part("_errors").refuse_gpu(cc, driver, device)
 
 
-def _gpu(
-    cc: "tuple[int, int] | None", driver: "int | None", device: "Any"
-) -> "tuple[tuple[int, int], int | None]":
+def _gpu(cc: "_Pair | None", driver: "int | None", device: "Any") -> "tuple[_Pair, int | None]":
     """Return the capability and the driver's version that a call is about."""
     present = None
     if cc is None:
@@ -559,15 +446,9 @@ def _verified(entry: Entry) -> bytes:
     return data
 
 
-def _shown_path(entry: Entry) -> str:
-    return entry._place if entry.arch else ""
-
-
-# --- which bundle is looked in ------------------------------------------------------------------
-
-
+# --- which bundle is looked in
 class _Layer:
-    """A bundle that the loader looks in until it is closed, and the code that replaces some of its modules."""
+    """A bundle that is looked in, and the code that replaces some of its modules."""
 
     __slots__ = ("folder", "fresh", "manifests", "strict")
 
@@ -582,22 +463,15 @@ class _Layer:
     def _manifest(self) -> "_Manifest":
         for known in self.manifests[:1]:
             return known
-        if self.manifests is _own[0].manifests and not _looked and _is_editable(self.folder):
+        if self.manifests is _own[0].manifests and not _looked and self.is_editable:
             _part("_editable").look_once()
         read = _Manifest(self.folder)
         self.manifests.append(read)
         return (self.manifests[:1] or [read])[0]  # another thread's, if it was faster
 
-    def close(self) -> None:
-        """Look again in what was looked in before."""
-        if self in _layers:
-            _layers.remove(self)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_raised: object) -> None:
-        self.close()
+    @property
+    def is_editable(self) -> bool:
+        return os.path.isfile(os.path.join(self.folder, "_editable.py"))
 
 
 _own: "list[_Layer]" = []
@@ -621,19 +495,13 @@ def _retry_during_rebuild(call: "Callable[[], Any]") -> "Any":
     try:
         return call()
     except CubinError as exc:
-        folder, error = _layer().folder, exc
-        if not (_is_editable(folder) and (folder == _HERE or "_editable" in _parts)):
+        layer, error = _layer(), exc
+        if not (layer.is_editable and (layer.folder == _HERE or "_editable" in _parts)):
             raise
     return _part("_editable").retry(call, error)
 
 
-def _is_editable(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, "_editable.py"))
-
-
-# --- the manifest -------------------------------------------------------------------------------
-
-
+# --- the manifest
 class _Module:
     """One line of the manifest's modules, checked."""
 
@@ -777,7 +645,9 @@ class _Manifest:
         name, _, fields = line.rstrip(b",").partition(b':{"check":')  # no JSON string can hold that
         body = _checked(b'{"check":' + fields, name)
         if body is None:
-            _damaged(self._path, f"the line of {_readable(name)} does not match its check")
+            _damaged(
+                self._path, f"the line of {name.decode('utf-8', 'replace')[:80]} does not match its check"
+            )
         return name, b"{" + body
 
     def _parsed(self, line: bytes) -> _Module:
@@ -786,7 +656,11 @@ class _Manifest:
             try:
                 found = _Module(self, _json(name, self._path), _json(fields, self._path))
             except (KeyError, TypeError, ValueError, AttributeError) as exc:
-                _damaged(self._path, f"the line of {_readable(name)} is malformed: {exc!r}", exc)
+                _damaged(
+                    self._path,
+                    f"the line of {name.decode('utf-8', 'replace')[:80]} is malformed: {exc!r}",
+                    exc,
+                )
             return self._modules.setdefault(name, found)
         return self._modules[name]
 
@@ -794,18 +668,16 @@ class _Manifest:
 def _manifest_data(path: str) -> "Any":
     """Return a manifest's bytes. A large one is read in pieces, as few of its lines will be needed."""
     try:
-        # Code may be replaced while it is open, but not on Windows, where nobody could replace the manifest.
+        # Not on Windows, where nobody could replace the open file.
         if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST:
-            return _part("_large").opened(path)
+            return _part("_files").opened(path)
     except (OSError, ValueError):
         pass  # reading it below reports the reason
     return _file_data(path)
 
 
-# --- files --------------------------------------------------------------------------------------
-
-
-_companions: "dict[str, tuple[str, Any]]" = {}  # by name: the folder of each that is installed, and its importer
+# --- files
+_companions: "dict[str, tuple[str, Any]]" = {}  # by name: the folder of each, and its importer
 
 
 def _file_data(path: str, size: "int | None" = None) -> bytes:
@@ -818,7 +690,8 @@ def _file_data(path: str, size: "int | None" = None) -> bytes:
             _damaged(path, f"it has {found} bytes, the manifest says {size}")
         return _read(path, found)
     except (FileNotFoundError, NotADirectoryError) as exc:
-        return _archived(path, exc)
+        archived: bytes = _part("_files").archived(path, exc)
+        return archived
     except (OSError, ValueError) as exc:
         _unreadable(path, exc)
 
@@ -835,7 +708,7 @@ def _read(path: str, size: int) -> bytes:
     """Return a plain file's bytes, one more than *size* if it has grown."""
     if not size:  # such files of /proc may wait for ever
         return b""
-    descriptor, data = _opened(path), b""  # a file object would take longer than the reading
+    descriptor, data = _opened(path), b""  # a file object takes longer
     try:
         while len(data) < size and (part := os.read(descriptor, size + 1 - len(data))):
             data += part
@@ -848,41 +721,21 @@ def _opened(path: str) -> int:
     return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
 
 
-def _archived(path: str, missing: OSError) -> bytes:
-    """Return the bytes of a path that is not a file: in a zip archive only the importer can read."""
-    try:
-        folder = os.path.dirname(path)
-        importers = [importer for place, importer in _companions.values() if place == folder]
-        importer = (importers or [globals()["__spec__"].loader])[0]
-        if hasattr(importer, "archive"):  # a zip's, whose own path may be relative to a former folder
-            importer = type(importer)(folder)
-        data: bytes = importer.get_data(path)
-    except Exception as exc:
-        _unreadable(path, missing if _is_absence(exc) else exc)
-    return data
-
-
-def _is_absence(exc: Exception) -> bool:
-    """Say whether an importer has no such file, or reads no files. Otherwise the file is there but broken."""
-    if isinstance(exc, OSError):
-        return exc.errno is not None and _remedy(exc) is None
-    return isinstance(exc, AttributeError)
-
-
 def _unreadable(path: str, exc: Exception) -> "NoReturn":
-    reason, remedy = getattr(exc, "strerror", None) or str(exc) or repr(exc), _remedy(exc)
-    if remedy is None:
+    """Raise the error of a file that cannot be read: the file is to blame, or the system."""
+    reason = getattr(exc, "strerror", None) or str(exc) or repr(exc)
+    if not _is_of_system(exc):
         _damaged(path, f"it cannot be read ({reason})", exc)
+    remedy = _remedies().get(
+        getattr(exc, "errno", 0), "that is the system's fault, and says nothing about the package"
+    )
     raise CubinError(_message(f"{path} cannot be read: {reason}; {remedy}")) from exc
 
 
-def _remedy(exc: Exception) -> "str | None":
-    """Say what to do if the system could not read a file; None if the file itself is to blame."""
+def _is_of_system(exc: Exception) -> bool:
     errno = _import("errno")
     number = getattr(exc, "errno", None)
-    if not number or number in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
-        return None
-    return _remedies().get(number, "that is the system's fault, and says nothing about the package")
+    return number not in (None, 0, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 
 
 def _remedies() -> "dict[int, str]":
@@ -890,16 +743,13 @@ def _remedies() -> "dict[int, str]":
     return {
         errno.EMFILE: "close files, or raise the limit of open files (ulimit -n)",
         errno.ENFILE: "all processes together have too many files open",
-        errno.EACCES: "let this user read it",
-        errno.EPERM: "let this user read it",
+        **dict.fromkeys((errno.EACCES, errno.EPERM), "let this user read it"),
         errno.EIO: "look after the disk",
         errno.ENOMEM: "there is no memory left",
     }
 
 
-# --- the loader's other files, and other modules ------------------------------------------------
-
-
+# --- the loader's other files, and other modules
 _parts: "dict[str, Any]" = {}  # the loader's other files, once they are imported
 _modules: "dict[str, Any]" = {}  # other modules that were imported
 _fork_lock: "list[Any]" = []
@@ -976,9 +826,7 @@ def _import(name: str) -> "Any":
     return _modules[name]
 
 
-# --- digests and JSON ---------------------------------------------------------------------------
-
-
+# --- digests and JSON
 def _sha256(data: bytes) -> str:
     digest: str = _import("hashlib").sha256(data).hexdigest()
     return digest
@@ -997,20 +845,21 @@ def _json(data: bytes, file: str) -> "Any":
         _damaged(file, f"it is not JSON: {exc}", exc)
 
 
-_plain_left = [1 << 14]  # characters that may still be read without json
+_plain_left = [1 << 16]  # characters that may still be read without json
 
 
 def _loads(text: str) -> "Any":
     """Return the value of a JSON text.
 
-    The import of json takes longer than everything else that is done to find one kernel. So `_plain` reads the
-    first few texts, if it can.
+    The import of json takes longer than all else that is done to find one kernel. So the first few texts are
+    read without it, if they have no escapes and no white space.
     """
-    if "json" not in sys.modules and _plain_left[0] >= len(text):
+    plain = text.rstrip("\n")
+    if "json" not in sys.modules and len(text) <= _plain_left[0] and "\\" not in text and plain.isprintable():
         _plain_left[0] -= len(text)
         try:
-            value, end = _plain(text, 0)
-            if text[end:] in ("", "\n"):
+            value, end = _plain(plain, 0)
+            if end == len(plain):
                 return value
         except (ValueError, IndexError, RecursionError):
             pass
@@ -1018,32 +867,29 @@ def _loads(text: str) -> "Any":
 
 
 def _plain(text: str, at: int) -> "tuple[Any, int]":
-    """Return the JSON value at a place of a text, and where it ends.
-
-    ValueError or IndexError if it is wrong, or not as simple as in most manifests: a string with an escape,
-    a number with a sign or a point, white space.
-    """
-    first, items = text[at], list["tuple[Any, Any]"]()
+    """Return the JSON value at a place of such a text, and where it ends. A wrong text is an error."""
+    first = text[at]
     if first == '"':
-        end = text.index('"', at + 1) + 1
-        if "\\" in text[at:end] or not text[at:end].isprintable():
-            raise ValueError(text)
-        return text[at + 1 : end - 1], end
+        end = text.index('"', at + 1)
+        return text[at + 1 : end], end + 1
     if first in "{[":
         last = "}" if first == "{" else "]"
+        found: "Any" = {} if first == "{" else []
         after, at = (last, at + 1) if text[at + 1] == last else (",", at)
         while after == ",":
-            key = None
             if first == "{":
-                key, at = _plain(text, at + 1)
-                if text[at] != ":" or not isinstance(key, str):
+                end = text.index('"', at + 2)
+                if text[at + 1] != '"' or text[end + 1] != ":":
                     raise ValueError(text)
-            value, at = _plain(text, at + 1)
-            items.append((key, value))
+                key = text[at + 2 : end]
+                found[key], at = _plain(text, end + 2)
+            else:
+                value, at = _plain(text, at + 1)
+                found.append(value)
             after = text[at]
         if after != last:
             raise ValueError(text)
-        return dict(items) if first == "{" else [value for _, value in items], at + 1
+        return found, at + 1
     for word, constant in (("true", True), ("false", False), ("null", None)):
         if text.startswith(word, at):
             return constant, at + len(word)
@@ -1052,10 +898,6 @@ def _plain(text: str, at: int) -> "tuple[Any, int]":
     if str(int(digits)) != digits:  # no digits are a ValueError as well
         raise ValueError(text)
     return int(digits), at + len(digits)
-
-
-def _readable(name: bytes) -> str:
-    return name.decode("utf-8", "replace")[:80]
 
 
 def _quoted(name: str) -> bytes:
@@ -1101,4 +943,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"  # the same in all files of one version

@@ -1,15 +1,29 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
-"""What kernels take, and whether given arguments fit: `check_arguments` and `Entry.parameters`."""
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
+"""What is known of kernels beside their code: `Entry.parameters`, `Entry.source_path`, `check_arguments`."""
 
+import os
 import sys
 
-from . import _NAME, CubinError, _damaged, _having_kernel, _layer, _message, _typed, _Value
+from . import (
+    _NAME,
+    CubinError,
+    _damaged,
+    _having_kernel,
+    _layer,
+    _macro_texts,
+    _message,
+    _part,
+    _resolve,
+    _typed,
+    _Value,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    from . import Entry, _Module
+    from . import Entry, _AnyName, _Module, _ModuleName
 
 
 class Parameter(_Value):
@@ -43,6 +57,17 @@ def parameters_of(entry: "Entry") -> "dict[str, tuple[Parameter, ...]]":
     return {name: _parameters(known[name]) for name in entry.kernels if name in known}
 
 
+def source_path_of(entry: "Entry") -> "str | None":
+    """Return where the source lies, if the package has it."""
+    built_in = entry._manifest.header.get("folder")
+    if built_in is None:
+        return None
+    # Both lie in the project. Any root will do for the comparison, as it needs no working directory.
+    inside = os.path.relpath(f"/{entry.source}", f"/{_typed(built_in, str)}")
+    path = os.path.normpath(os.path.join(entry._manifest.folder, inside))
+    return path if os.path.isfile(path) else None
+
+
 def _parameters(listed: "Any") -> "tuple[Parameter, ...]":
     found = []
     for each in _typed(listed, list):
@@ -52,8 +77,23 @@ def _parameters(listed: "Any") -> "tuple[Parameter, ...]":
     return tuple(found)
 
 
-def check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> None:
-    """Raise a TypeError unless a kernel takes these arguments."""
+def check_arguments(
+    name: "_AnyName",
+    *arguments: "Any",
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    **macros: "Any",
+) -> None:
+    """Raise a TypeError unless a kernel takes these arguments wherever it runs; for tests.
+
+    They are what `launch` is given: numpy's scalars, those of ctypes, Python's numbers, and what lies in a
+    GPU's memory. Nothing is launched, and nothing of CUDA is imported.
+    """
+    found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
+    _check(found, kernel_name or _part("_errors").one_kernel(found), arguments)
+
+
+def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> None:
     if found.name in _layer().fresh:
         raise CubinError(
             _message(f"nothing says what {kernel_name!r} takes in the code that use() was given")
@@ -92,7 +132,7 @@ def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") 
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
-    """Return an argument's bytes as it is passed, and its kind as numpy names it; 0 and a reason if it cannot be.
+    """Return an argument's bytes as it is passed, and its kind as numpy names it; or 0 and a reason.
 
     This is ctypes' answer if cuda.core refuses something that ctypes passes.
     """
@@ -144,7 +184,7 @@ def _is_meant(kind: str, spelled: str) -> bool:
 
 
 def _fitting(parameter: Parameter) -> str:
-    """Return the words that name the numpy scalar which fits a parameter, if that is a number."""
+    """Name the numpy scalar that fits a parameter, if that is a number."""
     plain = _plain_type(parameter.type or "")
     fitting = _REAL.get(plain)
     if plain == "bool":
@@ -163,4 +203,4 @@ def _is_whole(plain: str) -> bool:
     return plain.partition(" ")[0] in _WHOLE or plain.lstrip("u") in _SIZED
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"

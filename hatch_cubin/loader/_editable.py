@@ -1,4 +1,4 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
 """Notice edits of an editable install's sources, and wait for builds that replace its files."""
 
 import os
@@ -27,7 +27,7 @@ _RETRY_SECONDS = 2.0  # how long to wait for builds that replace what is being r
 
 
 def look_once() -> None:
-    """Warn once if sources changed since the kernels were built, or build them again with HATCH_CUBIN_REBUILD=1."""
+    """Warn once if sources changed since the kernels were built; build again with HATCH_CUBIN_REBUILD=1."""
     _looked.append(True)
     try:
         _look()
@@ -36,7 +36,8 @@ def look_once() -> None:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
         _looked.clear()
-        _unreadable(getattr(exc, "filename", None) or os.path.join(_HERE, "editable.json"), exc)
+        path = getattr(exc, "filename", None) or os.path.join(_HERE, "editable.json")
+        _unreadable(path, exc)
 
 
 def _look() -> None:
@@ -107,7 +108,7 @@ def _pip_install(names: "Sequence[str]") -> str:
 
 
 def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
-    """Return what a call returns as soon as no build is replacing the files, and keep builds from that meanwhile."""
+    """Return what a call returns when no build is replacing the files; no build can start meanwhile."""
     layer, time = _layer(), _import("time")
     deadline = time.monotonic() + _RETRY_SECONDS
     while _may_pass(error):
@@ -121,7 +122,7 @@ def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
                 break
         finally:
             if held is not None:
-                _import("fcntl").flock(held, 8)  # LOCK_UN: a child that was forked meanwhile has it as well
+                _import("fcntl").flock(held, 8)  # LOCK_UN: a child that was forked has it as well
                 os.close(held)
         time.sleep(0.005)
     raise error
@@ -135,7 +136,7 @@ def _may_pass(error: CubinError) -> bool:
 
 
 def _held_against_builds(folder: str) -> "int | None":
-    """Return a descriptor that keeps builds from writing; None if one is writing, or if there are no locks."""
+    """Return a descriptor that keeps builds from writing; None if one is writing, or without locks."""
     try:
         fcntl = _import("fcntl")
         descriptor = os.open(folder, os.O_RDONLY)
@@ -149,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"

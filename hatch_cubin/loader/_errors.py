@@ -1,4 +1,4 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
 """The wording of errors that say what the caller asked for, what there is, and what would help."""
 
 from . import CubinNotFoundError, _damaged, _having_kernel, _import, _message, _named, select
@@ -42,6 +42,27 @@ def refuse_choice(
         what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
     raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
+
+
+def one_kernel(found: "_Module") -> str:
+    """Return the kernel that a module's name stands for; CubinNotFoundError if it has none, or several."""
+    if len(found.kernels) != 1:
+        listed = ", ".join(map(repr, found.kernels))
+        which = f"several kernels, name one: {listed}" if listed else "no kernel"
+        raise CubinNotFoundError(_message(f"module {found.name!r} has {which}"))
+    return next(iter(found.kernels))
+
+
+def refuse_name(given: object) -> TypeError:
+    return TypeError(_message(f"a kernel or a module is asked for by its name, not by {given!r:.80}"))
+
+
+def refuse_variant(variant: "Any", macros: "Mapping[str, Any]", *, is_mapping: bool) -> "NoReturn":
+    """Raise the error of a variant that is not a mapping, or that repeats a macro."""
+    if not is_mapping:
+        raise TypeError(_message(f"variant is a mapping such as {{'BLOCK': 256}}, not {variant!r:.80}"))
+    twice = min(variant.keys() & macros.keys())
+    raise TypeError(_message(f"the macro {twice!r} is given twice, in variant= and by itself"))
 
 
 def refuse_gpu(cc: "Any", driver: "Any", device: "Any") -> "NoReturn":
@@ -112,4 +133,4 @@ def _version(driver: int) -> str:
     return f"{driver // 1000}.{driver % 1000 // 10}"
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"

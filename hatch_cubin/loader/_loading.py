@@ -1,4 +1,4 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
 """Load kernels with cuda.core and the driver: `kernel`, `module`, `preload`, `cache`, `is_available`."""
 
 import os
@@ -6,13 +6,16 @@ import sys
 
 from . import (
     _NAME,
+    _UNSET,
     CubinNotFoundError,
     CubinUnavailableError,
     Entry,
+    _check_gpu,
     _checked,
     _choose,
     _damaged,
     _file_data,
+    _gpu,
     _import,
     _json,
     _layer,
@@ -21,12 +24,10 @@ from . import (
     _message,
     _named,
     _no_fork,
-    _one_kernel,
     _part,
-    _refuse_name,
     _remedies,
     _resolve,
-    _shown_path,
+    _retry_during_rebuild,
     _Value,
     _verified,
     normal_name,
@@ -35,9 +36,13 @@ from . import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeAlias
 
-    from . import _KernelName, _Manifest, _Module
+    from . import _AnyName, _Device, _KernelName, _Manifest, _Module, _ModuleName
+
+    _Cache: TypeAlias = Any
+    _Kernel: TypeAlias = Any
+    _ObjectCode: TypeAlias = Any
 
 _ANSWER_SECONDS = 5.0  # a driver that has said nothing for so long is taken for one that hangs
 
@@ -100,9 +105,15 @@ def is_available(kernel: "str | None", strict: "bool | None") -> bool:
     return True
 
 
-def translated(gpu: "Callable[[], tuple[tuple[int, int], int | None]]") -> "tuple[Entry, ...]":
-    """Return the PTX that the driver would translate on a GPU, which *gpu* returns."""
-    asked, (cc, driver) = _matching(("*",)), gpu()
+def translated(
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _UNSET,
+    device: "int | _Device | None" = None,
+) -> "tuple[Entry, ...]":
+    """Return the PTX that the driver would have to translate on a GPU: what `use(strict=True)` refuses."""
+    _check_gpu(cc, driver, device)
+    asked, (cc, driver) = _matching(("*",)), _gpu(cc, driver, device)
     found: "dict[tuple[_Module, str], Entry]" = {}
     for each, kernel_name in asked:
         try:
@@ -121,7 +132,7 @@ def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
     unknown: "list[str]" = []
     for name in names:
         if not isinstance(name, str):
-            _refuse_name(name)
+            raise _part("_errors").refuse_name(name)
         kernel_name = normal_name(name)
         of_kernel, of_module = _named(manifest, name, kernel_name)
         exact = [(each, kernel_name) for each in of_kernel]
@@ -149,12 +160,41 @@ def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Mo
 
 
 _lock: "list[Any]" = []
-_drivers: "dict[int, int]" = {}  # by process: the version of the driver that it uses, 0 while the driver starts
+_drivers: "dict[int, int]" = {}  # by process: its driver's version, 0 while the driver starts
 _retained: "set[int]" = set()  # devices whose primary contexts must live on for what was loaded into them
 _hanging: "list[Any]" = []  # the thread that waits for a driver that does not answer
 
 
-def load(
+def kernel(
+    name: "_AnyName",
+    *,
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "int | _Device | None" = None,
+    **macros: "Any",
+) -> "_Kernel":
+    """Return a cuda.core `Kernel` for the current device, or for *device* (a number or a `Device`)."""
+    code, symbol = _retry_during_rebuild(lambda: _load(name, module, variant, macros, device, of_kernel=True))
+    return _get_kernel(code, symbol, name)
+
+
+def module(
+    name: "_AnyName",
+    *,
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "int | _Device | None" = None,
+    **macros: "Any",
+) -> "_ObjectCode":
+    """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
+    return _retry_during_rebuild(lambda: _load(name, module, variant, macros, device, of_kernel=False))[0]
+
+
+def _shown_path(entry: Entry) -> str:
+    return entry._place if entry.arch else ""  # code that was given to use() has no place
+
+
+def _load(
     name: str,
     module: "str | None",
     variant: "Mapping[str, Any] | None",
@@ -169,7 +209,7 @@ def load(
         raise TypeError(_message(f"{what} (a macro of that name: variant={{{other!r}: …}})"))
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     if of_kernel:
-        kernel_name = _one_kernel(found, kernel_name)
+        kernel_name = kernel_name or _part("_errors").one_kernel(found)
     _, cc, driver = use_device(device)
     entry = _choose(found, kernel_name, cc, driver)
     return _code_of(found, entry), entry.kernels.get(kernel_name or "", "")
@@ -195,7 +235,7 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
     return found.loaded[entry.sha256]
 
 
-def get_kernel(code: "Any", symbol: str, name: str) -> "Any":
+def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
     with _loading():  # the first one makes the driver take the code
         try:
             return code.get_kernel(symbol)
@@ -209,7 +249,18 @@ _TO_PRELOAD = (
 )
 
 
-def preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
+def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None" = None) -> Preloaded:
+    """Load all kernels now, or those named, on the current device or on each of a sequence of them.
+
+    A name is a kernel's or a module's, with all variants, and may have `*` and `?`. Afterwards the driver has
+    nothing left to load of them, as is needed before a CUDA graph is captured.
+    """
+    devices = device if isinstance(device, (list, tuple, range)) else [device]
+    preloaded: Preloaded = _retry_during_rebuild(lambda: _preload(names, devices))
+    return preloaded
+
+
+def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
     asked = _matching(names or ("*",))
     plan: "dict[tuple[int, _Module, str], tuple[Entry, list[str]]]" = {}
     missing: "dict[str, CubinNotFoundError]" = {}
@@ -243,7 +294,7 @@ def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kerne
     perf_counter = _import("time").perf_counter
     began = perf_counter()
     code = _code_of(found, entry)
-    handles = [int(get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
+    handles = [int(_get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
     if why := _load_functions(library, device, handles):
         what = f"the driver cannot load {found.name!r} on CUDA device {device}: {why}"
         raise CubinUnavailableError(_message(what))
@@ -316,7 +367,7 @@ def _lacking(exc: BaseException) -> str:
     return f"cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported: {exc}"
 
 
-# --- the driver ---------------------------------------------------------------------------------
+# --- the driver
 
 
 _NOT_INITIALIZED = 3
@@ -486,7 +537,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     """Return the answer to a question about devices, False if the driver hangs.
 
     A thread asks, in 0.1 ms: another process would take 10, and a fork would run every library's handlers.
-    A thread that hangs is left behind as a daemon, so that Python can end, and no other thread asks until it ends.
+    A thread that hangs is left behind as a daemon, so that Python can end. No other thread asks until then.
     If no thread can start, the caller's own asks, however long that takes.
     """
     threading = _import("threading")
@@ -522,11 +573,11 @@ def _wait_for_the_end(thread: "Any") -> None:
         time.sleep(0)
 
 
-# --- the bundle as cuda.core's cache ------------------------------------------------------------
+# --- the bundle as cuda.core's cache
 
 
-def cache(then: "Any") -> "Any":
-    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* if that is given."""
+def cache(then: "_Cache | None" = None) -> "_Cache":
+    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* if given."""
     try:
         _cuda_core()
         with _no_fork():
@@ -639,9 +690,9 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
 
 
 def _fault(exc: BaseException) -> "str | None":
-    """Return what to do if the system was at fault. Errors of the dynamic linker have words, but no number."""
+    """Return what to do if the system was at fault. The dynamic linker's errors have no number."""
     known = _remedies().items()
     return next((remedy for number, remedy in known if os.strerror(number) in str(exc)), None)
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"

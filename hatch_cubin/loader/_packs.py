@@ -1,4 +1,4 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
 """Read entries of packed bundles, whose files are blocks of several units."""
 
 import os
@@ -82,4 +82,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"

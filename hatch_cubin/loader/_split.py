@@ -1,4 +1,4 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
 """Bundles that were split: files in companions, which are packages of their own, and wheel variants."""
 
 import os
@@ -66,4 +66,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"

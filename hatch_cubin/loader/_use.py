@@ -1,4 +1,4 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
 """Look in another bundle, or use other code for some modules: `use`."""
 
 import os
@@ -13,6 +13,7 @@ from . import (
     _find_spec,
     _Layer,
     _layer,
+    _layers,
     _message,
     _new_part,
     _own,
@@ -25,41 +26,74 @@ from . import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
+    from os import PathLike
+    from typing import Any, TypeAlias
 
     from . import _Module
 
+    _Code: TypeAlias = Any
+
 _CODE = os.path.dirname(os.path.abspath(__file__))
-# Files that only some bundles have. Another bundle may need one that this package's own does not have: then the
-# loader runs that bundle's copy, but only if it is the very file that belongs to this version.
+# Parts that only some bundles have. If another bundle needs one that is missing here, its copy is run, but
+# only if it is the very file of this version.
 _DIGESTS = {
-    "_packs": "7165ad7ad31f2e25d020a740c1726fabb15be63f7c26d3473d5131cffc3be7d7",
-    "_split": "912a132d026f3993d6f3d10e56c091e36b23bf51c58bc24107ff7b14ee23c8be",
-    "_editable": "3148c4220d3c8de0bd5443c7dd1ba7084749815f658fac7c26b01d0e408d19ed",
+    "_packs": "4e52ea0461f7c6c1a15e3b173341a18f040fd91475c176576563e7bbc5124a94",
+    "_split": "8938676d12b9e84480be835a0d57d1b4e43d1a45185e973376ee8bcea4aca744",
+    "_editable": "801bf002f1996283c8d7f05bc21b5e91b79d34340daf01d1a61775fecd103adc",
 }
 
 
-def use(what: "Any", strict: "bool | None") -> _Layer:
-    """Return the layer that is to be put over the others."""
+class _Used(_Layer):
+    def close(self) -> None:
+        """Look again in what was looked in before."""
+        if self in _layers:
+            _layers.remove(self)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+
+def use(
+    what: "str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None" = _UNSET,
+    *,
+    strict: "bool | None" = None,
+) -> _Used:
+    """Look in another bundle's folder, in this whole process; for tests and debugging.
+
+    A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
+    `ObjectCode`, whatever the device. None stands for the package's own bundle.
+    With *strict*, what the driver would have to translate is not found. If *strict* is not given, that
+    stays as it was. The result undoes this one call with `close()`, or at the end of a `with` block.
+    """
+    layer = _new_layer(what, strict)
+    _layers.append(layer)
+    return layer
+
+
+def _new_layer(what: "Any", strict: "bool | None") -> _Used:
     below = _layer()
     strict = below.strict if strict is None else bool(strict)
     if what is _UNSET:
-        return _Layer(below.folder, below.manifests, below.fresh, strict=strict)
+        return _Used(below.folder, below.manifests, below.fresh, strict=strict)
     if what is None:
-        return _Layer(_HERE, _own[0].manifests, {}, strict=strict)
+        return _Used(_HERE, _own[0].manifests, {}, strict=strict)
     if isinstance(what, (str, os.PathLike)):
         return _layer_of(os.path.abspath(os.fsdecode(what)), strict=strict)
     if hasattr(what, "items"):
         given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
         fresh = {found.name: _fresh(found, data) for found, data in given.items()}
-        return _Layer(below.folder, below.manifests, {**below.fresh, **fresh}, strict=strict)
+        return _Used(below.folder, below.manifests, {**below.fresh, **fresh}, strict=strict)
     what = f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}"
     raise TypeError(_message(what))
 
 
-def _layer_of(folder: str, *, strict: bool) -> "_Layer":
+def _layer_of(folder: str, *, strict: bool) -> "_Used":
     """Return a layer that looks in a folder; CubinError if there is no bundle."""
-    layer = _Layer(folder, [], {}, strict=strict)
+    layer = _Used(folder, [], {}, strict=strict)
     try:
         header = layer._manifest().header
     except CubinDamagedError:
@@ -120,4 +154,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return entry
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+__build__ = "56d29d9fd8054efa"

@@ -69,7 +69,7 @@ MODULES: dict[str, dict[str, str]] = {
         "__init__": "",
         "_arguments": "__init__",
         "_errors": "__init__",
-        "_large": "__init__",
+        "_files": "__init__",
         "_loading": "__init__",
         "_use": "__init__",
         "_editable": "__init__",

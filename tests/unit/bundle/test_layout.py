@@ -34,7 +34,7 @@ def test_a_bundle_is_the_loader_its_stub_two_indexes_and_the_units() -> None:
             "__init__.pyi",
             "_arguments.py",
             "_errors.py",
-            "_large.py",
+            "_files.py",
             "_loading.py",
             "_use.py",
         ),

@@ -113,7 +113,8 @@ def test_a_driver_that_hangs_while_it_is_loaded_is_none(tmp_path: Path) -> None:
 
 
 def test_the_thread_that_may_hang_imports_nothing(tmp_path: Path) -> None:
-    code = "import sys\ncubins._part('_loading')._in_time = lambda _: 'ctypes' in sys.modules\nprint(cubins.is_available())"
+    code = "import sys\ncubins._part('_loading')._in_time = lambda _: 'ctypes' in sys.modules\n"
+    code += "print(cubins.is_available())"
     assert ask(tmp_path, code, None) == "True"
 
 
@@ -169,7 +170,8 @@ def test_nobody_waits_for_ever_until_the_system_has_ended_a_thread(
 @pytest.mark.linux
 @pytest.mark.parametrize("names", [(), ("nvmlInit_v2", "nvmlShutdown")], ids=["empty", "that cannot count"])
 def test_an_nvml_to_link_against_is_none(tmp_path: Path, names: tuple[str, ...]) -> None:
-    code = "os.listdir = lambda _: ['nvidia0']\ncubins._part('_loading')._driver_library = object\nprint(cubins.is_available())"
+    code = "os.listdir = lambda _: ['nvidia0']\ncubins._part('_loading')._driver_library = object\n"
+    code += "print(cubins.is_available())"
     assert ask(tmp_path, code, make_half_a_driver(tmp_path / "half", *names)) == "True"
 
 
@@ -178,7 +180,8 @@ def test_an_nvml_to_link_against_is_none(tmp_path: Path, names: tuple[str, ...])
 def test_after_is_available_a_forked_child_can_use_cuda(stub: Path, tmp_path: Path) -> None:
     code = (
         "cubins.is_available()\nchild = os.fork()\nif not child:\n"
-        "    print(cubins._part('_loading')._driver_version(), flush=True)\n    os._exit(0)\nos.waitpid(child, 0)"
+        "    print(cubins._part('_loading')._driver_version(), flush=True)\n"
+        "    os._exit(0)\nos.waitpid(child, 0)"
     )
     assert ask(tmp_path, code, stub) == "13000"
 

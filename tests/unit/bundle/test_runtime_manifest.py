@@ -137,7 +137,7 @@ def test_parts_of_any_size_read_as_the_whole(
 ) -> None:
     cubins = load_bundle(tmp_path, bundle(*MANY))
     monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
-    monkeypatch.setattr(cubins._part("_large"), "_PIECE", part)
+    monkeypatch.setattr(cubins._part("_files"), "_PIECE", part)
     for built in (MANY[0], MANY[31], MANY[-1]):
         assert cubins.read(built.unit.module.base, cc=(9, 0)) == built.compiled.data
     with pytest.raises(cubins.CubinNotFoundError):

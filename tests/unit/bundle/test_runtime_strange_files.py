@@ -178,7 +178,7 @@ def test_every_descriptor_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cubins, "_opened", watched)
     monkeypatch.setattr(cubins, "os", system(close=close))
-    monkeypatch.setattr(cubins._part("_large"), "os", system(close=close))
+    monkeypatch.setattr(cubins._part("_files"), "os", system(close=close))
     cubins._part("_loading")._read_keys(cubins._HERE)
     for mapped in (1 << 20, 0):
         monkeypatch.setattr(cubins, "_READ_WHOLE", mapped)

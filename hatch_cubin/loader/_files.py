@@ -1,9 +1,10 @@
-# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
-"""Read large manifests in pieces."""
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
+"""Read files in rare cases: large ones in pieces, and those in archives."""
 
 import os
 
-from . import _damaged, _opened, _unreadable
+from . import __spec__ as _core_spec
+from . import _companions, _damaged, _is_of_system, _opened, _unreadable
 
 _PIECE = 1 << 12  # bytes of the first piece that a search reads
 
@@ -77,4 +78,25 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "16ee7d43c23244af"  # the same in all files of one version: `hatch run loader` writes it
+def archived(path: str, missing: OSError) -> bytes:
+    """Return the bytes of a path that is not a file: in a zip archive only the importer can read."""
+    try:
+        folder = os.path.dirname(path)
+        importers = [importer for place, importer in _companions.values() if place == folder]
+        importer = (importers or [_core_spec.loader])[0]
+        if hasattr(importer, "archive"):  # a zip's, whose own path may be relative to a former folder
+            importer = type(importer)(folder)
+        data: bytes = importer.get_data(path)
+    except Exception as exc:
+        _unreadable(path, missing if _is_absence(exc) else exc)
+    return data
+
+
+def _is_absence(exc: Exception) -> bool:
+    """Say whether an importer has no such file, or reads no files. Otherwise the file is there but broken."""
+    if isinstance(exc, OSError):
+        return exc.errno is not None and not _is_of_system(exc)
+    return isinstance(exc, AttributeError)
+
+
+__build__ = "56d29d9fd8054efa"
