@@ -26,11 +26,15 @@ import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # this never runs, but programs that freeze applications find these files by it
+if TYPE_CHECKING:  # this never runs, but programs that freeze applications find by it what is imported later
+    import errno
+    import hashlib
+    import json
+    import stat
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Literal, NoReturn, TypeAlias
 
-    from . import _editable, _errors, _files, _packs, _split  # noqa: F401
+    from . import _editable, _errors, _files, _packs, _split
     from ._arguments import Parameter, check_arguments
     from ._loading import Loaded, Preloaded, cache, kernel, module, preload, translated
     from ._use import use
@@ -943,4 +947,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "56d29d9fd8054efa"  # the same in all files of one version
+__build__ = "df687dcc19aa5418"  # the same in all files of one version

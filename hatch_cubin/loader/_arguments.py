@@ -203,4 +203,4 @@ def _is_whole(plain: str) -> bool:
     return plain.partition(" ")[0] in _WHOLE or plain.lstrip("u") in _SIZED
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

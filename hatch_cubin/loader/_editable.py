@@ -150,4 +150,4 @@ def _held_against_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

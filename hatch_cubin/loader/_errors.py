@@ -5,6 +5,7 @@ from . import CubinNotFoundError, _damaged, _having_kernel, _import, _message, _
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
@@ -133,4 +134,4 @@ def _version(driver: int) -> str:
     return f"{driver // 1000}.{driver % 1000 // 10}"
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

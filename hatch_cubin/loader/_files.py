@@ -99,4 +99,4 @@ def _is_absence(exc: Exception) -> bool:
     return isinstance(exc, AttributeError)
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

@@ -35,6 +35,10 @@ from . import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
+    import fnmatch
+    import threading
+    import time
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn, TypeAlias
 
@@ -695,4 +699,4 @@ def _fault(exc: BaseException) -> "str | None":
     return next((remedy for number, remedy in known if os.strerror(number) in str(exc)), None)
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

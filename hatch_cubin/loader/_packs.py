@@ -7,6 +7,7 @@ from . import CubinUnavailableError, _damaged, _file_data, _import, _message, _s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import lzma
     from typing import Any
 
     from . import Entry
@@ -82,4 +83,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

@@ -66,4 +66,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

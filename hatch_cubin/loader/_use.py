@@ -38,9 +38,9 @@ _CODE = os.path.dirname(os.path.abspath(__file__))
 # Parts that only some bundles have. If another bundle needs one that is missing here, its copy is run, but
 # only if it is the very file of this version.
 _DIGESTS = {
-    "_packs": "4e52ea0461f7c6c1a15e3b173341a18f040fd91475c176576563e7bbc5124a94",
-    "_split": "8938676d12b9e84480be835a0d57d1b4e43d1a45185e973376ee8bcea4aca744",
-    "_editable": "801bf002f1996283c8d7f05bc21b5e91b79d34340daf01d1a61775fecd103adc",
+    "_packs": "343c21a89587bd74a450c2e059ee0b0ea84da176b34fb49460e21d58ad6d39fc",
+    "_split": "a7b883c95694bbf5c0d9bce84aaa38473e1a4db1fc967c001336140feb3eaaae",
+    "_editable": "90e990268fc3b52efe718a6f59a85d46055ae148a46c392472cd1c86a83eba3e",
 }
 
 
@@ -154,4 +154,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return entry
 
 
-__build__ = "56d29d9fd8054efa"
+__build__ = "df687dcc19aa5418"

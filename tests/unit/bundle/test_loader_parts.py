@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import pickle
 import sys
@@ -137,6 +138,16 @@ def test_a_zip_archive_has_parts_too(tmp_path: Path) -> None:
     assert done.stdout.strip() == "11 ['_files', '_packs']"
 
 
+@pytest.mark.parametrize("name", [name for name in loader_files.ALL if name != loader_files.EDITABLE])
+def test_what_freezes_an_application_sees_what_is_imported_late(name: str) -> None:
+    """It reads the code and does not run it."""
+    nodes = [*ast.walk(ast.parse(loader_files.read(name)))]
+    calls = [each for each in nodes if isinstance(each, ast.Call) and ast.unparse(each.func) == "_import"]
+    late = {each.args[0].value for each in calls if isinstance(each.args[0], ast.Constant)}
+    seen = {alias.name for each in nodes if isinstance(each, ast.Import) for alias in each.names}
+    assert late - {"cuda.core", "_thread"} <= seen
+
+
 # While a part is imported, another thread forks, and only then the import goes on: no lock can be held.
 FORK_DURING_IMPORT = """
 import signal, sys, threading, warnings
@@ -172,7 +183,7 @@ def test_a_fork_while_a_part_is_imported_waits_for_nothing(tmp_path: Path, part:
 
 
 def borrowing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> Any:
-    """Return a loader whose own bundle has no part but the plain ones, beside another bundle of these files."""
+    """Return a loader whose own bundle has only the plain parts, beside another bundle of these files."""
     cubins = load_bundle(tmp_path / "own", bundle(made("own")))
     write_tree(tmp_path / "other", files)
     use = cubins._part("_use")
@@ -197,7 +208,7 @@ def test_use_runs_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     else:
         files["_packs.py"] = data
     cubins = borrowing(tmp_path, monkeypatch, files)
-    with pytest.raises(cubins.CubinError, match=r"_packs\.py is not the file that this package"):
+    with pytest.raises(cubins.CubinError, match=r"_packs\.py is not the file"):
         cubins.use(tmp_path / "other")
 
 
