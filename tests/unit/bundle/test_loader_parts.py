@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib.util
 import pickle
 import sys
@@ -232,3 +233,26 @@ def test_a_split_bundle_needs_its_part(tmp_path: Path, monkeypatch: pytest.Monke
     cubins = borrowing(tmp_path, monkeypatch, files)
     with pytest.raises(cubins.CubinError, match=r"_split\.py is not the file"):
         cubins.use(tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["_errors", "_gone"])
+def test_a_core_takes_only_the_parts_that_belong_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    cubins = load_bundle(tmp_path, FILES)
+    monkeypatch.setattr(cubins, "__build__", "of an older version")
+    with pytest.raises(cubins.CubinError, match=f"{name}.py is missing, damaged, or not of the version"):
+        cubins._part(name)
+    assert name not in cubins._parts
+
+
+def test_a_part_that_the_system_cannot_read_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_name: str, _path: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    cubins = load_bundle(tmp_path, FILES)
+    monkeypatch.setattr(cubins, "_find_spec", fail)
+    with pytest.raises(cubins.CubinError, match=r"_use\.py cannot be read: Too many open files; close files"):
+        cubins.use(strict=True)
