@@ -256,3 +256,9 @@ def test_a_part_that_the_system_cannot_read_is_not_said_to_be_missing(
     monkeypatch.setattr(cubins, "_find_spec", fail)
     with pytest.raises(cubins.CubinError, match=r"_use\.py cannot be read: Too many open files; close files"):
         cubins.use(strict=True)
+
+
+def test_a_name_that_no_part_has_is_an_error_of_a_registered_core_too() -> None:
+    with pytest.raises(loader.CubinError, match=r"_gone\.py is missing"):
+        loader._part("_gone")
+    assert "hatch_cubin.loader" in sys.modules

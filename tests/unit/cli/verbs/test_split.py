@@ -134,6 +134,15 @@ def refusal(capsys: pytest.CaptureFixture[str], wheel: Path, into: Path) -> str:
     return capsys.readouterr().err
 
 
+def test_a_wheel_with_the_loader_of_another_version_is_not_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its core would refuse the file that a split adds."""
+    whole = finished_wheel(tmp_path / "whole", {**PLAIN, "__init__.py": b"# older\n"})
+    said = refusal(capsys, whole, tmp_path / "x")
+    assert "demo/_cubins/__init__.py: has the loader of another version than hatch-cubin" in said
+
+
 def test_a_part_is_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = split_wheel(tmp_path)
     assert "is split already" in refusal(capsys, parts / MAIN, tmp_path / "x")
