@@ -26,7 +26,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hatch_cubin.bundle import layout, manifest, runtime
+from hatch_cubin import loader
+from hatch_cubin.bundle import layout, loader_files, manifest
 
 SIZE = 8192
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
@@ -41,7 +42,8 @@ def make_bundle(folder: Path, count: int) -> None:
     """Write a bundle of *count* modules for seven archs; they share a few files."""
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").touch()
-    (folder / "__init__.py").write_bytes(Path(runtime.__file__).read_bytes())
+    for name in loader_files.needed_by(packed=True, split=False):
+        (folder / name).write_bytes(loader_files.read(name))
     modules = {}
     data = [hashlib.shake_256(bytes([number])).digest(SIZE) for number in range(10)]
     for number in range(count):
@@ -69,7 +71,7 @@ def make_bundle(folder: Path, count: int) -> None:
             "options": {"std": "c++17"},
             "entries": entries,
         }
-    header = {"format": runtime.FORMAT, "generator": layout.GENERATOR, "toolchain": {"nvrtc": "13.0.88"}}
+    header = {"format": loader.FORMAT, "generator": layout.GENERATOR, "toolchain": {"nvrtc": "13.0.88"}}
     index = {f"k_{name}": [name] for name in modules}
     lines = [manifest.module_line(name, module) for name, module in modules.items()]
     (folder / "manifest.json").write_bytes(b"".join(manifest.write_manifest(header, index, lines)))

@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hatch_cubin.bundle import manifest, packs, runtime
+from hatch_cubin.bundle import loader_files, manifest, packs
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.toolkit import worker
 
@@ -95,7 +95,8 @@ def write_bundle(folder: Path, cubins: Cubins, packed: packs.Packed | None) -> N
     ]
     index = {name: [name] for name in modules}
     (folder / "manifest.json").write_bytes(b"".join(manifest.write_manifest(header, index, lines)))
-    (folder / "__init__.py").write_bytes(Path(runtime.__file__).read_bytes())
+    for name in loader_files.needed_by(packed=True, split=False):
+        (folder / name).write_bytes(loader_files.read(name))
 
 
 def pack(cubins: Cubins) -> packs.Packed:

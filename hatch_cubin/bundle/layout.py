@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import __version__, _files, _limits, _temporary
+from .. import __version__, _files, _limits, _temporary, loader
 from .._arch import Arch
 from .._digest import file_digest
 from .._locks import wait_for_lock
@@ -24,14 +24,14 @@ from ..errors import BundleError, Location, Problem
 from ..sources import disk
 from ..sources.tree import Tree
 from ..toolkit.toolkit import Keys
-from . import editable, runtime, signatures
+from . import loader_files, signatures
 from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
 from .stub import MOST_SIGNATURES, stub
 
 if TYPE_CHECKING:
     from .packs import Packed
 
-RAW, PACKED, SPLIT = 1, 2, runtime.FORMAT  # a loader that knows no packs still reads what has none
+RAW, PACKED, SPLIT = 1, 2, loader.FORMAT  # a loader that knows no packs still reads what has none
 Place = Mapping[str, str | int]  # of a result: its file, or its block and offset
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
@@ -116,7 +116,10 @@ def lay_out(
     for name, index in indexes.items():
         _refuse_large(name, sum(map(len, index)), len(lines))
     return {
-        "__init__.py": [Path(runtime.__file__).read_bytes()],
+        **{
+            name: [loader_files.read(name)]
+            for name in loader_files.needed_by(packed=packed is not None, split=False)
+        },
         "__init__.pyi": [stub(kernels, names, told)],
         **indexes,
         **files,
@@ -227,7 +230,7 @@ def describe_editable(
         "root": found_at or Path(os.path.relpath(".", folder)).as_posix(),
     }
     return {
-        "_editable.py": Path(editable.__file__).read_bytes(),
+        loader_files.EDITABLE: loader_files.read(loader_files.EDITABLE),
         "editable.json": f"{canonical(built)}\n".encode(),
     }
 

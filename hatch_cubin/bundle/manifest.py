@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from .. import _limits
+from .. import _limits, loader
 from .._digest import file_digest, pieces_digest
-from . import runtime
+from . import loader_files
 
 # What reading JSON of others as ours may raise.
 NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
@@ -82,6 +82,12 @@ class Manifest(NamedTuple):
         return {entry.file for module in self.modules for entry in module.entries}
 
     @property
+    def loader_files(self) -> tuple[str, ...]:
+        """The files of the loader that such a bundle has in a wheel."""
+        is_split = self.companions is not None or self.wheel_variant is not None
+        return loader_files.needed_by(packed=self.blocks is not None, split=is_split)
+
+    @property
     def here(self) -> Manifest:
         """The same without what only other variants of the wheel have."""
         if self.wheel_variant is None:
@@ -148,8 +154,8 @@ def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
 def read_manifest(data: bytes) -> Manifest:
     """Return what a manifest says; ValueError where it is none, or one that a newer hatch-cubin made."""
     fields = _object(data)
-    if (number := _typed(fields, "format", int)) > runtime.FORMAT:
-        raise ValueError(f"has format {number}, this hatch-cubin reads up to {runtime.FORMAT}")
+    if (number := _typed(fields, "format", int)) > loader.FORMAT:
+        raise ValueError(f"has format {number}, this hatch-cubin reads up to {loader.FORMAT}")
     generator, toolchain = _typed(fields, "generator", dict), _typed(fields, "toolchain", dict)
     return Manifest(
         number,

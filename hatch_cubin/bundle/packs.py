@@ -1,7 +1,7 @@
 """Packed bundles: which results share a block, where each lies in it, and how a block is unpacked. Pure.
 
 A block is the results of one arch, one after another, as one xz stream. The loader has its own way to unpack:
-`runtime.py` stands alone.
+`loader/_packs.py` stands alone.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from .. import loader
 from .._plan import Unit
 from ..cache.entries import Compiled
 from ..cubin.ptx import ptx_parameters
 from ..cubin.types import parameter_types
 from ..sources.declared import Types
-from . import runtime
 
 Declared: TypeAlias = Callable[[], Mapping[str, Types]]  # what a module's texts say, by symbol
 Parameter: TypeAlias = "list[int | str]"  # offset, size and, where it is known, type
@@ -98,4 +98,4 @@ def told(module: Mapping[str, Any]) -> set[str]:
 
 def signature(kernel: str, parameters: Iterable[Sequence[Any]]) -> str:
     """Return `saxpy(float, const float *)`; a parameter without a type is told by its size."""
-    return f"{kernel}({', '.join(str(runtime.Parameter(*each)) for each in parameters)})"
+    return f"{kernel}({', '.join(str(loader.Parameter(*each)) for each in parameters)})"

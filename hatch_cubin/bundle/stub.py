@@ -1,9 +1,17 @@
-"""The type stub of a bundle: the loader's functions, with the names of the bundle's kernels and modules."""
+"""The type stub of a bundle: made from the loader's source, with the names of kernels and modules."""
 
 from __future__ import annotations
 
+import ast
+import copy
+import functools
+import json
+import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from .. import loader
+from . import loader_files
 
 MOST_NAMES = 2000  # more of them slow type checkers and editors down
 MOST_IN_A_MESSAGE = 1000  # characters of names that a type checker may show
@@ -12,13 +20,17 @@ MOST_SIGNATURES = 200  # more of them nobody reads in what an editor shows over 
 # cuda.core has no types yet, may not be installed, and makes its names when it is imported.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
 
-# What an editor shows over the name of a function begins with this, as the loader's own docstring does.
-_SHOWN = {
-    "kernel": "Return a cuda.core `Kernel` for the current device, or for *device* (a number or a `Device`).",
-    "check_arguments": "Raise a TypeError unless a kernel takes these arguments wherever it runs; for tests.",
-}
+# These functions have the signatures of all kernels in their docstrings, which editors show.
+_WITH_SIGNATURES = ("kernel", "check_arguments")
+_MADE_BY = {"Entry": "find", "Loaded": "preload", "Preloaded": "preload"}  # users cannot make these
+_FILES = (
+    loader_files.CORE,
+    "_arguments.py",
+    "_loading.py",
+    "_use.py",
+)  # of the loader: where public names are defined
 
-_TEXT = """\
+_START = """\
 # Made by hatch-cubin, for type checkers and editors.
 # pyright: reportRedeclaration=false, reportInvalidTypeVarUse=false
 from collections.abc import Mapping, Sequence
@@ -29,109 +41,9 @@ from cuda.core import Kernel as _Kernel  {untyped}
 from cuda.core import ObjectCode as _ObjectCode  {untyped}
 from cuda.core.utils import ProgramCacheResource as _Cache  {untyped}
 
-__all__ = [
-    "CubinDamagedError",
-    "CubinError",
-    "CubinNotFoundError",
-    "CubinStaleWarning",
-    "CubinUnavailableError",
-    "Entry",
-    "Loaded",
-    "Parameter",
-    "Preloaded",
-    "archs",
-    "cache",
-    "check_arguments",
-    "find",
-    "is_available",
-    "kernel",
-    "module",
-    "names",
-    "preload",
-    "read",
-    "translated",
-    "use",
-]
-
 _KernelName: TypeAlias = {kernels}
 _ModuleName: TypeAlias = {modules}
 _AnyName: TypeAlias = {names}
-
-class CubinError(RuntimeError): ...
-class CubinNotFoundError(CubinError, LookupError): ...
-class CubinDamagedError(CubinError): ...
-class CubinUnavailableError(CubinError): ...
-class CubinStaleWarning(UserWarning): ...
-
-@final
-class Parameter:
-    def __init__(self, offset: int, size: int, spelled: str | None = None) -> None: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def type(self) -> str | None: ...
-
-@final
-class Entry:
-    def __init__(self, _comes_from_find: NoReturn, /) -> None: ...
-    @property
-    def module(self) -> _ModuleName: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def variant(self) -> Mapping[str, str]: ...
-    @property
-    def options(self) -> Mapping[str, Any]: ...
-    @property
-    def toolchain(self) -> Mapping[str, Any]: ...
-    @property
-    def arch(self) -> str: ...
-    @property
-    def kind(self) -> Literal["cubin", "ptx"]: ...
-    @property
-    def file(self) -> str | None: ...
-    @property
-    def path(self) -> str | None: ...
-    @property
-    def block(self) -> str | None: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def min_driver(self) -> int: ...
-    @property
-    def kernels(self) -> Mapping[str, str]: ...
-    @property
-    def resources(self) -> Mapping[str, Mapping[str, int]]: ...
-    @property
-    def parameters(self) -> Mapping[str, tuple[Parameter, ...]]: ...
-    @property
-    def rule(self) -> str: ...
-    @property
-    def source_path(self) -> str | None: ...
-
-@final
-class Loaded:
-    def __init__(self, _comes_from_preload: NoReturn, /) -> None: ...
-    @property
-    def device(self) -> int: ...
-    @property
-    def entry(self) -> Entry: ...
-    @property
-    def kernels(self) -> tuple[_KernelName, ...]: ...
-    @property
-    def seconds(self) -> float: ...
-
-@final
-class Preloaded:
-    def __init__(self, _comes_from_preload: NoReturn, /) -> None: ...
-    @property
-    def loaded(self) -> tuple[Loaded, ...]: ...
-    @property
-    def missing(self) -> tuple[CubinNotFoundError, ...]: ...
 
 class _Device(Protocol):  # cuda.core's
     @property
@@ -141,81 +53,6 @@ class _Code(Protocol):  # cuda.core's ObjectCode
     @property
     def code(self) -> bytes | bytearray | str: ...
 
-@final
-class _Layer:
-    def close(self) -> None: ...
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_raised: object) -> None: ...
-
-def preload(
-    *names: str,  # with * and ? in them, which no literal could tell
-    device: int | _Device | Sequence[int | _Device] | None = None,
-) -> Preloaded: ...
-def names() -> tuple[_KernelName, ...]: ...
-def archs() -> tuple[str, ...]: ...
-def translated(
-    *,
-    cc: tuple[int, int] | None = None,
-    driver: int | None = ...,
-    device: int | _Device | None = None,
-) -> tuple[Entry, ...]: ...
-def cache(then: _Cache | None = None) -> _Cache: ...
-def use(
-    what: str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None = ...,
-    *,
-    strict: bool | None = None,
-) -> _Layer: ...
-"""
-
-# The functions that take names. mypy writes every name of a literal into its messages, but not those of the
-# bound of a type variable; editors complete the names of a literal alone.
-_FUNCTIONS = """\
-def kernel(
-    name: _AnyName,
-    *,
-    module: _ModuleName | None = None,
-    variant: Mapping[str, Any] | None = None,
-    device: int | _Device | None = None,
-    **macros: Any,
-) -> _Kernel:
-    {kernel}
-def module(
-    name: _AnyName,
-    *,
-    module: _ModuleName | None = None,
-    variant: Mapping[str, Any] | None = None,
-    device: int | _Device | None = None,
-    **macros: Any,
-) -> _ObjectCode: ...
-def find(
-    name: _AnyName,
-    *,
-    cc: tuple[int, int] | None = None,
-    driver: int | None = ...,
-    module: _ModuleName | None = None,
-    variant: Mapping[str, Any] | None = None,
-    device: int | _Device | None = None,
-    **macros: Any,
-) -> Entry: ...
-def read(
-    name: _AnyName,
-    *,
-    cc: tuple[int, int] | None = None,
-    driver: int | None = ...,
-    module: _ModuleName | None = None,
-    variant: Mapping[str, Any] | None = None,
-    device: int | _Device | None = None,
-    **macros: Any,
-) -> bytes: ...
-def check_arguments(
-    name: _AnyName,
-    *arguments: Any,
-    module: _ModuleName | None = None,
-    variant: Mapping[str, Any] | None = None,
-    **macros: Any,
-) -> None:
-    {check_arguments}
-def is_available(kernel: _AnyName | None = None, strict: bool | None = None) -> bool: ...
 """
 
 _MANY = """\
@@ -239,27 +76,123 @@ _FOR_MYPY = (
 def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
     """Return the stub for these kernels and modules; *modules* has the variants' common names as well.
 
-    *signatures* are shown by editors over the name of a function: `saxpy(float, const float *)`.
+    Editors show *signatures* over the name of a function: `saxpy(float, const float *)`.
     """
     kernels, modules = set(kernels), set(modules)
     spelled = {each for name in kernels for each in (name, name.replace(", ", ","))}
     named = {"kernels": kernels, "modules": modules, "names": spelled | modules}
     aliases = {alias: _literal(each) for alias, each in named.items()}
-    listed = _listed({*signatures})
-    shown = {function: f'"""{sentence}{listed}"""' for function, sentence in _SHOWN.items()}
-    functions = _functions(many=max(map(len, aliases.values())) > MOST_IN_A_MESSAGE)
-    return (_TEXT + functions).format(untyped=_UNTYPED, **aliases, **shown).encode()
+    is_long = max(map(len, aliases.values())) > MOST_IN_A_MESSAGE
+    parts = (
+        _START.format(untyped=_UNTYPED, **aliases),
+        *_definitions(),
+        _functions(_listed({*signatures}), many=is_long),
+    )
+    return "".join(parts).encode()
 
 
-def _functions(*, many: bool) -> str:
-    """Return the functions that take names; if there are *many*, in a second form for mypy's messages."""
+@functools.cache
+def _public() -> dict[str, ast.stmt]:
+    """Return the definitions of the loader by name, in their order."""
+    trees = (ast.parse(loader_files.read(name)) for name in _FILES)
+    nodes = (
+        node for tree in trees for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))
+    )
+    found: dict[str, ast.stmt] = {}
+    for node in nodes:
+        found.setdefault(node.name, node)  # the core's own where another file has such a name as well
+    return {name: node for name, node in found.items() if name in loader.__all__ or name == "_Used"}
+
+
+def _definitions() -> Iterator[str]:
+    """Yield what is the same in all stubs: the list of public names, and the classes."""
+    yield f"__all__ = {json.dumps(loader.__all__, indent=4)}\n\n"
+    for node in _public().values():
+        if isinstance(node, ast.ClassDef):
+            yield _class(node)
+
+
+def _class(node: ast.ClassDef) -> str:
+    bases = ", ".join(base for base in map(ast.unparse, node.bases) if base[0] != "_")
+    methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+    if not methods:
+        return f"class {node.name}({bases}): ...\n"
+    lines = ["@final", f"class {node.name}:"]
+    if node.name in _MADE_BY:
+        lines += [f"    def __init__(self, _comes_from_{_MADE_BY[node.name]}: NoReturn, /) -> None: ..."]
+    elif node.name in loader.__all__:
+        lines += [f"    {_signature(methods['__init__'])} ..."]
+    fields = {} if node.name == "_Used" else _fields(methods["__init__"])
+    for name, each in methods.items():
+        if name in ("__enter__", "__exit__") or name[0] != "_":
+            is_property = any(isinstance(one, ast.Name) for one in each.decorator_list)
+            fields |= {name: _type(each.returns)} if is_property else {}
+            lines += [] if is_property else [f"    {_signature(each)} ..."]
+    for name, kind in fields.items():
+        lines += ["    @property", f"    def {name}(self) -> {kind}: ..."]
+    return "\n".join([*lines, "", ""])
+
+
+def _fields(init: ast.FunctionDef) -> dict[str, str]:
+    """Return the public attributes that a class sets, with their types."""
+    given = {each.arg: _type(each.annotation) for each in init.args.args[1:]}
+    found = {}
+    for node in ast.walk(init):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute):
+            found[node.target.attr] = _type(node.annotation)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            found |= {
+                target.attr: given[node.value.id]
+                for target in node.targets
+                if isinstance(target, ast.Attribute) and node.value.id in given
+            }
+    return {name: kind for name, kind in found.items() if name[0] != "_"}
+
+
+def _signature(node: ast.FunctionDef) -> str:
+    """Return the first line of a function. Its types have no quotes, and private defaults are left out."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_arg(self, node: ast.arg) -> ast.arg:
+            annotation = ast.Name(_type(node.annotation)) if node.annotation else None
+            return ast.arg(node.arg, annotation)
+
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Constant(...) if node.id == "_UNSET" else node
+
+    arguments = ast.unparse(Plain().visit(copy.deepcopy(node.args)))
+    arguments = re.sub(r"=(None|\.\.\.)", r" = \1", arguments)
+    return f"def {node.name}({arguments}) -> {_type(node.returns)}:"
+
+
+def _type(annotation: ast.expr | None) -> str:
+    """Return a type as it is written, without the quotes that keep it from being evaluated."""
+    assert annotation is not None
+    return (
+        annotation.value
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)
+        else ast.unparse(annotation)
+    )
+
+
+def _functions(signatures: str, *, many: bool) -> str:
+    """Return the functions; with *many* names, those that take names in a second form for mypy's messages."""
+    plain, naming = list[str](), list[str]()
+    for node in _public().values():
+        if isinstance(node, ast.FunctionDef):
+            shown = (ast.get_docstring(node) or "").splitlines()[0]
+            body = f'\n    """{shown}{signatures}"""' if node.name in _WITH_SIGNATURES else " ..."
+            text = f"{_signature(node)}{body}\n"
+            (naming if "_AnyName" in text else plain).append(text)
+    for_mypy = functions = "".join(naming)
     if not many:
-        return _FUNCTIONS
-    for_mypy = _FUNCTIONS
+        return "".join(plain) + functions
     for before, after in _FOR_MYPY:
         for_mypy = for_mypy.replace(before, after)
-    both = {"for_mypy": for_mypy, "functions": _FUNCTIONS}
-    return _MANY.format(**{name: textwrap.indent(code, "    ").rstrip() for name, code in both.items()})
+    both = {"for_mypy": for_mypy, "functions": functions}
+    return "".join(plain) + _MANY.format(
+        **{name: textwrap.indent(code, "    ").rstrip() for name, code in both.items()}
+    )
 
 
 def _listed(signatures: set[str]) -> str:

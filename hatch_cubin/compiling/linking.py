@@ -13,11 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from .. import _files, _limits
+from .. import _files, _limits, loader
 from .._arch import parse_arch
 from .._digest import file_digest
 from .._plan import Unit
-from ..bundle import runtime
 from ..cache.entries import Compiled
 from ..cubin import elf, names, objects
 from ..cubin.objects import Symbols
@@ -230,7 +229,7 @@ class Links:
         return Compiled(code, named)
 
     def _instantiated(self, job: Job) -> dict[str, str]:
-        wanted = {runtime.normal_name(name) for name in job.unit.module.instantiate}
+        wanted = {loader.normal_name(name) for name in job.unit.module.instantiate}
         done = (self._results.done[each.unit] for each in job.linked if each.unit is not None)
         return {name: symbol for each in done for name, symbol in each.kernels.items() if name in wanted}
 

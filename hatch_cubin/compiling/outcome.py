@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .. import loader
 from .._plan import Module, Unit
-from ..bundle import runtime
 from ..cache.entries import Compiled
 from ..cubin import elf, names, objects
 from ..errors import Location
@@ -57,7 +57,7 @@ def misfit(unit: Unit, result: executor.Result) -> str | None:
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
     """Return a result with the names of its kernels, which were not compared with anything yet."""
-    symbols = {runtime.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
+    symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)
     code, kernels = code_of(unit, result), elf.read_cubin(result.output).kernels

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..bundle import finder as shipped
 from ..cache.entries import Content
+from ..loader import finder as shipped
 from ..sources.project import Project
 from ..sources.source import BUNDLE
 from .repack import Wheel

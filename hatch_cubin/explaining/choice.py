@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from .. import _plan
+from .. import _plan, loader
 from .._arch import Arch, Target
 from .._plan import Module, Toolchain
-from ..bundle import runtime
 from ..errors import HatchCubinError
 from ..sources.source import Source, glob_regex
 from ..table.config import Config
@@ -136,4 +135,4 @@ def loads(cc: int, driver: int | None, entries: Entries, newest: int) -> Loads:
 
 def _select(cc: int, driver: int | None, entries: Entries, *, unknown: int) -> tuple[str, str] | None:
     shipped = [(arch, unknown if needed is None else needed) for arch, needed in entries]
-    return runtime.select(cc, driver, shipped)
+    return loader.select(cc, driver, shipped)

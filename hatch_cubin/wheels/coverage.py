@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
+from .. import loader
 from .._arch import number_of, parse_arch
 from .._sizes import cuda
-from ..bundle import runtime
 from ..bundle.manifest import Manifest
 from .parts import Part, Table, kernel_title
 from .survey import BundleFacts
@@ -148,7 +148,7 @@ def capability(number: int) -> str:
 
 
 def _served(cc: int, shipped: Sequence[tuple[str, int]]) -> Served:
-    chosen = runtime.select(cc, None, shipped)
+    chosen = loader.select(cc, None, shipped)
     if chosen is None:
         return {"gpu": capability(cc), "arch": None, "kind": None, "rule": None, "min_driver": None}
     arch, rule = chosen

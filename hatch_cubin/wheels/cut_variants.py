@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from ..bundle import loader_files
 from ..errors import BundleError, Location, Problem
 from .coverage import capability
 from .installed import Found
@@ -68,6 +69,7 @@ def _variant(whole: Whole, label: str, absent: set[str]) -> Variant:
     data = index(whole.bundle, {"wheel_variant": known}, lambda entry: _marked(entry, absent))
     written = {
         f"{whole.bundle.place}/manifest.json": data,
+        f"{whole.bundle.place}/{loader_files.SPLIT}": loader_files.read(loader_files.SPLIT),
         f"{whole.metadata}/{METADATA}": described([label]),
     }
     return Variant(label, written, frozenset(f"{whole.bundle.place}/{file}" for file in absent))

@@ -9,9 +9,9 @@ from typing import TypedDict
 
 from .. import _temporary
 from ..bundle.manifest import Entry
-from ..bundle.runtime import normal_name
 from ..cubin.elf import number_of
 from ..errors import BundleError, Problem
+from ..loader import normal_name
 from .code import results
 from .installed import Bundle
 from .survey import arch_order, manifest_of

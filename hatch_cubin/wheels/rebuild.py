@@ -132,7 +132,11 @@ def compare(
         else:
             verdicts[unit] = "differs" if our_keys.get(unit) == their_keys.get(unit) else "other inputs"
     blocks = sorted({*(ours.blocks or ()), *(theirs.blocks or ())} - {*elsewhere})
-    names = (*OF_EVERY, *(name for name in (sbom.NAME, NOTES) if name in shipped), *blocks)
+    names = (
+        *dict.fromkeys((*OF_EVERY, *ours.loader_files)),
+        *(name for name in (sbom.NAME, NOTES) if name in shipped),
+        *blocks,
+    )
     files = {name: name in rebuilt and shipped.get(name) == rebuilt[name] for name in names}
     return Comparison(
         verdicts, files, _other_toolchain(_made_with(ours, shipped), _made_with(theirs, rebuilt))

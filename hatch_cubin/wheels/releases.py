@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from .. import __version__
 from .._digest import file_digest
-from ..bundle import editable, runtime
+from ..bundle import loader_files
 
 RELEASED: Mapping[str, Mapping[str, str]] = {}  # version → file → sha256
-
-_SOURCES = {"__init__.py": runtime.__file__, "_editable.py": editable.__file__}
 
 
 def own_code() -> dict[str, str]:
     """Return the digest of each file that runs, as this version writes it."""
-    return {name: file_digest(Path(path).read_bytes()) for name, path in _SOURCES.items()}
+    return {name: file_digest(data) for name, data in loader_files.all_files().items()}
 
 
 def code_of(version: str) -> Mapping[str, str] | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .. import __version__
 from .._digest import file_digest
-from ..bundle import sbom
+from ..bundle import loader_files, sbom
 from ..bundle.layout import SPLIT
 from ..bundle.manifest import Manifest, canonical, parts_of, prove_manifest
 from ..errors import BundleError, Location, Problem
@@ -84,6 +84,12 @@ def whole_of(found: Found) -> Whole:
     manifest, home = manifest_of(bundle), _home(found, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(Problem("is split already", bundle.at("manifest.json")))
+    if bundle.read(loader_files.CORE) != loader_files.read(
+        loader_files.CORE
+    ):  # what is added would not fit it
+        hint = f"split it with the hatch-cubin that built it: {' '.join(manifest.generator)}"
+        what = f"has the loader of another version than hatch-cubin {__version__}"
+        raise BundleError(Problem(what, bundle.at(loader_files.CORE), hint))
     bill = bill_of(found, bundle)
     if problems := [*record_problems(wheel), *(bill_problems(found) if bill else ())]:
         raise BundleError(*problems)
@@ -104,7 +110,11 @@ def split(found: Found) -> Split:
         _companion(home, arch, {file: bundle.read(file) for file in files[arch]}, data, bill and bill.data)
         for arch in files
     ]
-    written = {f"{bundle.place}/manifest.json": data, home.place: _with_extras(home, [*files])}
+    written = {
+        f"{bundle.place}/manifest.json": data,
+        f"{bundle.place}/{loader_files.SPLIT}": loader_files.read(loader_files.SPLIT),
+        home.place: _with_extras(home, [*files]),
+    }
     return Split(written, frozenset(f"{bundle.place}/{file}" for file in homes), made)
 
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .._digest import file_digest
-from ..bundle import layout
+from ..bundle import layout, loader_files
 from ..bundle.raw import raw
 from ..errors import BundleError, Location, Problem
 from .code import results
 from .installed import Bundle
 from .survey import manifest_of
 
-_BESIDE = ("__init__.py", "__init__.pyi", "keys.json")
+_BESIDE = (loader_files.CORE, "__init__.pyi", "keys.json")
+_NOT_OF_RAW = (loader_files.PACKED, loader_files.SPLIT, loader_files.EDITABLE)
 
 
 def unpacked(bundle: Bundle) -> dict[str, bytes]:
@@ -26,7 +27,8 @@ def unpacked(bundle: Bundle) -> dict[str, bytes]:
     is_raw = manifest.blocks is None and manifest.companions is None
     problems: list[Problem] = []
     codes: dict[tuple[str, str], bytes] = {}
-    files = {name: bundle.read(name) for name in _BESIDE}
+    of_loader = {name for name in bundle.packed if name.endswith(".py") and name not in _NOT_OF_RAW}
+    files = {name: bundle.read(name) for name in sorted({*_BESIDE, *of_loader})}
     for module, entry, data in results(bundle, manifest):
         if not isinstance(data, bytes):
             problems += data.problems

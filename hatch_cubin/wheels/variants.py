@@ -11,9 +11,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from .. import loader
 from .._arch import number_of
 from .._capabilities import NAMED
-from ..bundle import runtime
 from ..bundle.manifest import NOT_OURS, Manifest, Module, canonical
 
 Unit = tuple[str, str]  # module and arch
@@ -72,9 +72,9 @@ def stranded(manifest: Manifest) -> Iterator[tuple[str, int]]:
     shapes = {shipped for module in manifest.modules for shipped in _shapes(module)}
     for cc in NAMED:
         number = given(cc, numbers)
-        if number is None or runtime.select(cc, None, [(f"sm_{number}", 0)]) is None:
+        if number is None or loader.select(cc, None, [(f"sm_{number}", 0)]) is None:
             continue
-        if not any(runtime.select(cc, None, shipped) for shipped in shapes):
+        if not any(loader.select(cc, None, shipped) for shipped in shapes):
             yield label(number), cc
 
 
@@ -139,5 +139,5 @@ def _shapes(module: Module) -> set[Shipped]:
 
 def _chosen(cc: int, shipped: Shipped) -> set[str]:
     """Return what the loader would choose on a capability, with one driver or another."""
-    chosen = (runtime.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
+    chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}

@@ -9,7 +9,7 @@ from itertools import accumulate
 from .. import __version__
 from .._arch import parse_arch
 from .._digest import file_digest
-from ..bundle import layout, sbom
+from ..bundle import layout, loader_files, sbom
 from ..bundle.layout import min_driver
 from ..bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ..bundle.packs import MOST
@@ -28,8 +28,8 @@ from .installed import Bundle
 from .notes import NOTES, prove_notes
 from .survey import manifest_of
 
-OF_EVERY = ("__init__.py", "__init__.pyi", "manifest.json", "keys.json")
-_OF_EDITABLE = ("_editable.py", NOTES)
+OF_EVERY = (*loader_files.OF_EVERY, "__init__.pyi", "manifest.json", "keys.json")
+_OF_EDITABLE = (loader_files.EDITABLE, NOTES)
 _NAME = "hatch-cubin"
 
 
@@ -41,7 +41,7 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
         yield from exc.problems
         return
     entries = manifest.files | {*(manifest.blocks or ())}
-    known = {*OF_EVERY, sbom.NAME, *entries, *(() if in_wheel else _OF_EDITABLE)}
+    known = {*OF_EVERY, *manifest.loader_files, sbom.NAME, *entries, *(() if in_wheel else _OF_EDITABLE)}
     for name in sorted({*bundle.packed} - known):
         yield _problem(bundle, name, "is not in the manifest: it is no part of the bundle")
     for name, kind in bundle.strange.items():
@@ -109,7 +109,7 @@ def _of_code(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
         yield _stranger(bundle, name, version)
         return
     for file, digest in known.items():
-        if file in bundle.packed or file in OF_EVERY:
+        if file in bundle.packed or file in manifest.loader_files:
             yield from _unless_written(bundle, file, version, digest)
 
 

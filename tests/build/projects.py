@@ -12,9 +12,10 @@ from pathlib import Path
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+from hatch_cubin.bundle import loader_files
 from tests.helpers import SAXPY, pyproject, wheel_files, write_tree
 
-LOADER = {"__init__.py", "__init__.pyi", "keys.json", "manifest.json"}
+LOADER = {*loader_files.OF_EVERY, "__init__.pyi", "keys.json", "manifest.json"}
 NOTES = {"_editable.py", "editable.json"}
 METADATA = {"demo-1.0.dist-info/METADATA", "demo-1.0.dist-info/RECORD", "demo-1.0.dist-info/WHEEL"}
 BILL = "demo-1.0.dist-info/sboms/hatch-cubin.cdx.json"

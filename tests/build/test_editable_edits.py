@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.bundle import editable
+from hatch_cubin.bundle import loader_files
 from tests.build.projects import build, demo
 from tests.helpers import SAXPY, sha256
 
@@ -55,7 +55,7 @@ def warned(project: Path) -> list[str]:
 
 def test_what_an_editable_install_was_built_from_is_written_down(project: Path) -> None:
     bundle = project / "demo/_cubins"
-    assert (bundle / "_editable.py").read_bytes() == Path(editable.__file__).read_bytes()
+    assert (bundle / "_editable.py").read_bytes() == loader_files.read("_editable.py")
     header, source = project / "demo/factor.h", project / "demo/saxpy.cu"
     written = json.loads((bundle / "editable.json").read_text("utf-8"))
     for path in (header, source):  # without the time of a change that was just before the build
@@ -159,6 +159,5 @@ def test_a_skipped_build_notices_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
     root = demo(tmp_path, files=FILES)
     build(root, "editable", hooks_only=True)
-    assert sorted(path.name for path in (root / "demo/_cubins").iterdir()) == [
-        *("__init__.py", "__init__.pyi", "keys.json", "manifest.json")
-    ]
+    names = {*loader_files.OF_EVERY, "__init__.pyi", "keys.json", "manifest.json"}
+    assert {path.name for path in (root / "demo/_cubins").iterdir()} == names

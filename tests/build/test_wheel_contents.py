@@ -76,9 +76,12 @@ def test_every_file_can_be_read_by_everyone_and_executed_by_nobody(
 
 
 def test_the_loader_is_the_modules_own_text(tmp_path: Path) -> None:
-    from hatch_cubin.bundle import runtime
+    from hatch_cubin.bundle import loader_files
 
-    assert wheel(demo(tmp_path))["demo/_cubins/__init__.py"] == Path(runtime.__file__).read_bytes()
+    files = wheel(demo(tmp_path))
+    assert {name: files[f"demo/_cubins/{name}"] for name in loader_files.OF_EVERY} == {
+        name: loader_files.read(name) for name in loader_files.OF_EVERY
+    }
 
 
 @pytest.mark.cuobjdump

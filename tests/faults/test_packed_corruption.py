@@ -32,7 +32,7 @@ QUESTIONS = [
 
 def ask_all(cubins: Any) -> tuple[int, int]:
     """Ask for everything, with nothing unpacked; count wrong answers, and errors of damage."""
-    cubins._unpacked.clear()
+    cubins._part("_packs")._unpacked.clear()
     wrong = damaged = 0
     for name, cc, right in QUESTIONS:
         try:

@@ -107,7 +107,10 @@ def machine() -> dict[str, Any]:
     device = needs("cuda.core").Device(0)
     found: dict[str, Any] = {"python": platform.python_version(), "system": platform.platform()}
     found["gpu"], found["capability"] = device.name, ".".join(map(str, device.compute_capability))
-    found["driver"], found["available"] = cubins._driver_version(), cubins.is_available("saxpy")
+    found["driver"], found["available"] = (
+        cubins._part("_loading")._driver_version(),
+        cubins.is_available("saxpy"),
+    )
     for name in ("numpy", "cuda-core", "cuda-bindings", "torch", "cupy-cuda13x", "cupy-cuda12x"):
         found[name] = version(name)
     return {**found, "numba-cuda": version("numba-cuda"), "triton": version("triton")}

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from tests.families import FAMILIES, TEGRA
 
 NUMBERS = (53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 107, 110, 120, 121)
@@ -55,7 +55,7 @@ def test_the_choice_is_that_of_trying_every_entry(
         for arch, needed in shipped
         if (driver is None or needed <= driver) and (found := rank(arch, cc)) is not None
     ]
-    chosen = runtime.select(cc, driver, shipped)
+    chosen = loader.select(cc, driver, shipped)
     assert (chosen and chosen[0]) == (min(ranked)[1] if ranked else None)
 
 
@@ -65,19 +65,19 @@ def test_the_order_of_entries_does_not_matter(
 ) -> None:
     shuffled = list(shipped)
     random.shuffle(shuffled)
-    assert runtime.select(cc, driver, shuffled) == runtime.select(cc, driver, shipped)
+    assert loader.select(cc, driver, shuffled) == loader.select(cc, driver, shipped)
 
 
 @given(capabilities, drivers, shipments, st.tuples(archs, drivers))
 def test_shipping_more_never_leaves_a_device_unserved(
     cc: int, driver: int, shipped: list[tuple[str, int]], more: tuple[str, int]
 ) -> None:
-    if runtime.select(cc, driver, shipped):
-        assert runtime.select(cc, driver, [*shipped, more])
+    if loader.select(cc, driver, shipped):
+        assert loader.select(cc, driver, [*shipped, more])
 
 
 @given(capabilities, drivers, drivers, shipments)
 def test_a_newer_driver_serves_no_less(cc: int, one: int, other: int, shipped: list[tuple[str, int]]) -> None:
-    if runtime.select(cc, min(one, other), shipped):
-        assert runtime.select(cc, max(one, other), shipped)
-        assert runtime.select(cc, None, shipped)
+    if loader.select(cc, min(one, other), shipped):
+        assert loader.select(cc, max(one, other), shipped)
+        assert loader.select(cc, None, shipped)

@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hatch_cubin import loader
 from hatch_cubin._arch import parse_arch
-from hatch_cubin.bundle import runtime
 from hatch_cubin.bundle.manifest import Entry, Manifest, Module
 from hatch_cubin.wheels import variants
 
@@ -60,5 +60,5 @@ def test_what_the_whole_runs_on_a_gpu_its_variant_has(driver: int, shipped: list
         units = made.get(variants.label(variants.given(cc, numbers)), frozenset())
         for number, entries in enumerate(shipped):
             having = [(arch, needed) for arch, needed, its in entries if kernel in its]
-            chosen = runtime.select(cc, driver, having)
+            chosen = loader.select(cc, driver, having)
             assert chosen is None or (str(number), chosen[0]) in units

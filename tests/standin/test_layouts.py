@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from tests.capabilities import namespace
 from tests.helpers import bundle, made, packed_bundle, run, sha256, write_tree
 
@@ -117,7 +117,7 @@ sys.frozen, sys._MEIPASS = True, str(HERE)
 def test_what_pyinstaller_lays_out(python: Run, tmp_path: Path) -> None:
     write_tree(tmp_path / "dist/_internal/app/_cubins", FILES)
     (tmp_path / "dist/_internal/app/_cubins/__init__.py").unlink(missing_ok=True)
-    (tmp_path / "archived.py").write_bytes(Path(runtime.__file__).read_bytes())
+    (tmp_path / "archived.py").write_bytes(Path(loader.__file__).read_bytes())
     assert python(FROZEN + LOAD) == "True"
     assert codes(events(tmp_path)) == EXPECTED
 

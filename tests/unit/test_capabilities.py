@@ -7,9 +7,8 @@ import re
 
 import pytest
 
-from hatch_cubin import _arch, _gpus
+from hatch_cubin import _arch, _gpus, loader
 from hatch_cubin._capabilities import FAMILIES_SINCE, GPUS, TEGRA
-from hatch_cubin.bundle import runtime
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import REPOSITORY
 
@@ -26,7 +25,7 @@ SUPPORTED = {
 
 def runs(arch: str, capability: int) -> bool:
     """Say whether the loader would load a file on a GPU."""
-    return runtime.select(capability, None, [(arch, 0)]) is not None
+    return loader.select(capability, None, [(arch, 0)]) is not None
 
 
 def capabilities(text: str) -> set[int]:

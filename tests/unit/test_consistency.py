@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import hatch_cubin
-from hatch_cubin import _report
-from hatch_cubin.bundle import layout, runtime
+from hatch_cubin import _report, loader
+from hatch_cubin.bundle import layout
 from hatch_cubin.cache import proof
 from hatch_cubin.table import config, reader, toml
 from tests import matrix
@@ -52,7 +52,7 @@ def test_the_changelog_has_a_place_for_this_version() -> None:
 
 def test_the_changelog_names_the_bundles_format() -> None:
     (number, *_older) = re.findall(r"^Bundle format: (\d+)\.$", CHANGELOG, re.MULTILINE)
-    assert number == str(runtime.FORMAT)
+    assert number == str(loader.FORMAT)
 
 
 def test_the_oldest_python_is_the_same_everywhere() -> None:
@@ -146,7 +146,7 @@ def test_what_verify_proves_is_said_in_the_same_words_everywhere(path: str) -> N
 
 
 def test_formats_are_numbers_that_only_grow() -> None:
-    assert (runtime.FORMAT, proof._FORMAT, _report.FORMAT) == (3, 2, 1)
+    assert (loader.FORMAT, proof._FORMAT, _report.FORMAT) == (3, 2, 1)
 
 
 def test_the_readme_and_the_architecture_fit_the_lines() -> None:

@@ -16,6 +16,7 @@ PACKAGE = Path(hatch_cubin.__file__).parent
 # From the ground up. A room uses rooms that stand above its line, and no other: no arrow runs back.
 ROOMS: dict[str, str] = {
     "ground": "",
+    "loader": "",
     "cubin": "",
     "table": "ground",
     "sources": "ground table",
@@ -25,16 +26,16 @@ ROOMS: dict[str, str] = {
     "stores": "ground table sources cache",
     "toolkit": "ground table sources _plan",
     "keys": "ground cubin table sources _plan _linked cache toolkit",
-    "bundle": "ground cubin sources _plan cache toolkit keys",
-    "compiling": "ground cubin table sources _plan cache toolkit keys bundle",
+    "bundle": "ground loader cubin sources _plan cache toolkit keys",
+    "compiling": "ground loader cubin table sources _plan cache toolkit keys bundle",
     "_report": "ground sources _plan compiling",
     "_remote": "sources cache stores toolkit keys compiling",
     "_locking": "ground table sources _plan cache stores toolkit keys _remote",
     "_sharding": "ground sources _plan compiling toolkit keys",
     "_pipeline": "ground sources _plan cache stores toolkit keys bundle compiling _report _remote _locking",
-    "explaining": "ground table sources _plan cache keys bundle",
-    "wheels": "ground cubin sources bundle _pipeline",
-    "doors": "ground table sources cache toolkit bundle _locking _pipeline wheels",
+    "explaining": "ground loader table sources _plan cache keys",
+    "wheels": "ground loader cubin sources bundle _pipeline",
+    "doors": "ground loader table sources cache toolkit bundle _locking _pipeline wheels",
     "backend": "doors",
     "cli": "ground table sources cache stores keys bundle explaining _report _remote _locking _sharding "
     "_pipeline wheels doors",
@@ -63,6 +64,19 @@ MODULES: dict[str, dict[str, str]] = {
         "_console": "_streams",
         "_temporary": "_locks errors",
         "_home": "_files _temporary",
+    },
+    # The core is the room's own __init__, which is no doorplate. It imports the others when they are needed.
+    "loader": {
+        "__init__": "",
+        "_arguments": "__init__",
+        "_errors": "__init__",
+        "_files": "__init__",
+        "_loading": "__init__",
+        "_use": "__init__",
+        "_editable": "__init__",
+        "_packs": "__init__",
+        "_split": "__init__",
+        "finder": "",
     },
     "cubin": {
         "elf": "",
@@ -159,15 +173,13 @@ MODULES: dict[str, dict[str, str]] = {
         "locked": "ingredients jobs lock recall vain",
     },
     "bundle": {
-        "editable": "",
-        "finder": "",
-        "runtime": "",
+        "loader_files": "",
         "sbom": "",
-        "stub": "",
-        "manifest": "runtime",
+        "stub": "loader_files",
+        "manifest": "loader_files",
         "packs": "",
-        "signatures": "runtime",
-        "layout": "editable manifest packs runtime signatures stub",
+        "signatures": "",
+        "layout": "loader_files manifest packs signatures stub",
         "raw": "layout manifest",
     },
     "compiling": {
@@ -316,7 +328,7 @@ MODULES: dict[str, dict[str, str]] = {
 # Other people's packages, and the only modules that know them.
 THIRD_PARTIES: dict[str, str] = {
     "_home": "platformdirs",
-    "bundle/runtime": "cuda",
+    "loader/_loading": "cuda",
     "stores/objects": "obstore",
     "cache/entries": "cuda typing_extensions",
     "compiling/cluster/dask": "distributed",
@@ -334,7 +346,8 @@ THIRD_PARTIES: dict[str, str] = {
 }
 
 FILES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in PACKAGE.rglob("*.py")}
-DOORPLATES = {name for name in FILES if name.endswith("/__init__")}  # which say what the room is for
+CORE = "loader/__init__"
+DOORPLATES = {name for name in FILES if name.endswith("/__init__")} - {CORE}  # which say what the room is for
 HOMES = {
     f"{room}/{name}" if (PACKAGE / room).is_dir() else name: (room, name)
     for room, modules in MODULES.items()
@@ -359,12 +372,13 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 def _used(module: str) -> set[str]:
     """Return which modules of the package a module uses; of what the package itself hands out, at import."""
     used = set()
-    for name in _imports(_at_import(_tree(module)) if module == "__init__" else _tree(module)):
+    for name in _imports(_at_import(_tree(module)) if module in ("__init__", CORE) else _tree(module)):
         level = len(name) - len(name.lstrip("."))
         if level:
             here = module.split("/")[:-level]
             path = [*here, *name[level:].split(".")]
             found = ["/".join(path[:end]) for end in (len(path), len(path) - 1)]
+            found += [f"{name}/__init__" for name in found]
             used.add(next((each for each in found if each in HOMES), "__init__"))
     return used
 
@@ -441,10 +455,15 @@ def test_to_enter_a_room_imports_nothing(doorplate: str) -> None:
     assert len(tree.body) == 1
 
 
-def test_the_loader_imports_nothing_of_the_package_and_two_modules_when_it_is_imported() -> None:
-    tree = _tree("bundle/runtime")
-    assert not any(name.startswith(".") for name in _imports(tree))
-    assert set(_imports(_at_import(tree))) == {"os", "sys"}
+def test_the_loader_imports_two_modules_when_it_is_imported() -> None:
+    assert set(_imports(_at_import(_tree(CORE)))) == {"os", "sys"}
+
+
+# So no lock of the import system is held while one of them is imported, and a fork at that moment is safe.
+@pytest.mark.parametrize("part", [module for module, (room, _) in HOMES.items() if room == "loader"])
+def test_a_file_of_the_loader_imports_two_modules_and_the_core(part: str) -> None:
+    names = {name for name in _imports(_at_import(_tree(part))) if not name.startswith(".")}
+    assert names <= {"os", "sys"}
 
 
 def test_the_worker_script_stands_alone() -> None:

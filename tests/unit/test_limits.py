@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _files, _home, _limits
-from hatch_cubin.bundle import layout, packs, runtime
+from hatch_cubin import _files, _home, _limits, loader
+from hatch_cubin.bundle import layout, packs
 from hatch_cubin.bundle.manifest import module_line, read_manifest, write_manifest
 from hatch_cubin.cache import proof
 from hatch_cubin.cli.main import main
@@ -51,7 +51,11 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_the_loader_has_the_same_limits() -> None:
-    assert (runtime._LARGEST, runtime._ROOM, runtime._RATIO) == (_limits.INDEX, _limits.ROOM, _limits.RATIO)
+    assert (loader._LARGEST, loader._part("_packs")._ROOM, loader._part("_packs")._RATIO) == (
+        _limits.INDEX,
+        _limits.ROOM,
+        _limits.RATIO,
+    )
 
 
 @pytest.mark.parametrize("most", [0, 3, 4])
@@ -168,7 +172,7 @@ def test_the_loader_does_not_unpack_it_either(tmp_path: Path) -> None:
     loader = load_bundle(tmp_path / "_cubins", forged(1 << 16))
     assert loader.read("k", cc=(9, 0)) == bytes(1 << 16)
     again = load_bundle(tmp_path / "again", forged(1 << 16))
-    again._ROOM, again._RATIO = 1 << 12, 10
+    again._part("_packs")._ROOM, again._part("_packs")._RATIO = 1 << 12, 10
     with pytest.raises(again.CubinDamagedError, match="would be unpacked to 65536, which no build packs so"):
         again.read("k", cc=(9, 0))
 

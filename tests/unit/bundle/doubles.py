@@ -120,5 +120,5 @@ def load(folder: Path, *built: Any, driver: Driver | int = 13000) -> Any:
     """Load a bundle of these units beside a driver, of this version or as it is."""
     cubins = load_bundle(folder, bundle(*built))
     given = Driver(driver) if isinstance(driver, int) else driver
-    cubins._driver_library = lambda: given
+    cubins._part("_loading")._driver_library = lambda: given
     return cubins

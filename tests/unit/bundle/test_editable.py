@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import os
 import sys
-import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hatch_cubin.bundle import editable, layout
+from hatch_cubin import loader
+from hatch_cubin.bundle import layout
 from hatch_cubin.sources import disk
 from hatch_cubin.sources.tree import Tree
 from tests.helpers import bundle, load_bundle, made, write_tree
 
+editable = loader._part("_editable")
 BUILD = ("-c", "open('built', 'w').close()")
-
-
-class BuildError(Exception):
-    """What the loader hands over as its own."""
 
 
 @pytest.fixture
@@ -30,7 +27,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project whose bundle was just written."""
     root = write_tree(tmp_path / "project", {"src/k.cu": "one", "src/k.h": "two"})
     notes(root)
-    monkeypatch.setattr(editable, "__file__", str(root / "src/pkg/_cubins/_editable.py"))
+    monkeypatch.setattr(editable, "_HERE", str(root / "src/pkg/_cubins"))
     return root
 
 
@@ -44,14 +41,14 @@ def look() -> list[str]:
     """Return what was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        editable.look(lambda what: f"pkg: {what}", BuildError, UserWarning)
-    return [str(each.message) for each in caught]
+        editable._look()
+    return [str(each.message).removeprefix("hatch_cubin.loader: ") for each in caught]
 
 
 def test_what_did_not_change_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "TICK_NS", -(10**10))
     notes(root)
-    monkeypatch.setattr(editable, "hashlib", None)
+    monkeypatch.setattr(editable, "_sha256", None)
     assert look() == []
 
 
@@ -64,7 +61,7 @@ def test_what_was_only_touched_is_no_edit(root: Path) -> None:
 def test_an_edit_is_warned_of(root: Path, path: str, text: str | None) -> None:
     (root / path).unlink() if text is None else (root / path).write_text(text)
     assert look() == [
-        f"pkg: the kernels are older than {path}: install the package again, or set HATCH_CUBIN_REBUILD=1"
+        f"the kernels are older than {path}: install the package again, or set HATCH_CUBIN_REBUILD=1"
     ]
 
 
@@ -88,14 +85,14 @@ def test_what_became_a_pipe_is_an_edit_and_not_waited_for(root: Path) -> None:
     (root / "src/k.cu").unlink()
     os.mkfifo(root / "src/k.cu")
     assert look() == [
-        "pkg: the kernels are older than src/k.cu: install the package again, or set HATCH_CUBIN_REBUILD=1"
+        "the kernels are older than src/k.cu: install the package again, or set HATCH_CUBIN_REBUILD=1"
     ]
 
 
 def test_of_another_size_it_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "TICK_NS", -(10**10))
     notes(root)
-    monkeypatch.setattr(editable, "hashlib", None)
+    monkeypatch.setattr(editable, "_sha256", None)
     os.truncate(root / "src/k.cu", 1 << 32)
     assert len(look()) == 1
 
@@ -106,9 +103,12 @@ def test_notes_that_are_gone_are_told(root: Path, instead: str) -> None:
     path.unlink()
     if instead == "pipe":
         os.mkfifo(path)
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(loader.CubinError) as caught:
         look()
-    assert str(caught.value) == f"pkg: {path} is missing, or no plain file: install the package again"
+    assert (
+        str(caught.value)
+        == f"hatch_cubin.loader: {path} is missing, or no plain file: install the package again"
+    )
 
 
 @pytest.mark.parametrize("switch", ["1", "TRUE"])
@@ -125,9 +125,9 @@ def test_a_build_that_fails_is_an_error_with_its_words(root: Path, monkeypatch: 
     monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
     notes(root, ("-c", "import sys; print('out'); sys.exit('err')"))
     (root / "src/k.cu").write_text("edited")
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(loader.CubinError) as caught:
         look()
-    assert str(caught.value) == "pkg: the kernels could not be built again:\nout\nerr\n"
+    assert str(caught.value) == "hatch_cubin.loader: the kernels could not be built again:\nout\nerr\n"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,10 @@ def test_what_a_build_needs_is_named(
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
     (root / "src/k.cu").write_text("edited")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in gone else name)
-    with pytest.raises(BuildError, match=f"but there is {said} beside the package: pip install {install}$"):
+    monkeypatch.setattr(editable, "_find_spec", lambda name, _path: None if name in gone else name)
+    with pytest.raises(
+        loader.CubinError, match=f"but there is {said} beside the package: pip install {install}$"
+    ):
         look()
 
 
@@ -166,94 +168,85 @@ def test_all_that_builds_of_the_project_require_is_to_be_installed(
     monkeypatch.setenv("HATCH_CUBIN_REBUILD", "1")
     (root / "pyproject.toml").write_text(f"[build-system]\n{table}\n")
     (root / "src/k.cu").write_text("edited")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(BuildError, match=f": pip install {install}$"):
+    monkeypatch.setattr(editable, "_find_spec", lambda _name, _path: None)
+    with pytest.raises(loader.CubinError, match=f": pip install {install}$"):
         look()
 
 
 # --- and the loader -------------------------------------------------------------------------------
 
 
-def load(folder: Path, monkeypatch: pytest.MonkeyPatch, look: Any, **header: Any) -> Any:
+def load(folder: Path, look: Callable[[Any], None] | None = None, **header: Any) -> Any:
     """Load an editable bundle that looks with *look*."""
     cubins = load_bundle(folder, {**bundle(made("k"), **header), "_editable.py": b""})
-    beside = types.ModuleType("_editable")
-    beside.__dict__["look"] = look
-    monkeypatch.setitem(sys.modules, f"{cubins.__name__}._editable", beside)
+    if look is not None:
+        cubins._part("_editable")._look = lambda: look(cubins)
     return cubins
 
 
-def test_the_loader_looks_once_when_it_is_first_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loader_looks_once_when_it_is_first_used(tmp_path: Path) -> None:
     seen: list[Any] = []
-    cubins = load(tmp_path / "own", monkeypatch, lambda *given: seen.append(given))
+    cubins = load(tmp_path / "own", seen.append)
     assert seen == []
     for _ in range(2):
         cubins.names()
         cubins._own.clear()
-    assert seen == [(cubins._say, cubins.CubinError, cubins.CubinStaleWarning)]
+    assert seen == [cubins]
 
 
-def test_a_build_that_failed_is_told_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(_say: Any, error: Any, _warning: Any) -> None:
-        raise error("failed")
+def test_a_build_that_failed_is_told_every_time(tmp_path: Path) -> None:
+    def look(cubins: Any) -> None:
+        raise cubins.CubinError("failed")
 
-    cubins = load(tmp_path, monkeypatch, look)
+    cubins = load(tmp_path, look)
     for _ in range(2):
         with pytest.raises(cubins.CubinError, match="failed"):
             cubins.read("k", cc=(9, 0))
 
 
-def test_a_warning_that_is_an_error_is_raised_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(_say: Any, _error: Any, warning: Any) -> None:
-        warnings.warn("edited", warning, stacklevel=1)
+def test_a_warning_that_is_an_error_is_raised_once(tmp_path: Path) -> None:
+    def look(cubins: Any) -> None:
+        warnings.warn("edited", cubins.CubinStaleWarning, stacklevel=1)
 
-    cubins = load(tmp_path, monkeypatch, look)
+    cubins = load(tmp_path, look)
     with pytest.raises(cubins.CubinStaleWarning):
         cubins.read("k", cc=(9, 0))
     assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
 
 
 @pytest.mark.parametrize("notes", ["", "[]", "{}", '{"root": 5}', '{"root": ".", "files": {"k.cu": [1]}}'])
-def test_notes_that_are_damaged_are_told_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: str
-) -> None:
-    cubins = load(tmp_path, monkeypatch, editable.look)
+def test_notes_that_are_damaged_are_told_each_time(tmp_path: Path, notes: str) -> None:
+    cubins = load(tmp_path)
     (tmp_path / "editable.json").write_text(notes)
-    monkeypatch.setattr(editable, "__file__", str(tmp_path / "_editable.py"))
     for _ in range(2):
         with pytest.raises(cubins.CubinDamagedError, match=r"editable\.json is damaged: it cannot be read"):
             cubins.names()
 
 
-def test_notes_that_the_system_cannot_read_are_told_as_such(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def look(*_words: object) -> None:
+def test_notes_that_the_system_cannot_read_are_told_as_such(tmp_path: Path) -> None:
+    def look(_cubins: Any) -> None:
         raise OSError(errno.EMFILE, "Too many open files", "editable.json")
 
-    cubins = load(tmp_path, monkeypatch, look)
+    cubins = load(tmp_path, look)
     with pytest.raises(cubins.CubinError, match=r"editable\.json cannot be read: Too many open files; close"):
         cubins.names()
 
 
-def test_the_warning_is_at_the_line_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_warning_is_at_the_line_that_asked(tmp_path: Path) -> None:
     for call in ("names()", "find('k', cc=(9, 0))", "read('k', cc=(9, 0))", "use({'k': b''})"):
         folder = tmp_path / call.partition("(")[0]
-        cubins = load(folder, monkeypatch, editable.look)
+        cubins = load(folder)
         (folder / "editable.json").write_text(
             '{"files": {"k.cu": [0, 0, 0, ""]}, "rebuild": [], "root": "."}'
         )
-        monkeypatch.setattr(editable, "__file__", str(folder / "_editable.py"))
         code = compile(f"\n\ncubins.{call}", "caller.py", "exec")
         with pytest.warns(cubins.CubinStaleWarning, match=r"older than k\.cu") as caught:
             exec(code, {"cubins": cubins})  # noqa: S102
         assert [(each.filename, each.lineno) for each in caught] == [("caller.py", 3)]
 
 
-def test_another_bundle_is_not_compared_with_its_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cubins = load(tmp_path / "own", monkeypatch, None)
+def test_another_bundle_is_not_compared_with_its_sources(tmp_path: Path) -> None:
+    cubins = load(tmp_path / "own", lambda _cubins: None)
     write_tree(tmp_path / "other", {**bundle(made("other")), "_editable.py": b""})
     with cubins.use(tmp_path / "other"):
         assert cubins.names() == ("other",)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.bundle import finder
+from hatch_cubin.loader import finder
 
 
 def test_it_finds_the_bundle_in_the_tree_for_as_long_as_it_is_there(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _pipeline
+from hatch_cubin import __version__, _pipeline, loader
 from hatch_cubin._locks import Lock
-from hatch_cubin.bundle import layout, runtime
+from hatch_cubin.bundle import layout, loader_files
 from hatch_cubin.errors import BundleError
 from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256, write_tree
 from tests.strange import a_link_to_nowhere, a_pipe
@@ -29,9 +29,21 @@ def manifest_of(*built: layout.Built, **how: Any) -> Any:
 def test_a_bundle_is_the_loader_its_stub_two_indexes_and_the_units() -> None:
     files = bundle(made("k", "sm_90"), made("k", "compute_90"))
     assert sorted(files) == [
-        *("__init__.py", "__init__.pyi", "k.compute_90.ptx", "k.sm_90.cubin", "keys.json", "manifest.json")
+        *(
+            "__init__.py",
+            "__init__.pyi",
+            "_arguments.py",
+            "_errors.py",
+            "_files.py",
+            "_loading.py",
+            "_use.py",
+        ),
+        *("k.compute_90.ptx", "k.sm_90.cubin", "keys.json", "manifest.json"),
     ]
-    assert files["__init__.py"] == Path(runtime.__file__).read_bytes()
+    folder = Path(loader.__file__).parent
+    assert [files[name] for name in files if name.endswith(".py")] == [
+        (folder / name).read_bytes() for name in files if name.endswith(".py")
+    ]
 
 
 def test_the_manifest_in_full() -> None:
@@ -95,7 +107,7 @@ def test_the_order_of_units_does_not_matter() -> None:
 
 def test_an_empty_bundle_is_the_loader_its_stub_and_two_indexes() -> None:
     files = bundle(skipped=True)
-    assert sorted(files) == ["__init__.py", "__init__.pyi", "keys.json", "manifest.json"]
+    assert files.keys() == {*loader_files.OF_EVERY, "__init__.pyi", "keys.json", "manifest.json"}
     manifest = json.loads(files["manifest.json"])
     assert (manifest["kernels"], manifest["modules"], manifest["skipped"]) == ({}, {}, True)
 
@@ -302,7 +314,7 @@ def test_a_temporary_file_may_vanish_while_it_is_looked_at(tmp_path: Path) -> No
 WRITES = """\
 import sys
 from pathlib import Path
-from hatch_cubin.bundle import layout
+from hatch_cubin.bundle import layout, loader_files
 for turn in range(1_000_000):
     files = {f"f{number}": b"%d" % turn * 10_000 for number in range(20)}
     layout.write(files, Path(sys.argv[1]), Path(sys.argv[2]))

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin.bundle import packs, runtime
+from hatch_cubin import loader
+from hatch_cubin.bundle import packs
 from hatch_cubin.bundle.packs import Block, Piece, cut, unpack
 from tests.helpers import pack, sha256
 
@@ -103,7 +104,7 @@ def test_what_a_process_packs_is_unpacked_within_the_limits(size: int) -> None:
 
 
 def test_the_limits_of_builder_and_loader_are_the_same() -> None:
-    assert (packs.MOST, packs._WINDOW) == (runtime._BLOCK, runtime._WINDOW)
+    assert (packs.MOST, packs._WINDOW) == (loader._part("_packs")._BLOCK, loader._part("_packs")._WINDOW)
 
 
 def test_a_block_that_is_forecast_is_the_one_that_a_worker_packs() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin.bundle import layout
+from hatch_cubin.bundle import layout, loader_files
 from hatch_cubin.bundle.manifest import read_manifest
 from hatch_cubin.bundle.raw import raw
 from tests.helpers import bundle, made, packed_bundle
@@ -28,7 +28,8 @@ def unpacked(*built: layout.Built) -> dict[str, bytes]:
     files = packed_bundle(*built, folder="src/demo/_cubins")
     manifest = read_manifest(files["manifest.json"])
     data = {(item.unit.module.name, str(item.unit.arch)): item.compiled.data for item in built}
-    beside = {name: files[name] for name in files if name not in (manifest.blocks or {})}
+    gone = {loader_files.PACKED, *(manifest.blocks or {})}
+    beside = {name: files[name] for name in files if name not in gone}
     return {**beside, **raw(files["manifest.json"], manifest, data)}
 
 

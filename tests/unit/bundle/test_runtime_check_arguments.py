@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from tests.helpers import bundle, load_bundle, made
 from tests.unit.bundle.test_signatures import taking
 
@@ -206,7 +206,7 @@ def test_nothing_is_imported_for_it(tmp_path: Path, imported: str) -> None:
     code = f"""\
 import importlib.util, sys
 {imported and f"import {imported}"}
-spec = importlib.util.spec_from_file_location("cubins", {runtime.__file__!r})
+spec = importlib.util.spec_from_file_location("cubins", {loader.__file__!r})
 cubins = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cubins)
 cubins._HERE = {str(tmp_path)!r}
@@ -245,7 +245,7 @@ def test_cuda_core_passes_as_many_bytes(argument: Any, kind: str) -> None:
     """It copies each argument to where the driver will read it."""
     from cuda.core._kernel_arg_handler import ParamHolder
 
-    assert runtime._passed(argument)[0] == np.dtype(kind).itemsize
+    assert loader._part("_arguments")._passed(argument)[0] == np.dtype(kind).itemsize
     holder = ParamHolder((argument,))
     place = ctypes.cast(holder.ptr, ctypes.POINTER(ctypes.c_void_p))[0]
     expected = np.array(getattr(argument, "value", argument), dtype=kind).tobytes()

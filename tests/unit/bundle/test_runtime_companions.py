@@ -181,8 +181,8 @@ def test_is_available_asks_for_companions_too(
     parts = split_wheel(tmp_path)
     install(site, parts / MAIN)
     cubins = loader_of(site)
-    monkeypatch.setattr(cubins, "_driver_library", lambda: True)
-    monkeypatch.setattr(cubins, "_ask_nvml", lambda **_how: [("", ((9, 0), 13000))])
+    monkeypatch.setattr(cubins._part("_loading"), "_driver_library", lambda: True)
+    monkeypatch.setattr(cubins._part("_loading"), "_ask_nvml", lambda **_how: [("", ((9, 0), 13000))])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert (cubins.is_available(), cubins.is_available("a")) == (True, False)
     install(site, parts / SM90)
@@ -196,7 +196,7 @@ def test_preload_tells_all_companions_that_are_missing_before_anything_is_loaded
     parts = split_wheel(tmp_path)
     install(site, parts / MAIN)
     cubins = loader_of(site)
-    cubins._driver_library = Driver
+    cubins._part("_loading")._driver_library = Driver
     with pytest.raises(cubins.CubinNotFoundError, match="which is not installed"):
         cubins.preload("a")
     assert core.ObjectCode.made == []

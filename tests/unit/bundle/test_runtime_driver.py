@@ -31,6 +31,7 @@ def test_a_library_to_link_against_is_no_driver(tmp_path: Path, names: tuple[str
 
 
 OUT_OF_DESCRIPTORS = """
+cubins._part("_loading")
 import ctypes, difflib, hashlib, resource, threading
 cubins.find('k', cc=(9, 0))
 resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
@@ -94,7 +95,7 @@ def test_a_driver_without_a_device_is_unavailable(
     assert message in ask(tmp_path, code, stub, **environ)
 
 
-NO_DRIVER = "cubins._driver_library = lambda: None\n"
+NO_DRIVER = "cubins._part('_loading')._driver_library = lambda: None\n"
 
 
 @pytest.mark.parametrize("call", ["kernel", "module", "find", "read"])
@@ -104,10 +105,10 @@ def test_no_driver_is_unavailable(tmp_path: Path, call: str) -> None:
 
 
 FORK = """\
-cubins._driver_version()
+cubins._part("_loading")._driver_version()
 child = os.fork()
 if not child:
-    try: cubins._driver_version()
+    try: cubins._part("_loading")._driver_version()
     except cubins.CubinUnavailableError as exc: print(exc, flush=True)
     os._exit(0)
 os.waitpid(child, 0)
@@ -125,7 +126,14 @@ def test_after_cuda_was_used_a_forked_child_is_told(stub: Path, tmp_path: Path) 
 @pytest.mark.gcc
 @pytest.mark.linux
 def test_the_driver_is_started_once(stub: Path, tmp_path: Path) -> None:
-    assert ask(tmp_path, "print(cubins._driver_version(), cubins._driver_version())", stub) == "13000 13000"
+    assert (
+        ask(
+            tmp_path,
+            "print(cubins._part('_loading')._driver_version(), cubins._part('_loading')._driver_version())",
+            stub,
+        )
+        == "13000 13000"
+    )
     assert calls(tmp_path).count("cuInit") == 1
 
 
@@ -166,7 +174,7 @@ def test_the_driver_is_looked_for_by_its_name(tmp_path: Path, monkeypatch: pytes
 
     cubins = load_bundle(tmp_path, bundle(made("k")))
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert cubins._driver_library() is None
+    assert cubins._part("_loading")._driver_library() is None
     assert cubins.is_available() is False
     assert asked == ["nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"] * 2
 
@@ -214,20 +222,20 @@ def test_a_failing_start_is_tried_again(
 
     library = ctypes.CDLL(str(stub / "libcuda.so.1"))
     cubins = load_bundle(tmp_path, bundle(made("k")))
-    cubins._driver_library = lambda: library
+    cubins._part("_loading")._driver_library = lambda: library
     monkeypatch.setenv(*answer)
     with pytest.raises(cubins.CubinUnavailableError, match=message):
-        cubins._driver_version()
+        cubins._part("_loading")._driver_version()
     monkeypatch.delenv(answer[0])
-    assert cubins._driver_version() == 13000
+    assert cubins._part("_loading")._driver_version() == 13000
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(cubins.CubinUnavailableError, match="before this process was forked"):
-        cubins._driver_version()
+        cubins._part("_loading")._driver_version()
 
 
 def test_no_driver_library_is_unavailable(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k")))
-    cubins._driver_library = lambda: None
+    cubins._part("_loading")._driver_library = lambda: None
     with pytest.raises(cubins.CubinUnavailableError, match="there is no CUDA driver on this machine"):
         cubins.kernel("k")
     with pytest.raises(cubins.CubinNotFoundError):  # a name is looked up first

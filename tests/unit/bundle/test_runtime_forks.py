@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.bundle import loader_files
 from tests.helpers import bundle, load_bundle, made, packed_bundle
 from tests.standin import ask, install
 
@@ -57,7 +58,7 @@ READS = {
     "read packed": "packed.read('k', cc=(9, 0))",
     "misspelled": "fails(lambda: cubins.find('kk', cc=(9, 0)))",
     "is_available": "cubins.is_available('k')",
-    "globs": "cubins._asked(('*',))",
+    "globs": "cubins._part('_loading')._matching(('*',))",
 }
 
 
@@ -73,7 +74,7 @@ def test_a_child_that_is_forked_during_a_first_call_can_make_it(tmp_path: Path, 
     assert ask(tmp_path, before + program, None) == "True {0}"
 
 
-@pytest.mark.parametrize("call", ["cubins.cache()", "cubins._cuda_core()"])
+@pytest.mark.parametrize("call", ["cubins.cache()", "cubins._part('_loading')._cuda_core()"])
 def test_a_child_that_is_forked_while_cuda_core_is_imported_can_import_it(tmp_path: Path, call: str) -> None:
     pytest.importorskip("cuda.core")
     few = "if threading.current_thread() is caller and name not in seen and len(seen) < 12:"
@@ -85,7 +86,7 @@ def test_a_child_that_is_forked_while_cuda_core_is_imported_can_import_it(tmp_pa
 WHILE_IT_STARTS = """
 import signal, threading
 os.mkfifo("pipe")
-thread = threading.Thread(target=cubins._driver_version)
+thread = threading.Thread(target=cubins._part("_loading")._driver_version)
 thread.start()
 while not os.path.exists("log") or "cuInit" not in open("log").read(): pass
 child = os.fork()
@@ -98,7 +99,7 @@ os.waitpid(child, 0)
 os.environ["STANDIN_FAULTS"] = ""
 os.close(os.open("pipe", os.O_WRONLY))
 thread.join()
-print(cubins._driver_version())
+print(cubins._part("_loading")._driver_version())
 """
 
 
@@ -113,7 +114,7 @@ def test_a_child_keeps_no_lock_on_an_editable_bundle(tmp_path: Path) -> None:
     """A lock of its parent's is on an open file that the child has too, until both close it."""
     code = """
 import fcntl
-os.close(os.open("pkg/_cubins/_editable.py", os.O_CREAT | os.O_WRONLY))
+cubins._looked.append(True)
 seen = []
 def call():
     if not seen:
@@ -124,7 +125,7 @@ def call():
         os.read(waits, 1)
         os._exit(0)
 waits, ends = os.pipe()
-cubins._settled(call)
+cubins._retry_during_rebuild(call)
 folder = os.open("pkg/_cubins", os.O_RDONLY)
 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 os.close(ends)
@@ -132,6 +133,7 @@ os.write
 print("free")
 """
     code = code.replace("os.write\n", "").replace("os.read(waits, 1)", "os.close(ends); os.read(waits, 1)")
+    install(tmp_path / "pkg", {**bundle(made("k")), "_editable.py": loader_files.read("_editable.py")})
     assert ask(tmp_path, code, None) == "free"
 
 

@@ -48,7 +48,7 @@ def test_is_available_starts_no_cuda(
 
 
 HANGING = """
-cubins._ANSWERED = 0.1
+cubins._part("_loading")._ANSWER_SECONDS = 0.1
 os.mkfifo('pipe')
 print(cubins.is_available(), cubins.is_available(), flush=True)
 """
@@ -70,7 +70,7 @@ def test_a_driver_that_hangs_is_none_and_keeps_nobody_from_forking_or_ending(
 @pytest.mark.linux
 def test_while_it_hangs_it_is_asked_no_more_and_once_it_answers_again(stub: Path, tmp_path: Path) -> None:
     code = f"""{HANGING}
-(hanging,) = cubins._hanging
+(hanging,) = cubins._part("_loading")._hanging
 os.close(os.open('pipe', os.O_WRONLY))
 hanging.join()
 del os.environ['STANDIN_FAULTS']
@@ -90,26 +90,31 @@ def test_one_question_at_a_time_waits_for_a_driver_that_hangs(
         return answered.wait()
 
     with monkeypatch.context() as impatient:
-        impatient.setattr(cubins, "_ANSWERED", 0)
-        assert [cubins._in_time(question), cubins._in_time(question), len(asked)] == [False, False, 1]
-    (hanging,) = cubins._hanging
+        impatient.setattr(cubins._part("_loading"), "_ANSWER_SECONDS", 0)
+        assert [
+            cubins._part("_loading")._in_time(question),
+            cubins._part("_loading")._in_time(question),
+            len(asked),
+        ] == [False, False, 1]
+    (hanging,) = cubins._part("_loading")._hanging
     answered.set()
     hanging.join()
-    assert [cubins._in_time(question), len(asked)] == [True, 2]
+    assert [cubins._part("_loading")._in_time(question), len(asked)] == [True, 2]
 
 
 def test_a_driver_that_hangs_while_it_is_loaded_is_none(tmp_path: Path) -> None:
     cubins, loaded = load_bundle(tmp_path, bundle(made("k"))), threading.Event()
-    cubins._ANSWERED = 0
-    cubins._driver_library = lambda: loaded.wait(60)
+    cubins._part("_loading")._ANSWER_SECONDS = 0
+    cubins._part("_loading")._driver_library = lambda: loaded.wait(60)
     assert cubins.is_available() is False
-    (hanging,) = cubins._hanging
+    (hanging,) = cubins._part("_loading")._hanging
     loaded.set()
     hanging.join()
 
 
 def test_the_thread_that_may_hang_imports_nothing(tmp_path: Path) -> None:
-    code = "import sys\ncubins._in_time = lambda _: 'ctypes' in sys.modules\nprint(cubins.is_available())"
+    code = "import sys\ncubins._part('_loading')._in_time = lambda _: 'ctypes' in sys.modules\n"
+    code += "print(cubins.is_available())"
     assert ask(tmp_path, code, None) == "True"
 
 
@@ -122,7 +127,7 @@ def test_where_no_thread_can_start_the_callers_asks(
 
     cubins = load_bundle(tmp_path, bundle(made("k")))
     monkeypatch.setattr(threading.Thread, "start", fail)
-    assert cubins._in_time(lambda: answer) is answer
+    assert cubins._part("_loading")._in_time(lambda: answer) is answer
 
 
 @pytest.mark.gcc
@@ -157,7 +162,7 @@ def test_nobody_waits_for_ever_until_the_system_has_ended_a_thread(
         return True
 
     monkeypatch.setattr(os.path, "exists", exists)
-    assert cubins._in_time(lambda: True) is True
+    assert cubins._part("_loading")._in_time(lambda: True) is True
     assert (len(asked), len(set(asked))) == (1000, 1)
 
 
@@ -165,7 +170,8 @@ def test_nobody_waits_for_ever_until_the_system_has_ended_a_thread(
 @pytest.mark.linux
 @pytest.mark.parametrize("names", [(), ("nvmlInit_v2", "nvmlShutdown")], ids=["empty", "that cannot count"])
 def test_an_nvml_to_link_against_is_none(tmp_path: Path, names: tuple[str, ...]) -> None:
-    code = "os.listdir = lambda _: ['nvidia0']\ncubins._driver_library = object\nprint(cubins.is_available())"
+    code = "os.listdir = lambda _: ['nvidia0']\ncubins._part('_loading')._driver_library = object\n"
+    code += "print(cubins.is_available())"
     assert ask(tmp_path, code, make_half_a_driver(tmp_path / "half", *names)) == "True"
 
 
@@ -174,7 +180,8 @@ def test_an_nvml_to_link_against_is_none(tmp_path: Path, names: tuple[str, ...])
 def test_after_is_available_a_forked_child_can_use_cuda(stub: Path, tmp_path: Path) -> None:
     code = (
         "cubins.is_available()\nchild = os.fork()\nif not child:\n"
-        "    print(cubins._driver_version(), flush=True)\n    os._exit(0)\nos.waitpid(child, 0)"
+        "    print(cubins._part('_loading')._driver_version(), flush=True)\n"
+        "    os._exit(0)\nos.waitpid(child, 0)"
     )
     assert ask(tmp_path, code, stub) == "13000"
 
@@ -221,10 +228,10 @@ def test_is_available_never_raises(tmp_path: Path, broken: str) -> None:
         raise RuntimeError
 
     cubins = load_bundle(tmp_path, bundle(made("k")))
-    cubins._driver_library = object
+    cubins._part("_loading")._driver_library = object
     setattr(cubins, broken, fail)
     assert cubins.is_available() is False
-    cubins._in_time = lambda question: question()  # as where no thread can start
+    cubins._part("_loading")._in_time = lambda question: question()  # as where no thread can start
     assert cubins.is_available() is False
 
 
@@ -299,7 +306,9 @@ def test_a_kernel_is_available_if_each_gpu_runs_it_that_cuda_would_show(
 def test_once_cuda_was_started_here_the_driver_is_asked(
     stub: Path, tmp_path: Path, faults: str, available: str
 ) -> None:
-    code = "cubins._driver_version()\nprint(cubins.is_available(), cubins.is_available('k'))"
+    code = (
+        "cubins._part('_loading')._driver_version()\nprint(cubins.is_available(), cubins.is_available('k'))"
+    )
     assert ask(tmp_path, code, stub, STANDIN_FAULTS=faults) == available
 
 
@@ -307,7 +316,7 @@ def test_once_cuda_was_started_here_the_driver_is_asked(
 @pytest.mark.linux
 def test_a_child_that_cannot_use_cuda_is_told_so(stub: Path, tmp_path: Path) -> None:
     code = (
-        "cubins._driver_version()\nchild = os.fork()\n"
+        "cubins._part('_loading')._driver_version()\nchild = os.fork()\n"
         "if child: os.waitpid(child, 0)\nelse: print(cubins.is_available())"
     )
     assert ask(tmp_path, code, stub) == "False"
@@ -322,7 +331,7 @@ import sys
 sys.path[:] = {path}
 from pkg import _cubins as cubins
 print(cubins.read("k", cc=(9, 0)), cubins.is_available(), flush=True)
-try: print(cubins._driver_version(), flush=True)
+try: print(cubins._part("_loading")._driver_version(), flush=True)
 except cubins.CubinUnavailableError as exc: print(exc, flush=True)
 '''
 failed = interpreters.run_string(interpreters.create(), code.replace("{path}", repr(sys.path)))
@@ -373,10 +382,12 @@ def test_what_cuda_visible_devices_leaves(
     cubins = load_bundle(tmp_path, bundle(made("k")))
     monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
-    monkeypatch.setattr(cubins, "_driver_library", object)
-    monkeypatch.setattr(cubins, "_ask_nvml", lambda describe: [("GPU-a1", A), ("GPU-b2", B)])
+    monkeypatch.setattr(cubins._part("_loading"), "_driver_library", object)
+    monkeypatch.setattr(
+        cubins._part("_loading"), "_ask_nvml", lambda describe: [("GPU-a1", A), ("GPU-b2", B)]
+    )
     gpus: list[object] = []
-    assert cubins._add_visible_gpus(gpus, describe=True) is bool(visible)
+    assert cubins._part("_loading")._add_visible_gpus(gpus, describe=True) is bool(visible)
     assert gpus == visible
 
 
@@ -389,9 +400,9 @@ def test_a_driver_that_runs_in_this_process_describes_its_devices(tmp_path: Path
     driver = Driver(lacking=lacking)
     driver.__dict__["cuDeviceGetAttribute"] = describe
     cubins = load(tmp_path, made("k", "sm_80"), made("k"), driver=driver)
-    assert cubins._driver_version() == 13000
+    assert cubins._part("_loading")._driver_version() == 13000
     gpus: list[object] = []
-    assert cubins._add_visible_gpus(gpus, describe=True)
+    assert cubins._part("_loading")._add_visible_gpus(gpus, describe=True)
     assert gpus == ([None, None] if lacking else [((9, 0), 13000), ((8, 0), 13000)])
     assert cubins.is_available("k") is not bool(lacking)
 
@@ -400,7 +411,7 @@ def test_where_cuda_was_used_before_the_fork_it_is_not_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cubins = load(tmp_path, made("k"))
-    assert cubins._driver_version() == 13000
+    assert cubins._part("_loading")._driver_version() == 13000
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert cubins.is_available() is False
 
@@ -408,11 +419,11 @@ def test_where_cuda_was_used_before_the_fork_it_is_not_available(
 def test_a_start_that_fails_beside_one_that_worked_forgets_nothing(tmp_path: Path) -> None:
     driver = Driver()
     cubins = load(tmp_path, made("k"), driver=driver)
-    assert cubins._driver_version() == 13000
+    assert cubins._part("_loading")._driver_version() == 13000
     driver.__dict__["cuInit"] = lambda _flags: 999
     with pytest.raises(cubins.CubinUnavailableError):
-        cubins._start_driver(os.getpid())  # as of a thread that asked at the same time
-    assert cubins._driver_version() == 13000
+        cubins._part("_loading")._start_driver(os.getpid())  # as of a thread that asked at the same time
+    assert cubins._part("_loading")._driver_version() == 13000
 
 
 @pytest.mark.parametrize("status", [3, 9, 18, 999])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from hatch_cubin.bundle.manifest import canonical, module_line, write_manifest
 from tests.helpers import bundle, load_bundle, made, sha256, write_tree
 from tests.standin import ask, install
@@ -99,22 +99,75 @@ def test_one_of_ten_thousand_modules_is_found_without_parsing_the_others(tmp_pat
     assert len(cubins.names()) == 10_000
 
 
-def test_without_the_interpreters_own_scanner_json_reads_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cubins = load_bundle(tmp_path, bundle(made('ü"q')))
-    text = '{"a": [1, 2.5, "\\u00fc"], "b": null}\n'
-    fast = cubins._loads(text), cubins._quoted('ü"\n')
-    monkeypatch.setitem(sys.modules, "_json", None)
-    cubins._modules.clear()
-    assert (cubins._loads(text), cubins._quoted('ü"\n')) == fast == (json.loads(text), b'"\xc3\xbc\\"\\n"')
-    assert cubins.find('ü"q', cc=(9, 0)).module == 'ü"q'
+PLAIN = [
+    *(
+        '{"a":[1,20,0],"b":null}',
+        "[]",
+        "{}",
+        '{"":{"":[[]]}}',
+        '"ü"',
+        "true",
+        "false",
+        '["k",{"a":"b"}]',
+        "7",
+    ),
+    *(
+        '{"a":1}\n',
+        '{"a":1,"a":2}',
+        '"\u007f"',
+        '"\\u00fc"',
+        "-1",
+        "1.5",
+        "1e3",
+        '{"a": 1}',
+        "10000000000000000000000",
+    ),
+]
+WRONG = [
+    "",
+    "{",
+    "[",
+    '{"a" 1}',
+    '{"a"1}',
+    "{1:2}",
+    "[1,]",
+    "[1 2]",
+    "1 2",
+    "nul",
+    "01",
+    '"',
+    '{"a":1]',
+    "[" * 9999,
+]
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"a" 1}', "[1,]", "1 2", "nul"])
-def test_what_is_no_json_is_an_error_whoever_reads_it(text: str) -> None:
-    with pytest.raises(json.JSONDecodeError):
-        runtime._loads(text)
+@pytest.mark.parametrize("text", PLAIN)
+def test_without_json_the_same_is_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "json")
+    monkeypatch.setattr(loader, "_plain_left", [100])
+    assert loader._loads(text) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+def test_what_is_no_json_is_an_error_whoever_reads_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises((json.JSONDecodeError, RecursionError)):
+        loader._loads(text)
+    monkeypatch.delitem(sys.modules, "json")
+    monkeypatch.setattr(loader, "_plain_left", [1 << 16])
+    with pytest.raises((json.JSONDecodeError, RecursionError)):
+        loader._loads(text)
+
+
+@pytest.mark.linux
+def test_one_kernel_is_found_without_an_import_of_json(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pkg/__init__.py": ""})
+    write_tree(tmp_path, {f"pkg/_cubins/{name}": data for name, data in bundle(made("k")).items()})
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pkg import _cubins as cubins;"
+        "cubins.read('k', cc=(9, 0)); print('json' in sys.modules, '_json' in sys.modules)"
+    )
+    said = subprocess.check_output([sys.executable, "-S", "-c", code, str(tmp_path)], text=True)
+    assert said == "False False\n"
 
 
 def test_large_and_small_manifests_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +190,13 @@ def test_parts_of_any_size_read_as_the_whole(
 ) -> None:
     cubins = load_bundle(tmp_path, bundle(*MANY))
     monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
-    monkeypatch.setattr(cubins, "_PART", part)
+    monkeypatch.setattr(cubins._part("_files"), "_PIECE", part)
     for built in (MANY[0], MANY[31], MANY[-1]):
         assert cubins.read(built.unit.module.base, cc=(9, 0)) == built.compiled.data
     with pytest.raises(cubins.CubinNotFoundError):
         cubins.find("k0300", cc=(9, 0))
     data, path = (tmp_path / "manifest.json").read_bytes(), str(tmp_path / "manifest.json")
-    parts = cubins._index_data(path)
+    parts = cubins._manifest_data(path)
     for what in (b'{"check"', b"\n", b"\n},", b"}\n", b"nowhere", data[5:90]):
         assert (parts.find(what), parts.rfind(what)) == (data.find(what), data.rfind(what))
         assert parts.find(what, 100) == data.find(what, 100)
@@ -193,11 +246,11 @@ def test_a_large_manifest_is_read_on_after_it_was_replaced_and_after_descriptors
     monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
     path = tmp_path / "manifest.json"
     assert len(cubins.names()) == 60
-    os.close(cubins._manifest()._data._descriptor)  # as a process does that becomes a daemon
+    os.close(cubins._manifest().data._descriptor)  # as a process does that becomes a daemon
     assert cubins.find("k001", cc=(9, 0)).module == "k001"
     path.rename(tmp_path / "before")
     assert cubins.find("k002", cc=(9, 0)).module == "k002"
-    parts = cubins._manifest()._data
+    parts = cubins._manifest().data
     os.close(parts._descriptor)
     with pytest.raises(cubins.CubinDamagedError, match=r"cannot be read \(No such file"):
         cubins.find("k003", cc=(9, 0))
@@ -412,18 +465,6 @@ def test_the_manifest_is_canonical_json_in_lines() -> None:
         *('{"check"', '"a"', '"b"', '},"modules"', '"a"', '"b"', '},"toolchain"')
     ]
     assert json.loads(data)["format"] == 1  # which every loader reads
-
-
-def test_a_scanner_that_asks_for_more_than_is_known_leaves_it_to_json(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import types
-
-    newer = types.ModuleType("_json")
-    newer.__dict__["make_scanner"] = lambda how: how.not_there_yet
-    monkeypatch.setitem(sys.modules, "_json", newer)
-    monkeypatch.setattr(runtime, "_modules", {})
-    assert runtime._loads('{"a": 1}') == {"a": 1}
 
 
 def test_a_module_out_of_its_order_is_damage_and_not_a_missing_name(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from tests.helpers import bundle, load_bundle, made
 
 
@@ -185,8 +185,8 @@ def test_archs_are_in_order_of_kind_and_number(tmp_path: Path) -> None:
     ],
 )
 def test_a_kernel_has_one_spelling(spelled: str, normal: str) -> None:
-    assert runtime.normal_name(spelled) == normal
-    assert runtime.normal_name(normal) == normal
+    assert loader.normal_name(spelled) == normal
+    assert loader.normal_name(normal) == normal
 
 
 def test_an_empty_bundle_says_why(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_every_line_is_found_among_any_number(tmp_path: Path, count: int) -> Non
         f"m{'x' * (number % 7)}{number} !"[: 3 + number % 9] + str(number) for number in range(count)
     )
     cubins = load_bundle(
-        tmp_path, bundle(*(made(name, kernels={runtime.normal_name(f"k {name}"): "k"}) for name in names))
+        tmp_path, bundle(*(made(name, kernels={loader.normal_name(f"k {name}"): "k"}) for name in names))
     )
     assert [cubins.find(name, cc=(9, 0)).module for name in names] == names
     assert [cubins.find(f"k {name}", cc=(9, 0)).module for name in names] == names

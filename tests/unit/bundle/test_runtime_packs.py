@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from hatch_cubin.bundle import loader_files
 from hatch_cubin.bundle.manifest import module_line, write_manifest
 from tests.helpers import load_bundle, made, pack, packed_bundle, sha256, write_tree
 
@@ -41,7 +42,7 @@ def block_of(number: int) -> bytes:
 
 
 def test_a_packed_bundle_has_blocks_in_place_of_files() -> None:
-    beside = ["__init__.py", "__init__.pyi", "manifest.json", "keys.json"]
+    beside = [*loader_files.OF_EVERY, "_packs.py", "__init__.pyi", "manifest.json", "keys.json"]
     assert [*FILES] == [*beside, "sm_80.0.xz", "sm_90.0.xz", "compute_90.0.xz"]
 
 
@@ -174,14 +175,14 @@ def test_a_bomb_takes_no_memory(tmp_path: Path, window: int) -> None:
 def watched(cubins: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the blocks that a loader unpacks from now on."""
     names: list[str] = []
-    unpack = cubins._unpack
+    unpack = cubins._part("_packs")._unpack
 
     def noting(path: str, **block: Any) -> bytes:
         names.append(Path(path).name)
         data: bytes = unpack(path, **block)
         return data
 
-    monkeypatch.setattr(cubins, "_unpack", noting)
+    monkeypatch.setattr(cubins._part("_packs"), "_unpack", noting)
     return names
 
 
@@ -223,7 +224,7 @@ def test_16_mib_are_kept_and_what_was_used_last_stays(
     assert len(names) == 15
     for number in (15, 16):  # for which 1 and 2 have to go
         cubins.read(f"b{number}", cc=(9, 0))
-    assert sum(map(len, cubins._unpacked.values())) <= 16 * MIB
+    assert sum(map(len, cubins._part("_packs")._unpacked.values())) <= 16 * MIB
     del names[:]
     cubins.read("b0", cc=(9, 0))
     cubins.read("b16", cc=(9, 0))
@@ -240,7 +241,7 @@ def test_a_block_that_is_larger_than_what_is_kept_is_not_kept(
     names = watched(cubins, monkeypatch)
     assert [cubins.read("huge", cc=(9, 0)) == data for _ in range(2)] == [True, True]
     assert names == ["sm_90.1.xz"] * 2
-    assert cubins._unpacked == {}
+    assert cubins._part("_packs")._unpacked == {}
 
 
 def test_a_process_that_was_forked_while_another_thread_unpacked_can_unpack(tmp_path: Path) -> None:
@@ -248,7 +249,7 @@ def test_a_process_that_was_forked_while_another_thread_unpacked_can_unpack(tmp_
     script = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); from pkg import _cubins as cubins\n"
         "cubins.read('k0', cc=(9, 0))\n"
-        "(lock,) = cubins._unpackers.values(); lock.acquire()\n"
+        "(lock,) = cubins._part('_packs')._unpackers.values(); lock.acquire()\n"
         "child = os.fork()\n"
         "if not child: os._exit(len(cubins.read('k1', cc=(8, 0))) != 1000)\n"
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"

@@ -353,7 +353,7 @@ def test_who_forbids_a_load_is_obeyed_and_heard(
 
 def test_names_are_looked_up_before_the_driver_is_asked(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k")))
-    cubins._driver_library = lambda: None
+    cubins._part("_loading")._driver_library = lambda: None
     with pytest.raises(cubins.CubinNotFoundError):
         cubins.preload("typo")
     with pytest.raises(cubins.CubinUnavailableError):

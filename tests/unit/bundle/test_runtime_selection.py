@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from hatch_cubin.bundle.manifest import module_line, write_manifest
 from tests.families import FAMILIES, TEGRA
 from tests.helpers import bundle, load_bundle, made, sha256
@@ -47,19 +47,19 @@ ROWS = [
 
 @pytest.mark.parametrize(("cc", "shipped", "chosen"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_table(cc: int, shipped: str, chosen: tuple[str, str] | None) -> None:
-    assert runtime.select(cc, None, [(arch, 13000) for arch in shipped.split()]) == chosen
+    assert loader.select(cc, None, [(arch, 13000) for arch in shipped.split()]) == chosen
 
 
 @pytest.mark.parametrize("target", FAMILIES)
 def test_family_code_runs_on_its_family_alone(target: int) -> None:
-    served = {cc for cc in CAPABILITIES if runtime.select(cc, None, [(f"sm_{target}f", 0)])}
+    served = {cc for cc in CAPABILITIES if loader.select(cc, None, [(f"sm_{target}f", 0)])}
     assert served == FAMILIES[target]
 
 
 @pytest.mark.parametrize("cc", sorted(TEGRA))
 def test_tegra_and_desktop_code_do_not_mix(cc: int) -> None:
-    assert {each for each in CAPABILITIES if runtime.select(each, None, [(f"sm_{cc}", 0)])} == {cc}
-    assert [each for each in CAPABILITIES if runtime.select(cc, None, [(f"sm_{each}", 0)])] == [cc]
+    assert {each for each in CAPABILITIES if loader.select(each, None, [(f"sm_{cc}", 0)])} == {cc}
+    assert [each for each in CAPABILITIES if loader.select(cc, None, [(f"sm_{each}", 0)])] == [cc]
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_tegra_and_desktop_code_do_not_mix(cc: int) -> None:
     ],
 )
 def test_what_the_driver_is_too_old_for_is_out(driver: int | None, arch: str | None) -> None:
-    chosen = runtime.select(90, driver, [("sm_90", 13000), ("compute_80", 12000)])
+    chosen = loader.select(90, driver, [("sm_90", 13000), ("compute_80", 12000)])
     assert (chosen and chosen[0]) == arch
 
 
 @pytest.mark.parametrize("arch", ["sm_", "sm_9x", "sm_90b", "gfx_90", "sm90", "", "sm_" + "9" * 5000, "sm_²"])
 def test_an_arch_that_does_not_exist_is_damage(arch: str) -> None:
-    with pytest.raises(runtime.CubinDamagedError, match="arch that does not exist"):
-        runtime.select(90, None, [(arch, 0)])
+    with pytest.raises(loader.CubinDamagedError, match="arch that does not exist"):
+        loader.select(90, None, [(arch, 0)])
 
 
 def test_find_tells_what_was_chosen_and_why(tmp_path: Path) -> None:

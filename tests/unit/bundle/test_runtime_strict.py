@@ -295,7 +295,8 @@ def test_without_all_of_nvml_no_kernel_is_known_to_run(
 def test_asking_for_a_kernel_leaves_a_process_that_can_fork(stub: Path, tmp_path: Path) -> None:
     code = (
         "print(cubins.is_available('k', strict=True), flush=True)\nchild = os.fork()\nif not child:\n"
-        "    print(cubins._driver_version(), flush=True)\n    os._exit(0)\nos.waitpid(child, 0)"
+        "    print(cubins._part('_loading')._driver_version(), flush=True)\n"
+        "    os._exit(0)\nos.waitpid(child, 0)"
     )
     assert ask(tmp_path, code, stub) == "True\n13000"
 
@@ -303,6 +304,8 @@ def test_asking_for_a_kernel_leaves_a_process_that_can_fork(stub: Path, tmp_path
 @pytest.mark.gcc
 @pytest.mark.linux
 def test_a_driver_that_hangs_when_it_describes_devices_has_no_kernel(stub: Path, tmp_path: Path) -> None:
-    code = "cubins._ANSWERED = 0.1\nos.mkfifo('pipe')\nprint(cubins.is_available('k'))"
+    code = (
+        "cubins._part('_loading')._ANSWER_SECONDS = 0.1\nos.mkfifo('pipe')\nprint(cubins.is_available('k'))"
+    )
     hanging = "nvmlDeviceGetCudaComputeCapability=hang"
     assert ask(tmp_path, code, stub, STANDIN_FAULTS=hanging) == "False"

@@ -47,8 +47,8 @@ def test_what_another_variant_has_is_told_and_never_its_ptx_taken(
 def test_is_available_asks_what_the_variant_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cubins = loader_of(tmp_path, SM90)
     gpu = [(9, 0)]
-    monkeypatch.setattr(cubins, "_driver_library", lambda: True)
-    monkeypatch.setattr(cubins, "_ask_nvml", lambda **_how: [("", (gpu[0], 13000))])
+    monkeypatch.setattr(cubins._part("_loading"), "_driver_library", lambda: True)
+    monkeypatch.setattr(cubins._part("_loading"), "_ask_nvml", lambda **_how: [("", (gpu[0], 13000))])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert cubins.is_available("a")
     gpu[0] = (8, 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from hatch_cubin.bundle import stub as stub_module
 from tests.helpers import bundle, made, run, write_tree
 
@@ -133,7 +133,9 @@ def test_an_error_in_a_large_bundle_is_short(tmp_path: Path) -> None:
     assert max(map(len, errors)) < 200
 
 
-RUNTIME = Path(runtime.__file__).read_text("utf-8")
+RUNTIME = Path(loader.__file__).read_text("utf-8")
+PARTS = [path.read_text("utf-8") for path in sorted(Path(loader.__file__).parent.glob("_[a-z]*.py"))]
+CLASSES = "".join([RUNTIME, *PARTS])
 
 
 def functions(code: str) -> dict[str, tuple[list[str], list[str], bool]]:
@@ -145,7 +147,7 @@ def functions(code: str) -> dict[str, tuple[list[str], list[str], bool]]:
             node.args.kwarg is not None,
         )
         for node in ast.parse(code).body
-        if isinstance(node, ast.FunctionDef) and node.name in runtime.__all__
+        if isinstance(node, ast.FunctionDef) and node.name in loader.__all__
     }
 
 
@@ -153,23 +155,23 @@ def classes(code: str) -> dict[str, list[str]]:
     return {
         node.name: [base for base in map(ast.unparse, node.bases) if not base.startswith("_")]
         for node in ast.parse(code).body
-        if isinstance(node, ast.ClassDef) and node.name in runtime.__all__
+        if isinstance(node, ast.ClassDef) and node.name in loader.__all__
     }
 
 
 def test_the_stub_says_what_the_loader_has() -> None:
     stub, code = FILES["__init__.pyi"].decode(), RUNTIME
-    assert functions(stub) == functions(code)
-    assert classes(stub) == classes(code)
-    assert {*functions(stub), *classes(stub)} == set(runtime.__all__)
+    assert functions(stub) == {**functions("".join(PARTS)), **functions(code)}
+    assert classes(stub) == classes(CLASSES)
+    assert {*functions(stub), *classes(stub)} == set(loader.__all__)
     fields = {node.name: node.body for node in ast.parse(stub).body if isinstance(node, ast.ClassDef)}
-    for real in (runtime.Entry, runtime.Loaded, runtime.Parameter, runtime.Preloaded):
+    for real in (loader.Entry, loader.Loaded, loader.Parameter, loader.Preloaded):
         typed = {each.name for each in fields[real.__name__] if isinstance(each, ast.FunctionDef)} - {
             "__init__"
         }
         assert typed == {name for name in vars(real) if name[0] != "_"}
     assert (
-        f"{runtime.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
+        f"{loader.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
     )
 
 
@@ -191,7 +193,7 @@ def test_an_editor_shows_what_each_kernel_takes() -> None:
     found = shown(stub_module.stub(["saxpy", "scale<float, 4>"], ["m"], signatures))
     listed = "\n\n```\n{1}\n{0}\n```".format(*signatures)
     assert found == {
-        name: f"{(getattr(runtime, name).__doc__ or '').splitlines()[0]}{listed}"
+        name: f"{(getattr(loader, name).__doc__ or '').splitlines()[0]}{listed}"
         for name in ("check_arguments", "kernel")
     }
 
@@ -209,7 +211,7 @@ def test_no_name_breaks_out_of_the_stub() -> None:
     aliases = [node.value for node in tree.body if isinstance(node, ast.AnnAssign)]
     listed = [ast.literal_eval(alias.slice) for alias in aliases if isinstance(alias, ast.Subscript)]
     assert [sorted(each) for each in listed] == [sorted(names)] * 3
-    assert len([node for node in tree.body if isinstance(node, ast.FunctionDef)]) == len(functions(RUNTIME))
+    assert len([node for node in tree.body if isinstance(node, ast.FunctionDef)]) == len(functions(CLASSES))
 
 
 @pytest.mark.parametrize(("count", "kind"), [(0, "str"), (1, "Literal["), (2000, "Literal["), (2001, "str")])

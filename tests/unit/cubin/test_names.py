@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from hatch_cubin.cubin.names import are_spelled, plain_name, signature, spelled_names
 
 
@@ -52,7 +52,7 @@ def test_a_mangled_name_reads_as_in_the_source(symbol: str, name: str) -> None:
 )
 def test_a_template_reads_as_it_was_instantiated(symbol: str, name: str) -> None:
     assert plain_name(symbol) == name
-    assert runtime.normal_name(name) == name
+    assert loader.normal_name(name) == name
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
-from hatch_cubin.bundle import runtime
+from hatch_cubin import _pipeline, loader
 from hatch_cubin.cli import main
 from hatch_cubin.sources.project import Project
 from hatch_cubin.table import tables, toml
@@ -133,7 +132,7 @@ def test_the_pages_count_what_the_example_project_has(example: dict[str, bytes])
 
 def test_the_tests_that_a_guide_advises_run(tmp_path: Path) -> None:
     (text,) = (block for block in blocks(page("guides/without-a-compiler"), "python"))
-    cubins = {"__init__.py": Path(runtime.__file__).read_bytes(), **bundle(made("saxpy", "sm_80"))}
+    cubins = {"__init__.py": Path(loader.__file__).read_bytes(), **bundle(made("saxpy", "sm_80"))}
     write_tree(tmp_path / "mypkg/_cubins", cubins)
     write_tree(tmp_path, {"mypkg/__init__.py": "", "test_snippet.py": text})
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_snippet.py")

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from hatch_cubin.bundle import runtime
+from hatch_cubin import loader
 from tests.helpers import write_tree
 from tests.recipes import GUIDE, RECIPES
 
@@ -30,7 +30,7 @@ def test_a_recipe_compiles_and_uses_what_the_loader_has(name: str) -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cubins"
     }
     assert asked
-    assert asked <= set(runtime.__all__)
+    assert asked <= set(loader.__all__)
     compile(tree, name, "exec")
 
 
@@ -59,5 +59,5 @@ def test_a_package_with_the_recipe_for_ctypes_imports_where_there_is_no_driver(
 
 
 def test_the_guide_names_what_the_loader_has() -> None:
-    assert set(re.findall(r"cubins\.(\w+)\(", GUIDE)) <= set(runtime.__all__)
-    assert set(re.findall(r"entry\.(\w+)", GUIDE)) <= vars(runtime.Entry).keys()
+    assert set(re.findall(r"cubins\.(\w+)\(", GUIDE)) <= set(loader.__all__)
+    assert set(re.findall(r"entry\.(\w+)", GUIDE)) <= vars(loader.Entry).keys()

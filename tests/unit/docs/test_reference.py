@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _arch
-from hatch_cubin.bundle import runtime
+from hatch_cubin import _arch, loader
 from hatch_cubin.cli import main
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.table import ptxas, reader, reserved, toml
@@ -264,23 +263,23 @@ def test_a_verb_has_the_options_that_are_documented(name: str) -> None:
 
 def test_every_call_is_documented_with_its_parameters() -> None:
     def written(name: str) -> str:
-        parameters = inspect.signature(getattr(runtime, name)).parameters.values()
+        parameters = inspect.signature(getattr(loader, name)).parameters.values()
         bare = inspect.Signature([each.replace(annotation=inspect.Parameter.empty) for each in parameters])
-        return f"{name}{bare}".replace(repr(runtime._UNSAID), "…")
+        return f"{name}{bare}".replace(repr(loader._UNSET), "…")
 
-    calls = {name for name in runtime.__all__ if name[0].islower()}
+    calls = {name for name in loader.__all__ if name[0].islower()}
     documented = [code(row[0])[0] for row in rows(section(LOADER, "## Calls"))]
     assert sorted(documented) == sorted(map(written, calls))
 
 
 def test_every_field_of_an_entry_is_documented() -> None:
-    fields = {name for name in vars(runtime.Entry) if not name.startswith("_")}
+    fields = {name for name in vars(loader.Entry) if not name.startswith("_")}
     assert {code(row[0])[0] for row in rows(section(LOADER, "## Entry"))} == fields
 
 
 def test_every_error_of_the_loader_is_documented() -> None:
     named = {code(row[0])[0] for row in rows(section(LOADER, "## Errors"))}
-    there = {name for name in runtime.__all__ if name.endswith("Error")}
+    there = {name for name in loader.__all__ if name.endswith("Error")}
     assert there - named == {"CubinError"}
     assert named <= there
     assert "All are `CubinError`" in LOADER
@@ -297,7 +296,7 @@ def test_a_file_runs_where_the_table_says(rule: str, file: str, runs_on: str) ->
     if "any newer" in runs_on:
         listed = [cc for cc in CAPABILITIES if cc >= listed[0]]
     (arch,) = code(file)
-    chosen = {cc: runtime.select(cc, None, [(arch, 0)]) for cc in CAPABILITIES}
+    chosen = {cc: loader.select(cc, None, [(arch, 0)]) for cc in CAPABILITIES}
     assert [cc for cc, found in chosen.items() if found == (arch, *code(rule))] == listed
 
 
@@ -310,7 +309,7 @@ def test_the_list_to_start_from_serves_what_the_guide_says(capability: str, runs
     guide = section(page("guides/choosing-archs"), "## A list to start from")
     archs = toml.loads(guide.partition("```toml\n")[2].partition("```")[0])
     shipped = [(arch, 0) for arch in archs["tool"]["hatch"]["build"]["hooks"]["cubin"]["archs"]]
-    found = runtime.select(int(capability.replace(".", "")), None, shipped)
+    found = loader.select(int(capability.replace(".", "")), None, shipped)
     assert found == ((code(runs)[0], rule) if code(runs) else None)
 
 
@@ -350,9 +349,12 @@ _COMPOSED = ("…;", "…:")  # begins with a sentence that was worded before
 
 
 def refusals() -> Iterator[str]:
-    """Yield each sentence that stands in a `raise Cubin…Error(_say("…"))` of the loader."""
-    tree = ast.parse((REPOSITORY / "hatch_cubin/bundle/runtime.py").read_text("utf-8"))
-    for node in ast.walk(tree):
+    """Yield each sentence that stands in a `raise Cubin…Error(_message("…"))` of the loader."""
+    trees = [
+        ast.parse(path.read_text("utf-8"))
+        for path in sorted((REPOSITORY / "hatch_cubin/loader").glob("*.py"))
+    ]
+    for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             raised, (say, *_) = ast.unparse(node.exc.func), node.exc.args
             if raised.startswith("Cubin") and isinstance(say, ast.Call):

@@ -17,7 +17,7 @@ from hatch_cubin.bundle import sbom
 from hatch_cubin.cli.main import main
 from hatch_cubin.keys import lock
 from hatch_cubin.wheels.record import record_problems
-from tests.helpers import SAXPY, wheel_files, write_tree
+from tests.helpers import SAXPY, bundle, wheel_files, write_tree
 
 # A backend that packs what `WHEEL` names, and notes what it was called with.
 INNER = """\
@@ -67,7 +67,7 @@ FILES = {
     "src/demo/near.cuh": "",
     "include/x.h": "",
 }
-EMPTY = {f"demo/_cubins/{name}" for name in ("__init__.py", "__init__.pyi", "keys.json", "manifest.json")}
+EMPTY = {f"demo/_cubins/{name}" for name in bundle()}
 NOTHING = "hatch-cubin: 1 error, nothing was built\n"
 
 

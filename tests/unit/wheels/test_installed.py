@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.bundle import finder
 from hatch_cubin.errors import BundleError
+from hatch_cubin.loader import finder
 from hatch_cubin.wheels.installed import named, opened
 from tests import strange
 from tests.cubins import FILES, inside, make_wheel

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from hatch_cubin import __version__
-from hatch_cubin.bundle import layout
+from hatch_cubin.bundle import layout, loader_files
 from hatch_cubin.sources.tree import Tree
 from hatch_cubin.wheels import releases
-from tests.helpers import REPOSITORY, bundle, sha256
+from tests.helpers import REPOSITORY, packed_bundle, sha256
 
 
 def test_every_release_of_the_changelog_is_known() -> None:
@@ -30,7 +30,12 @@ def test_what_runs_is_only_changed_under_a_new_version() -> None:
 
 
 def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
-    files = {**bundle(), **layout.describe_editable(Tree(REPOSITORY), "demo/_cubins", [], layout.OF_HATCH)}
+    split = {loader_files.SPLIT: loader_files.read(loader_files.SPLIT)}
+    files = {
+        **packed_bundle(),
+        **split,
+        **layout.describe_editable(Tree(REPOSITORY), "demo/_cubins", [], layout.OF_HATCH),
+    }
     code = {name: sha256(data) for name, data in files.items() if name.endswith(".py")}
     assert releases.code_of(__version__) == code == releases.own_code()
     assert releases.code_of("0.0.0") is None

@@ -51,8 +51,10 @@ def test_the_parts_have_what_the_whole_has(tmp_path: Path, files: dict[str, byte
         "demo/_cubins/manifest.json",
         *(f"The.Demo-1.0.dist-info/{name}" for name in ("METADATA", "RECORD")),
     }
-    assert {**main_part, **moved}.keys() == whole.keys()
-    assert {name for name, data in {**main_part, **moved}.items() if data != whole[name]} == changed
+    added = {"demo/_cubins/_split.py"}  # of the loader
+    together = {**main_part, **moved}
+    assert together.keys() - added == whole.keys()
+    assert {name for name in whole if together[name] != whole[name]} == changed
     assert not main_part.keys() & moved.keys()
 
 
@@ -130,6 +132,15 @@ def refusal(capsys: pytest.CaptureFixture[str], wheel: Path, into: Path) -> str:
     with pytest.raises(SystemExit, match=r"^1$"):
         main(["split", str(wheel), "--by", "arch", "--into", str(into)])
     return capsys.readouterr().err
+
+
+def test_a_wheel_with_the_loader_of_another_version_is_not_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its core would refuse the file that a split adds."""
+    whole = finished_wheel(tmp_path / "whole", {**PLAIN, "__init__.py": b"# older\n"})
+    said = refusal(capsys, whole, tmp_path / "x")
+    assert "demo/_cubins/__init__.py: has the loader of another version than hatch-cubin" in said
 
 
 def test_a_part_is_not_split_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

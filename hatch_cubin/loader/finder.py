@@ -14,7 +14,7 @@ class _Finder:
     def __init__(self, name: str, folder: str) -> None:
         self.name, self.folder = name, folder
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:  # noqa: ARG002
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         file = os.path.join(self.folder, "__init__.py")
         if name != self.name or not os.path.isfile(file):
             return None

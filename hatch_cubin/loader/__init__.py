@@ -1,0 +1,950 @@
+# Copied byte for byte into wheels by hatch-cubin (Apache-2.0). It needs the standard library alone.
+"""Load this package's CUDA kernels, compiled when its wheel was built.
+
+    from mypkg import _cubins as cubins
+
+    cubins.kernel("saxpy")                    a cuda.core Kernel for the current device
+    cubins.kernel("reduce", BLOCK=256)        a kernel of a variant
+    cubins.module("saxpy")                    a cuda.core ObjectCode
+    cubins.find("saxpy", cc=(9, 0))           which file serves that capability, and by which rule
+    cubins.read("saxpy", cc=(9, 0))           its verified bytes, nothing of CUDA imported
+    cubins.cache()                            a read-only cache for cuda.core's Program.compile
+    cubins.names(), cubins.archs(), cubins.is_available()
+    cubins.preload()                          load all of it now, and report what was loaded
+    cubins.check_arguments("saxpy", *args)    for tests: a TypeError unless the kernel takes these
+    cubins.use("other/_cubins")               for tests and debugging: look in another bundle
+    cubins.use(strict=True)                   let the driver translate nothing
+
+Nothing is compiled here, ever. The driver translates shipped PTX, but only if no cubin fits.
+
+This file finds kernels and proves their bytes. It imports the files beside it when they are needed.
+"""
+
+# Every process that imports the package imports this file, so it imports only these two: typing, json and
+# hashlib cost milliseconds each. Functions call `_import` and `_part`.
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # this never runs, but programs that freeze applications find by it what is imported later
+    import errno
+    import hashlib
+    import json
+    import stat
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Literal, NoReturn, TypeAlias
+
+    from . import _editable, _errors, _files, _packs, _split
+    from ._arguments import Parameter, check_arguments
+    from ._loading import Loaded, Preloaded, cache, kernel, module, preload, translated
+    from ._use import use
+
+    _Device: TypeAlias = Any
+    _Pair: TypeAlias = tuple[int, int]
+    _AnyName: TypeAlias = str
+    _KernelName: TypeAlias = str
+    _ModuleName: TypeAlias = str
+
+# fmt: off
+__all__ = [
+    "CubinDamagedError", "CubinError", "CubinNotFoundError", "CubinStaleWarning", "CubinUnavailableError",
+    "Entry", "Loaded", "Parameter", "Preloaded", "archs", "cache", "check_arguments", "find", "is_available",
+    "kernel", "module", "names", "preload", "read", "translated", "use",
+]
+# fmt: on
+
+FORMAT = 3  # split bundles; 2 is packed, 1 has a file for each entry
+
+_MODULES = b'\n},"modules":{\n'
+_READ_WHOLE = 1 << 22  # a manifest of more bytes is read in pieces
+_LARGEST = 1 << 25  # bytes of a manifest, at most: 19 MB describe 70 000 files
+_CHECKED = 76  # the length of '{"check":"…",'
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+__path__ = [_HERE]  # absolute: the working directory may change before a part is imported
+_NAME = __name__
+_TEGRA = frozenset({53, 62, 72, 87, 101, 110})
+_UNSET: "Any" = object()  # the default of a parameter for which None has a meaning of its own
+_read_only = type(type.__dict__)  # types.MappingProxyType, without the import of its module
+
+
+class CubinError(RuntimeError):
+    """The root of all errors of this loader."""
+
+
+class CubinNotFoundError(CubinError, LookupError):
+    """There is no such kernel, or nothing that was shipped runs on this GPU."""
+
+
+class CubinDamagedError(CubinError):
+    """What is on disk is not what was built."""
+
+
+class CubinUnavailableError(CubinError):
+    """There is no usable driver, device or cuda.core in this process, or no lzma for packed kernels."""
+
+
+class CubinStaleWarning(UserWarning):
+    """An editable install's kernels are older than their sources."""
+
+
+class _Value:
+    """A result of the loader: it can be copied and pickled, and equals any other with the same contents."""
+
+    __slots__: "tuple[str, ...]" = ()
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        return type(self), tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._contents() == self._contents()
+
+    def __hash__(self) -> int:
+        return hash(self._contents())
+
+    def _contents(self) -> "tuple[Any, ...]":
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+
+class Entry(_Value):
+    """One shipped unit, what is known of it, and by which rule it was chosen.
+
+    It is a file, or a part of a *block*: then *file* and *path* are None. If it is in a companion, or only in
+    another variant of the wheel, *path* is None too.
+    """
+
+    __slots__ = (
+        *("module", "source", "variant", "options", "toolchain"),
+        *(
+            "arch",
+            "kind",
+            "file",
+            "path",
+            "block",
+            "size",
+            "sha256",
+            "min_driver",
+            "kernels",
+            "resources",
+            "rule",
+        ),
+        *("_absent", "_companion", "_data", "_fields", "_manifest", "_module", "_offset", "_parameters"),
+    )
+
+    def __init__(
+        self, module: "_Module", fields: "Mapping[str, Any]", rule: str = "", data: "bytes | None" = None
+    ) -> None:
+        self._module, self._manifest = module, module.manifest
+        self._fields, self._data = fields, data
+        self.module: "_ModuleName" = module.name
+        self.source: str = module.source
+        self.variant: "Mapping[str, str]" = module.variant
+        self.options: "Mapping[str, Any]" = module.options
+        self.toolchain: "Mapping[str, Any]" = module.manifest.toolchain
+        self.arch: str = _typed(fields["arch"], str)
+        self.kind: 'Literal["cubin", "ptx"]' = _typed(fields["kind"], str)
+        self.size: int = _typed(fields["size"], int)
+        self.block: "str | None" = _plain_file(fields["block"]) if "block" in fields else None
+        self.file: "str | None" = _plain_file(fields["file"]) if self.block is None else None
+        self._companion: "str | None" = _typed(fields["companion"], str) if "companion" in fields else None
+        self._absent: bool = fields.get("absent") is True
+        is_beside = self.file is not None and self._companion is None and not self._absent
+        self.path: "str | None" = os.path.join(self._manifest.folder, self.file or "") if is_beside else None
+        self._offset: int = 0 if self.block is None else _typed(fields["offset"], int)
+        self.sha256: str = _typed(fields["sha256"], str)
+        self.min_driver: int = _typed(fields["min_driver"], int)
+        self.kernels: "Mapping[str, str]" = (
+            _text_map(fields["kernels"]) if "kernels" in fields else module.kernels
+        )
+        used = _typed(fields.get("resources", {}), dict)
+        self.resources: "Mapping[str, Mapping[str, int]]" = _view({name: _view(used[name]) for name in used})
+        self.rule: str = rule
+        self._parameters = _typed(fields.get("parameters", module.parameters), dict)
+
+    @property
+    def parameters(self) -> "Mapping[str, tuple[Parameter, ...]]":
+        """What each kernel takes, by its name. Kernels whose parameters are not known are left out."""
+        return _view(_part("_arguments").parameters_of(self))
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        made_of = self._module, self._fields, self.rule, self._data
+        return Entry, made_of, (None, {"file": self.file, "path": self.path})
+
+    def _contents(self) -> "tuple[Any, ...]":
+        place = self._manifest.folder, self.file, self.block, self._offset, self._companion
+        return *place, self.module, self.arch, self.rule, self.sha256
+
+    @property
+    def _place(self) -> str:
+        """The path of the file that has the bytes; CubinNotFoundError if it is not installed."""
+        folder = self._manifest.folder
+        if self._absent or self._companion is not None:
+            folder = _part("_split").folder_of(self)
+        return os.path.join(folder, self.file or self.block or "")
+
+    @property
+    def source_path(self) -> "str | None":
+        """Where the source lies, if the package has it: with `ship-sources`, or installed as editable."""
+        found: "str | None" = _part("_arguments").source_path_of(self)
+        return found
+
+    def __repr__(self) -> str:
+        place = f"file={self.file!r}" if self.block is None else f"block={self.block!r}"
+        return f"Entry(module={self.module!r}, arch={self.arch!r}, {place}, rule={self.rule!r})"
+
+
+# --- what packages call
+def find(
+    name: "_AnyName",
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _UNSET,
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "int | _Device | None" = None,
+    **macros: "Any",
+) -> Entry:
+    """Return the entry that serves a kernel or module on a capability; the current device's without *cc*.
+
+    With *cc*, nothing of CUDA is imported and any driver will do unless *driver* is given.
+    """
+    _check_gpu(cc, driver, device)
+    found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
+    cc, driver = _gpu(cc, driver, device)
+    return _choose(found, kernel_name, cc, driver)
+
+
+def read(
+    name: "_AnyName",
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _UNSET,
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "int | _Device | None" = None,
+    **macros: "Any",
+) -> bytes:
+    """Return the verified bytes of what `find` finds."""
+    asked = {"cc": cc, "driver": driver, "module": module, "variant": variant, "device": device, **macros}
+    data: bytes = _retry_during_rebuild(lambda: _verified(find(name, **asked)))
+    return data
+
+
+def names() -> "tuple[_KernelName, ...]":
+    """Return the name of every kernel that was shipped."""
+    return tuple(_manifest().kernel_names())
+
+
+def archs() -> "tuple[str, ...]":
+    """Return every arch that was shipped for any module."""
+    shipped = {entry.arch for found in _manifest().everything() for entry in found.entries}
+    return tuple(sorted(shipped, key=lambda arch: (arch[0] == "c", *_parse_arch(arch)[1:])))
+
+
+def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None) -> bool:
+    """Say whether a driver and a device exist; starts no CUDA in this process, and never raises.
+
+    With the name of a kernel or a module, whether it runs on each GPU of this machine; with *strict*, whether
+    it, or all of the bundle, does so without being translated. A driver has five seconds to answer.
+    """
+    try:
+        return bool(_part("_loading").is_available(kernel, strict))
+    except Exception:
+        return False
+
+
+_ELSEWHERE = {"Parameter": "_arguments", "check_arguments": "_arguments", "use": "_use"}
+_OF_LOADING = ("Loaded", "Preloaded", "cache", "kernel", "module", "preload", "translated")
+_ELSEWHERE.update(dict.fromkeys(_OF_LOADING, "_loading"))
+
+
+def __getattr__(name: str) -> "Any":
+    """Return what another file of the loader defines for packages."""
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {_NAME!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(_part(_ELSEWHERE[name]), name)
+    found.__module__ = _NAME
+    return found
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *__all__})
+
+
+# --- which entry runs on which device
+_RULES = (
+    "exact, arch-specific",
+    "family",
+    "exact",
+    "same major, lower minor",
+    "PTX, translated by the driver",
+)
+
+
+def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
+    """Return the arch to load on capability *cc* (9.0 is 90), and the rule; None if nothing fits.
+
+    *shipped* holds (arch, min_driver) pairs; *driver* is as `cuDriverGetVersion` counts, None for any.
+    Pure: the published table of rules is this function.
+    """
+    fitting = []
+    for arch, min_driver in shipped:
+        if driver is None or min_driver <= driver:
+            kind, number, suffix = _parse_arch(arch)
+            rule = _rule(cc, kind, number, suffix)
+            if rule is not None:
+                fitting.append((-rule, number, ("", "f", "a").index(suffix), arch))
+    if not fitting:
+        return None
+    rule, _, _, arch = max(fitting)
+    return arch, _RULES[-rule]
+
+
+def _rule(cc: int, kind: str, target: int, suffix: str) -> "int | None":
+    """Return by which rule a file for *target* runs on a capability, None if it does not."""
+    # Same major, minor not below. Tegra and desktop parts are families apart.
+    in_family = cc // 10 == target // 10 and cc >= target and (cc in _TEGRA) == (target in _TEGRA)
+    if kind == "compute":
+        return 4 if {"": target <= cc, "f": in_family, "a": target == cc}[suffix] else None
+    if target == cc and suffix != "f":
+        return 0 if suffix else 2
+    if not in_family or suffix == "a":
+        return None
+    return 1 if suffix else (None if cc in _TEGRA else 3)
+
+
+def _parse_arch(arch: str) -> "tuple[str, int, str]":
+    kind, _, name = arch.partition("_")
+    suffix = name[-1:] if name[-1:] in ("a", "f") else ""
+    digits = name.removesuffix(suffix)
+    if kind not in ("sm", "compute") or not digits.isdecimal() or len(digits) > 4:
+        _damaged("manifest.json", f"it names an arch that does not exist: {arch!r:.80}")
+    return kind, int(digits), suffix
+
+
+# --- what a name means
+def normal_name(name: str) -> str:
+    """Return a kernel's name in its one spelling: spaces between words and after commas only."""
+    joined = ""
+    for word in name.split():
+        joined += " " * (_is_word(joined[-1:]) and _is_word(word[0])) + word
+    return joined.replace(",", ", ")
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
+    """Return the macros that the caller gave, with their values as the manifest has them."""
+    if variant is not None:
+        is_mapping = hasattr(variant, "keys") and all(isinstance(key, str) for key in variant)
+        if not is_mapping or variant.keys() & macros.keys():
+            _part("_errors").refuse_variant(variant, macros, is_mapping=is_mapping)
+        macros = {**variant, **macros}
+    return {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in macros.items()}
+
+
+def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
+    """Return the one module that a name means, and the kernel if the name is a kernel's."""
+    if not isinstance(name, str) or not (module is None or isinstance(module, str)):
+        raise _part("_errors").refuse_name(module if isinstance(name, str) else name)
+    manifest = _manifest()
+    asked = (name, module, *sorted(wanted.items()))
+    if asked not in manifest.resolved:
+        manifest.resolved[asked] = _search(manifest, name, module, wanted)
+    return manifest.resolved[asked]
+
+
+def _search(
+    manifest: "_Manifest", name: str, module: "str | None", wanted: "dict[str, str]"
+) -> "tuple[_Module, str | None]":
+    kernel_name = normal_name(name)
+    of_kernel, of_module = _named(manifest, name, kernel_name)
+    candidates = {each.name: each for each in (*of_kernel, *of_module)}
+    if not candidates:
+        raise CubinNotFoundError(_part("_errors").no_such_name(name, manifest))
+    fitting = [
+        each
+        for each in candidates.values()
+        if (module is None or module in (each.name, each.base)) and wanted.items() <= each.variant.items()
+    ]
+    if len(fitting) > 1 and wanted:
+        fitting = [each for each in fitting if each.variant.keys() == wanted.keys()] or fitting
+    if len(fitting) != 1:
+        _part("_errors").refuse_choice(name, module, wanted, fitting, list(candidates.values()))
+    return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
+
+
+def _named(manifest: "_Manifest", name: str, kernel_name: str) -> "tuple[list[_Module], list[_Module]]":
+    """Return the modules that have a kernel of a name, and the modules of that name."""
+    exact = manifest.module(name)
+    of_kernel = []
+    for each in manifest.kernels(kernel_name):
+        found = manifest.module(each)
+        if found is None or kernel_name not in found.kernels:
+            _damaged("manifest.json", f"no module {each!r} has the kernel {kernel_name!r} that it lists")
+        of_kernel.append(found)
+    return of_kernel, manifest.variants(name) if exact is None else [exact]
+
+
+# --- the entry for a device, and its bytes
+def _choose(
+    found: "_Module",
+    kernel_name: "str | None",
+    cc: "_Pair",
+    driver: "int | None",
+    strict: "bool | None" = None,
+) -> Entry:
+    major, minor = cc
+    layer = _layer()
+    entry = layer.fresh.get(found.name) or found.chosen.get((kernel_name, major, minor, driver))
+    if entry is None:
+        entries = _having_kernel(found, kernel_name)
+        chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
+        if chosen is None:
+            raise CubinNotFoundError(_part("_errors").nothing_fits(found, kernel_name, cc, driver))
+        arch, rule = chosen
+        entry = Entry(found, found.fields[arch], rule)
+        entry = found.chosen.setdefault((kernel_name, major, minor, driver), entry)
+    if entry.kind == "ptx" and (layer.strict if strict is None else strict):
+        raise CubinNotFoundError(_part("_errors").would_be_translated(found, kernel_name, entry, cc))
+    return entry
+
+
+def _having_kernel(found: "_Module", kernel_name: "str | None") -> "list[Entry]":
+    return [each for each in found.entries if kernel_name is None or kernel_name in each.kernels]
+
+
+def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
+    is_pair = isinstance(cc, tuple) and [type(part) for part in cc] == [int, int]
+    is_fine = cc is None or (is_pair and cc[0] >= 1 and 0 <= cc[1] <= 9 and device is None)
+    if not is_fine or not (driver is _UNSET or driver is None or (type(driver) is int and driver >= 1000)):
+        _part("_errors").refuse_gpu(cc, driver, device)
+
+
+def _gpu(cc: "_Pair | None", driver: "int | None", device: "Any") -> "tuple[_Pair, int | None]":
+    """Return the capability and the driver's version that a call is about."""
+    present = None
+    if cc is None:
+        _, cc, present = _part("_loading").use_device(device)
+    return cc, present if driver is _UNSET else driver
+
+
+def _verified(entry: Entry) -> bytes:
+    if entry._data is not None:
+        return entry._data
+    place = entry._place
+    try:
+        if entry.block is None:
+            data = _file_data(place, entry.size)
+        else:
+            data = _part("_packs").part_of_block(entry, place)
+        digest = _sha256(data)
+        if digest != entry.sha256 or len(data) != entry.size:
+            _damaged(place, f"its digest is {digest}, the manifest says {entry.sha256}")
+    except CubinDamagedError:
+        if entry._companion is not None:
+            _part("_split").refuse_another_build(entry, os.path.dirname(place))
+        raise
+    return data
+
+
+# --- which bundle is looked in
+class _Layer:
+    """A bundle that is looked in, and the code that replaces some of its modules."""
+
+    __slots__ = ("folder", "fresh", "manifests", "strict")
+
+    def __init__(
+        self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]", *, strict: bool
+    ) -> None:
+        self.folder = folder
+        self.manifests = manifests  # one, after it was read
+        self.fresh = fresh
+        self.strict = strict  # whether the driver may translate nothing
+
+    def _manifest(self) -> "_Manifest":
+        for known in self.manifests[:1]:
+            return known
+        if self.manifests is _own[0].manifests and not _looked and self.is_editable:
+            _part("_editable").look_once()
+        read = _Manifest(self.folder)
+        self.manifests.append(read)
+        return (self.manifests[:1] or [read])[0]  # another thread's, if it was faster
+
+    @property
+    def is_editable(self) -> bool:
+        return os.path.isfile(os.path.join(self.folder, "_editable.py"))
+
+
+_own: "list[_Layer]" = []
+_layers: "list[_Layer]" = []  # what use() put over it, the last one counts
+_looked: "list[bool]" = []  # whether an editable install's sources were compared with its kernels
+
+
+def _layer() -> _Layer:
+    if not _own:
+        strict = os.environ.get("HATCH_CUBIN_STRICT", "").lower() not in ("", "0", "false")
+        _own.append(_Layer(_HERE, [], {}, strict=strict))
+    return (_layers[-1:] or _own)[0]
+
+
+def _manifest() -> "_Manifest":
+    return _layer()._manifest()
+
+
+def _retry_during_rebuild(call: "Callable[[], Any]") -> "Any":
+    """Return what a call returns; call again if an editable build may just be replacing the files."""
+    try:
+        return call()
+    except CubinError as exc:
+        layer, error = _layer(), exc
+        if not (layer.is_editable and (layer.folder == _HERE or "_editable" in _parts)):
+            raise
+    return _part("_editable").retry(call, error)
+
+
+# --- the manifest
+class _Module:
+    """One line of the manifest's modules, checked."""
+
+    __slots__ = (
+        *("manifest", "name", "source", "variant", "kernels", "parameters", "options", "entries", "fields"),
+        *("chosen", "loaded", "line"),
+    )
+
+    def __init__(self, manifest: "_Manifest", name: "Any", fields: "Mapping[str, Any]") -> None:
+        self.manifest = manifest
+        self.line = fields
+        self.name: str = _typed(name, str)
+        self.source: str = _typed(fields["source"], str)
+        self.variant = _text_map(fields["variant"])
+        self.kernels = _text_map(fields["kernels"])
+        self.parameters = fields.get("parameters", {})
+        self.options = _view(fields["options"])
+        self.entries = [Entry(self, entry) for entry in _typed(fields["entries"], list)]
+        self.fields: "dict[str, Mapping[str, Any]]" = {entry["arch"]: entry for entry in fields["entries"]}
+        if not self.source or len(self.fields) != len(self.entries):
+            raise ValueError("a module has a source, and one entry for each arch")
+        self.chosen: "dict[tuple[Any, ...], Entry]" = {}
+        self.loaded: "dict[str, Any]" = {}  # cuda.core's ObjectCode by digest
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        return _Module, (self.manifest, self.name, self.line)
+
+    @property
+    def base(self) -> str:
+        """The name without its variant."""
+        if not self.variant:
+            return self.name
+        return self.name[: -1 - sum(len(key) + len(text) + 2 for key, text in self.variant.items())]
+
+
+class _Manifest:
+    """The bundle's index. Only the lines that a call needs are parsed.
+
+    Lines are sorted as bytes. One check covers all lines but the modules', and each of those has its own.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._path = os.path.join(folder, "manifest.json")
+        self.data = data = _manifest_data(self._path)
+        self._kernels_at = data.find(b"\n")
+        self._modules_at = data.find(_MODULES) + len(_MODULES) - 1
+        self._tail_at = data.rfind(b"\n},")
+        self._modules: "dict[bytes, _Module]" = {}
+        self.resolved: "dict[tuple[Any, ...], tuple[_Module, str | None]]" = {}
+        if not 0 <= self._kernels_at < self._modules_at <= self._tail_at:
+            _damaged(self._path, "it is no manifest")
+        self.header = self._read_header()
+        self.toolchain = _view(self.header.get("toolchain", {}))
+
+    def __getstate__(self) -> "dict[str, Any]":
+        """Return what a pickled entry needs of it."""
+        header = {key: value for key, value in self.header.items() if key not in ("blocks", "sources")}
+        return {"folder": self.folder, "header": header, "toolchain": self.header.get("toolchain", {})}
+
+    def _read_header(self) -> "dict[str, Any]":
+        head, tail = self.data[: self._modules_at], self.data[self._tail_at :]
+        body = _checked(head + tail)
+        if body is None:
+            _damaged(self._path, "its header does not match its check")
+        head = body[: self._kernels_at - _CHECKED].removesuffix(b'"kernels":{')
+        fields: "dict[str, Any]" = _json(b"{" + head + tail[3:], self._path)
+        if _typed(fields.get("format"), int) > FORMAT:
+            what = f"manifest.json has format {fields['format']}, this loader reads up to {FORMAT}"
+            raise CubinError(_message(what, fields))
+        return fields
+
+    def kernels(self, name: str) -> "list[str]":
+        """Return the modules that have a kernel of that name."""
+        start = _quoted(name) + b":"
+        at = self._first(start, self._kernels_at, self._modules_at - len(_MODULES) + 1)
+        line = self._line(at)
+        if not line.startswith(start):
+            return []
+        found = _typed(_json(line[len(start) :].rstrip(b","), self._path), list)
+        return [_typed(module, str) for module in found]
+
+    def kernel_names(self) -> "list[str]":
+        """Return the names of all kernels."""
+        table = self.data[self._kernels_at : self._modules_at - len(_MODULES) + 1]
+        return sorted(_json(b"{" + table + b"}", self._path))
+
+    def module(self, name: str) -> "_Module | None":
+        """Return one module."""
+        found = self._run(_quoted(name) + b":")
+        return found[0] if found else None
+
+    def variants(self, base: str) -> "list[_Module]":
+        """Return the variants of a source."""
+        return [each for each in self._run(_quoted(base)[:-1] + b"[") if each.base == base]
+
+    def everything(self) -> "Iterator[_Module]":
+        """Yield every module."""
+        at = self._modules_at
+        while at < self._tail_at:
+            line = self._line(at)
+            yield self._parsed(line)
+            at += 1 + len(line)
+
+    def _run(self, start: bytes) -> "list[_Module]":
+        """Return the modules whose lines begin with *start*.
+
+        The lines before and after them are checked too: if both are whole, no damage hides a module.
+        """
+        at = self._first(start, self._modules_at, self._tail_at)
+        if at > self._modules_at:
+            self._split(self._line(self.data.rfind(b"\n", self._modules_at, at)))
+        found = []
+        while at < self._tail_at:
+            line = self._line(at)
+            if not line.startswith(start):
+                self._split(line)
+                break
+            found.append(self._parsed(line))
+            at += 1 + len(line)
+        return found
+
+    def _first(self, start: bytes, low: int, high: int) -> int:
+        """Return the line break before the first line that is not below *start*; *high* if all are below."""
+        while low < high:
+            middle = self.data.rfind(b"\n", low, (low + high) // 2 + 1)
+            if min(low, middle) < 0:
+                _damaged(self._path, "it was changed while it was in use")
+            if self.data[middle + 1 : middle + 1 + len(start)] < start:
+                low = self.data.find(b"\n", middle + 1)
+            else:
+                high = middle
+        return low
+
+    def _line(self, at: int) -> bytes:
+        line: bytes = self.data[at + 1 : self.data.find(b"\n", at + 1)]
+        return line
+
+    def _split(self, line: bytes) -> "tuple[bytes, bytes]":
+        """Return the name and the fields of a module's line, both as JSON."""
+        name, _, fields = line.rstrip(b",").partition(b':{"check":')  # no JSON string can hold that
+        body = _checked(b'{"check":' + fields, name)
+        if body is None:
+            _damaged(
+                self._path, f"the line of {name.decode('utf-8', 'replace')[:80]} does not match its check"
+            )
+        return name, b"{" + body
+
+    def _parsed(self, line: bytes) -> _Module:
+        name, fields = self._split(line)
+        if name not in self._modules:
+            try:
+                found = _Module(self, _json(name, self._path), _json(fields, self._path))
+            except (KeyError, TypeError, ValueError, AttributeError) as exc:
+                _damaged(
+                    self._path,
+                    f"the line of {name.decode('utf-8', 'replace')[:80]} is malformed: {exc!r}",
+                    exc,
+                )
+            return self._modules.setdefault(name, found)
+        return self._modules[name]
+
+
+def _manifest_data(path: str) -> "Any":
+    """Return a manifest's bytes. A large one is read in pieces, as few of its lines will be needed."""
+    try:
+        # Not on Windows, where nobody could replace the open file.
+        if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST:
+            return _part("_files").opened(path)
+    except (OSError, ValueError):
+        pass  # reading it below reports the reason
+    return _file_data(path)
+
+
+# --- files
+_companions: "dict[str, tuple[str, Any]]" = {}  # by name: the folder of each, and its importer
+
+
+def _file_data(path: str, size: "int | None" = None) -> bytes:
+    """Return a file's bytes; the manifest says that they are *size* many."""
+    try:
+        found = _plain_size(path)
+        if size is None and found > _LARGEST:
+            _damaged(path, f"it has {found} bytes, more than there can be")
+        if size is not None and found > size:
+            _damaged(path, f"it has {found} bytes, the manifest says {size}")
+        return _read(path, found)
+    except (FileNotFoundError, NotADirectoryError) as exc:
+        archived: bytes = _part("_files").archived(path, exc)
+        return archived
+    except (OSError, ValueError) as exc:
+        _unreadable(path, exc)
+
+
+def _plain_size(path: str) -> int:
+    """Return the size of a file that may be opened: a pipe might wait for ever, a device might not end."""
+    found = os.stat(path)
+    if not _import("stat").S_ISREG(found.st_mode):
+        raise ValueError("not a plain file")
+    return found.st_size
+
+
+def _read(path: str, size: int) -> bytes:
+    """Return a plain file's bytes, one more than *size* if it has grown."""
+    if not size:  # such files of /proc may wait for ever
+        return b""
+    descriptor, data = _opened(path), b""  # a file object takes longer
+    try:
+        while len(data) < size and (part := os.read(descriptor, size + 1 - len(data))):
+            data += part
+    finally:
+        os.close(descriptor)
+    return data
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+
+def _unreadable(path: str, exc: Exception) -> "NoReturn":
+    """Raise the error of a file that cannot be read: the file is to blame, or the system."""
+    reason = getattr(exc, "strerror", None) or str(exc) or repr(exc)
+    if not _is_of_system(exc):
+        _damaged(path, f"it cannot be read ({reason})", exc)
+    remedy = _remedies().get(
+        getattr(exc, "errno", 0), "that is the system's fault, and says nothing about the package"
+    )
+    raise CubinError(_message(f"{path} cannot be read: {reason}; {remedy}")) from exc
+
+
+def _is_of_system(exc: Exception) -> bool:
+    errno = _import("errno")
+    number = getattr(exc, "errno", None)
+    return number not in (None, 0, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+
+
+def _remedies() -> "dict[int, str]":
+    errno = _import("errno")
+    return {
+        errno.EMFILE: "close files, or raise the limit of open files (ulimit -n)",
+        errno.ENFILE: "all processes together have too many files open",
+        **dict.fromkeys((errno.EACCES, errno.EPERM), "let this user read it"),
+        errno.EIO: "look after the disk",
+        errno.ENOMEM: "there is no memory left",
+    }
+
+
+# --- the loader's other files, and other modules
+_parts: "dict[str, Any]" = {}  # the loader's other files, once they are imported
+_modules: "dict[str, Any]" = {}  # other modules that were imported
+_fork_lock: "list[Any]" = []
+
+
+def _part(name: str) -> "Any":
+    """Return one of the loader's other files as a module. It is imported when it is first needed.
+
+    The import holds no lock, since a child of a fork at that moment would wait for it forever. If two threads
+    import the same file, both use the module of the one that was faster.
+    """
+    found = _parts.get(name)
+    return _parts.setdefault(name, _new_part(name)) if found is None else found
+
+
+def _new_part(name: str, code: "Any" = None) -> "Any":
+    package, path, cause = __name__, os.path.join(__path__[0], f"{name}.py"), None
+    is_known = getattr(sys.modules.get(package), "__dict__", None) is globals()
+    if not is_known:  # it was loaded from its path: the part has to find it under some name, though
+        stand_in = type(sys)(package)
+        package = f"{package}#{id(stand_in)}"
+        vars(stand_in).update(globals())
+        sys.modules[package] = stand_in
+    try:
+        part = type(sys)(f"{package}.{name}")
+        vars(part)["__package__"] = package
+        if code is None:
+            spec = _find_spec(part.__name__, __path__)
+            vars(part).update(__file__=spec.origin, __loader__=spec.loader, __spec__=spec)
+            spec.loader.exec_module(part)
+        else:
+            exec(code, vars(part))
+        if part.__build__ == __build__:
+            return part
+    except OSError as exc:
+        _unreadable(path, exc)
+    except Exception as exc:
+        cause = exc
+    finally:
+        if not is_known:
+            del sys.modules[package]
+    what = f"{path} is missing, damaged, or not of the version that this process has imported"
+    how = "restart the process if the package was just replaced, otherwise reinstall the package"
+    raise CubinError(_message(f"{what}: {how}")) from cause
+
+
+def _find_spec(name: str, path: "Sequence[str] | None") -> "Any":
+    """Return where a module is, as the import system would find it, but without its locks."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)  # not every finder has it, and imports do not demand it
+        spec = find and find(name, path)
+        if spec is not None and spec.origin:  # a folder that an uninstall has left has no origin
+            return spec
+    return None
+
+
+def _no_fork() -> "Any":
+    """Return a lock that every fork waits for, so that no child waits for an import of another thread."""
+    if not _fork_lock:
+        import _thread  # every interpreter has imported it
+
+        lock = _thread.RLock()
+        if hasattr(os, "register_at_fork"):
+            done = lock.release
+            os.register_at_fork(before=lock.acquire, after_in_parent=done, after_in_child=done)
+        _fork_lock.append(lock)
+    return _fork_lock[0]
+
+
+def _import(name: str) -> "Any":
+    if name not in _modules:
+        with _no_fork():
+            _modules[name] = __import__(name, fromlist=["__name__"])
+    return _modules[name]
+
+
+# --- digests and JSON
+def _sha256(data: bytes) -> str:
+    digest: str = _import("hashlib").sha256(data).hexdigest()
+    return digest
+
+
+def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
+    """Return what follows the check at the start of *data*, None if that check fails."""
+    body = data[_CHECKED:]
+    return body if data[:_CHECKED] == b'{"check":"%b",' % _sha256(name + body).encode() else None
+
+
+def _json(data: bytes, file: str) -> "Any":
+    try:
+        return _loads(str(data, "utf-8"))
+    except (ValueError, RecursionError) as exc:
+        _damaged(file, f"it is not JSON: {exc}", exc)
+
+
+_plain_left = [1 << 16]  # characters that may still be read without json
+
+
+def _loads(text: str) -> "Any":
+    """Return the value of a JSON text.
+
+    The import of json takes longer than all else that is done to find one kernel. So the first few texts are
+    read without it, if they have no escapes and no white space.
+    """
+    plain = text.rstrip("\n")
+    if "json" not in sys.modules and len(text) <= _plain_left[0] and "\\" not in text and plain.isprintable():
+        _plain_left[0] -= len(text)
+        try:
+            value, end = _plain(plain, 0)
+            if end == len(plain):
+                return value
+        except (ValueError, IndexError, RecursionError):
+            pass
+    return _import("json").loads(text)
+
+
+def _plain(text: str, at: int) -> "tuple[Any, int]":
+    """Return the JSON value at a place of such a text, and where it ends. A wrong text is an error."""
+    first = text[at]
+    if first == '"':
+        end = text.index('"', at + 1)
+        return text[at + 1 : end], end + 1
+    if first in "{[":
+        last = "}" if first == "{" else "]"
+        found: "Any" = {} if first == "{" else []
+        after, at = (last, at + 1) if text[at + 1] == last else (",", at)
+        while after == ",":
+            if first == "{":
+                end = text.index('"', at + 2)
+                if text[at + 1] != '"' or text[end + 1] != ":":
+                    raise ValueError(text)
+                key = text[at + 2 : end]
+                found[key], at = _plain(text, end + 2)
+            else:
+                value, at = _plain(text, at + 1)
+                found.append(value)
+            after = text[at]
+        if after != last:
+            raise ValueError(text)
+        return found, at + 1
+    for word, constant in (("true", True), ("false", False), ("null", None)):
+        if text.startswith(word, at):
+            return constant, at + len(word)
+    digits = text[at : at + 20]
+    digits = digits[: len(digits) - len(digits.lstrip("0123456789"))]
+    if str(int(digits)) != digits:  # no digits are a ValueError as well
+        raise ValueError(text)
+    return int(digits), at + len(digits)
+
+
+def _quoted(name: str) -> bytes:
+    is_plain = name.isprintable() and '"' not in name and "\\" not in name
+    quoted: str = f'"{name}"' if is_plain else _import("json").dumps(name, ensure_ascii=False)
+    return quoted.encode("utf-8", "surrogatepass")
+
+
+def _typed(value: "Any", kind: "Callable[..., Any]") -> "Any":
+    if type(value) is not kind:
+        _damaged("manifest.json", f"it has a {type(value).__name__} where a {kind.__name__} belongs")
+    return value
+
+
+def _view(value: "Any") -> "Mapping[str, Any]":
+    return _read_only(_typed(value, dict))
+
+
+def _text_map(value: "Any") -> "Mapping[str, str]":
+    return _view({key: _typed(text, str) for key, text in _typed(value, dict).items()})
+
+
+def _plain_file(value: "Any") -> str:
+    name: str = _typed(value, str)
+    if not name or name.startswith(".") or any(char in name for char in "/\\:\0") or not name.isprintable():
+        _damaged("manifest.json", f"it names a file outside the bundle: {name!r}")
+    return name
+
+
+def _damaged(file: str, how: str, cause: "BaseException | None" = None) -> "NoReturn":
+    what = f"{os.path.join(_layer().folder, file)} is damaged: {how}; reinstall the package"
+    raise CubinDamagedError(_message(what)) from cause
+
+
+def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
+    """Word an error: what happened, in which package, built with what."""
+    known = header or next((manifest.header for manifest in _layer().manifests[:1]), {})
+    generator = known.get("generator")
+    named = "unknown"
+    if isinstance(generator, dict):
+        name, version = generator.get("name"), generator.get("version")
+        named = f"{name} {version}" if isinstance(name, str) and isinstance(version, str) else named
+    return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
+
+
+__build__ = "df687dcc19aa5418"  # the same in all files of one version

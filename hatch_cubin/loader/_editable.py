@@ -1,0 +1,153 @@
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
+"""Notice edits of an editable install's sources, and wait for builds that replace its files."""
+
+import os
+import sys
+
+from . import (
+    _HERE,
+    CubinDamagedError,
+    CubinError,
+    CubinStaleWarning,
+    _find_spec,
+    _import,
+    _layer,
+    _looked,
+    _message,
+    _sha256,
+    _unreadable,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+_RETRY_SECONDS = 2.0  # how long to wait for builds that replace what is being read
+
+
+def look_once() -> None:
+    """Warn once if sources changed since the kernels were built; build again with HATCH_CUBIN_REBUILD=1."""
+    _looked.append(True)
+    try:
+        _look()
+    except CubinError:  # a build that failed is reported at each call
+        _looked.clear()
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
+        _looked.clear()
+        path = getattr(exc, "filename", None) or os.path.join(_HERE, "editable.json")
+        _unreadable(path, exc)
+
+
+def _look() -> None:
+    notes = os.path.join(_HERE, "editable.json")
+    if not os.path.isfile(notes):
+        raise CubinError(_message(f"{notes} is missing, or no plain file: install the package again"))
+    with open(notes, encoding="utf-8") as file:
+        built = _import("json").load(file)
+    root = os.path.normpath(os.path.join(_HERE, built["root"]))
+    edited = [name for name, before in built["files"].items() if _differs(os.path.join(root, name), before)]
+    if edited and os.environ.get("HATCH_CUBIN_REBUILD", "").lower() in ("1", "true"):
+        _rebuild(root, built)
+    elif edited:
+        listed = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
+        fix = "install the package again, or set HATCH_CUBIN_REBUILD=1"
+        what = _message(f"the kernels are older than {listed}: {fix}")
+        _import("warnings").warn(what, CubinStaleWarning, stacklevel=1 + _depth_of_loader())
+
+
+def _depth_of_loader() -> int:
+    """Count the calls inside of the loader's files, up to the caller of this function."""
+    loader, depth = os.path.dirname(os.path.abspath(__file__)), 1
+    while os.path.dirname(os.path.abspath(sys._getframe(depth).f_code.co_filename)) == loader:
+        depth += 1
+    return depth - 1
+
+
+def _differs(path: str, before: "Sequence[int | str]") -> bool:
+    size, written, changed, digest = before
+    try:
+        status = os.stat(path)
+        # A time of writing can be set back, but not that of the last change.
+        if (status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (size, written, changed):
+            return False
+        # A pipe would never be read to its end.
+        if status.st_size != size or not _import("stat").S_ISREG(status.st_mode):
+            return True
+        with open(path, "rb") as file:
+            return _sha256(file.read()) != digest
+    except OSError:
+        return True
+
+
+def _rebuild(root: str, built: "Mapping[str, Sequence[str]]") -> None:
+    missing = [name for name in built["needs"] if _find_spec(name, None) is None]
+    if missing:
+        names = [name.replace("_", "-") for name in missing]
+        what = f"HATCH_CUBIN_REBUILD is set, but there is no {' and no '.join(names)} beside the package"
+        raise CubinError(_message(f"{what}: {_install(root, names)}"))
+    command = [sys.executable, *built["rebuild"]]
+    done = _import("subprocess").run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CubinError(_message(f"the kernels could not be built again:\n{done.stdout}{done.stderr}"))
+
+
+def _install(root: str, names: "Sequence[str]") -> str:
+    """Return the line that installs what the project's builds require, or else what has these names."""
+    try:
+        toml = _import("tomllib")  # Python 3.10 does not have it
+        with open(os.path.join(root, "pyproject.toml"), "rb") as file:
+            return _pip_install(toml.load(file)["build-system"]["requires"])
+    except (ImportError, OSError, ValueError, LookupError, TypeError):
+        return _pip_install(names)
+
+
+def _pip_install(names: "Sequence[str]") -> str:
+    return f"pip install {' '.join(map(_import('shlex').quote, names))}"
+
+
+def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
+    """Return what a call returns when no build is replacing the files; no build can start meanwhile."""
+    layer, time = _layer(), _import("time")
+    deadline = time.monotonic() + _RETRY_SECONDS
+    while _may_pass(error):
+        held = _held_against_builds(layer.folder)
+        try:
+            layer.manifests.clear()
+            return call()
+        except CubinError as exc:
+            error = exc
+            if held is not None or time.monotonic() > deadline:
+                break
+        finally:
+            if held is not None:
+                _import("fcntl").flock(held, 8)  # LOCK_UN: a child that was forked has it as well
+                os.close(held)
+        time.sleep(0.005)
+    raise error
+
+
+def _may_pass(error: CubinError) -> bool:
+    """Say whether files look like this while they are replaced: on Windows nobody may read them then."""
+    if isinstance(error, CubinDamagedError):
+        return True
+    return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)
+
+
+def _held_against_builds(folder: str) -> "int | None":
+    """Return a descriptor that keeps builds from writing; None if one is writing, or without locks."""
+    try:
+        fcntl = _import("fcntl")
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+__build__ = "df687dcc19aa5418"

@@ -1,0 +1,702 @@
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
+"""Load kernels with cuda.core and the driver: `kernel`, `module`, `preload`, `cache`, `is_available`."""
+
+import os
+import sys
+
+from . import (
+    _NAME,
+    _UNSET,
+    CubinNotFoundError,
+    CubinUnavailableError,
+    Entry,
+    _check_gpu,
+    _checked,
+    _choose,
+    _damaged,
+    _file_data,
+    _gpu,
+    _import,
+    _json,
+    _layer,
+    _macro_texts,
+    _manifest,
+    _message,
+    _named,
+    _no_fork,
+    _part,
+    _remedies,
+    _resolve,
+    _retry_during_rebuild,
+    _Value,
+    _verified,
+    normal_name,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+    import fnmatch
+    import threading
+    import time
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn, TypeAlias
+
+    from . import _AnyName, _Device, _KernelName, _Manifest, _Module, _ModuleName
+
+    _Cache: TypeAlias = Any
+    _Kernel: TypeAlias = Any
+    _ObjectCode: TypeAlias = Any
+
+_ANSWER_SECONDS = 5.0  # a driver that has said nothing for so long is taken for one that hangs
+
+
+class Loaded(_Value):
+    """One file as `preload` left it on one device: loaded, with these of its kernels."""
+
+    __module__ = _NAME
+    __slots__ = ("device", "entry", "kernels", "seconds")
+
+    def __init__(self, device: int, entry: Entry, kernels: "tuple[_KernelName, ...]", seconds: float) -> None:
+        self.device = device
+        self.entry = entry
+        self.kernels = kernels
+        self.seconds = seconds
+
+    def __repr__(self) -> str:
+        entry = self.entry
+        what = f"device={self.device}, module={entry.module!r}, kernels={len(self.kernels)}"
+        file = f"path={_shown_path(entry)!r}, rule={entry.rule!r}, size={entry.size}"
+        return f"Loaded({what}, {file}, seconds={self.seconds:.6f})"
+
+
+class Preloaded(_Value):
+    """What `preload` did: a `Loaded` for each file on each device, and an error for what no file serves."""
+
+    __module__ = _NAME
+    __slots__ = ("loaded", "missing")
+
+    def __init__(self, loaded: "tuple[Loaded, ...]", missing: "tuple[CubinNotFoundError, ...]") -> None:
+        self.loaded = loaded
+        self.missing = missing
+
+    def __repr__(self) -> str:
+        return f"Preloaded(loaded={self.loaded!r}, missing={self.missing!r})"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.loaded, *self.missing)))
+
+    def _contents(self) -> "tuple[Any, ...]":
+        return self.loaded, *map(str, self.missing)
+
+
+def is_available(kernel: "str | None", strict: "bool | None") -> bool:
+    """Do what `is_available` does; it may raise."""
+    for name in ("ctypes", "errno"):  # now, as the time limit is for the driver and not for a slow disk
+        _import(name)
+    asks_for_kernels = kernel is not None or bool(strict)
+    gpus: "list[tuple[tuple[int, int], int] | None]" = []
+    if not _in_time(lambda: _add_visible_gpus(gpus, describe=asks_for_kernels)):
+        return False
+    asked = _matching(("*" if kernel is None else kernel,)) if asks_for_kernels else {}
+    for gpu in gpus:
+        for each, kernel_name in asked:
+            if gpu is None:  # it is there, but which GPU it is cannot be found out
+                return False
+            _ = _choose(
+                each, kernel_name, *gpu, strict=strict
+            )._place  # it raises if the file is not installed
+    return True
+
+
+def translated(
+    *,
+    cc: "tuple[int, int] | None" = None,
+    driver: "int | None" = _UNSET,
+    device: "int | _Device | None" = None,
+) -> "tuple[Entry, ...]":
+    """Return the PTX that the driver would have to translate on a GPU: what `use(strict=True)` refuses."""
+    _check_gpu(cc, driver, device)
+    asked, (cc, driver) = _matching(("*",)), _gpu(cc, driver, device)
+    found: "dict[tuple[_Module, str], Entry]" = {}
+    for each, kernel_name in asked:
+        try:
+            entry = _choose(each, kernel_name, cc, driver, strict=False)
+        except CubinNotFoundError:
+            continue
+        if entry.kind == "ptx":
+            found[each, entry.arch] = entry
+    return tuple(found.values())
+
+
+def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
+    """Return all kernels that any of the names means, and whether one means it without `*` and `?`."""
+    manifest = _manifest()
+    asked: "dict[tuple[_Module, str], bool]" = {}
+    unknown: "list[str]" = []
+    for name in names:
+        if not isinstance(name, str):
+            raise _part("_errors").refuse_name(name)
+        kernel_name = normal_name(name)
+        of_kernel, of_module = _named(manifest, name, kernel_name)
+        exact = [(each, kernel_name) for each in of_kernel]
+        exact += [(each, one) for each in of_module for one in each.kernels]
+        alike = [] if exact else _like(manifest, name, kernel_name)
+        if not exact and not alike:
+            unknown.append(_part("_errors").no_such_name(name, manifest))
+        asked.update(dict.fromkeys(exact, True))
+        for each in alike:
+            asked.setdefault(each, False)
+    if unknown:
+        raise CubinNotFoundError("\n".join(dict.fromkeys(unknown)))
+    return asked
+
+
+def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Module, str]]":
+    fnmatchcase = _import("fnmatch").fnmatchcase
+    of_module, of_kernel = (each.replace("[", "[[]") for each in (name, kernel_name))  # a variant's own
+    return [
+        (found, each)
+        for found in manifest.everything()
+        for each in found.kernels
+        if fnmatchcase(found.name, of_module) or fnmatchcase(each, of_kernel)
+    ]
+
+
+_lock: "list[Any]" = []
+_drivers: "dict[int, int]" = {}  # by process: its driver's version, 0 while the driver starts
+_retained: "set[int]" = set()  # devices whose primary contexts must live on for what was loaded into them
+_hanging: "list[Any]" = []  # the thread that waits for a driver that does not answer
+
+
+def kernel(
+    name: "_AnyName",
+    *,
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "int | _Device | None" = None,
+    **macros: "Any",
+) -> "_Kernel":
+    """Return a cuda.core `Kernel` for the current device, or for *device* (a number or a `Device`)."""
+    code, symbol = _retry_during_rebuild(lambda: _load(name, module, variant, macros, device, of_kernel=True))
+    return _get_kernel(code, symbol, name)
+
+
+def module(
+    name: "_AnyName",
+    *,
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    device: "int | _Device | None" = None,
+    **macros: "Any",
+) -> "_ObjectCode":
+    """Return a module as a cuda.core `ObjectCode`, names of template instantiations included."""
+    return _retry_during_rebuild(lambda: _load(name, module, variant, macros, device, of_kernel=False))[0]
+
+
+def _shown_path(entry: Entry) -> str:
+    return entry._place if entry.arch else ""  # code that was given to use() has no place
+
+
+def _load(
+    name: str,
+    module: "str | None",
+    variant: "Mapping[str, Any] | None",
+    macros: "Mapping[str, Any]",
+    device: "Any",
+    *,
+    of_kernel: bool,
+) -> "tuple[Any, str]":
+    """Return the code that serves the device, loaded once in this process, and the kernel's symbol in it."""
+    for other in {"cc", "driver"} & macros.keys():
+        what = f"{other}= belongs to find() and read(); what is loaded is for a device, device="
+        raise TypeError(_message(f"{what} (a macro of that name: variant={{{other!r}: …}})"))
+    found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
+    if of_kernel:
+        kernel_name = kernel_name or _part("_errors").one_kernel(found)
+    _, cc, driver = use_device(device)
+    entry = _choose(found, kernel_name, cc, driver)
+    return _code_of(found, entry), entry.kernels.get(kernel_name or "", "")
+
+
+def _code_of(found: "_Module", entry: Entry) -> "Any":
+    """Return an entry's code as cuda.core's `ObjectCode`, made once in this process."""
+    place = _shown_path(entry)
+    if entry.block is not None:
+        _part("_packs")  # now, as no part is imported while a lock is held
+    with _loading():
+        if entry.sha256 not in found.loaded:
+            core = _cuda_core()
+            symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
+            data = _verified(entry)
+            sys.audit("hatch_cubin.load", _NAME, entry.module, entry.arch, place, entry.sha256)
+            try:
+                make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
+                found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
+            except Exception as exc:
+                what = f"cuda.core cannot take {entry.file or entry.module}: {exc}"
+                raise CubinUnavailableError(_message(what)) from exc
+    return found.loaded[entry.sha256]
+
+
+def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
+    with _loading():  # the first one makes the driver take the code
+        try:
+            return code.get_kernel(symbol)
+        except Exception as exc:
+            raise CubinUnavailableError(_message(f"the driver cannot load {name!r}: {exc}")) from exc
+
+
+_TO_PRELOAD = (
+    *("cuCtxGetDevice", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"),
+    *("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuKernelGetFunction"),
+)
+
+
+def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None" = None) -> Preloaded:
+    """Load all kernels now, or those named, on the current device or on each of a sequence of them.
+
+    A name is a kernel's or a module's, with all variants, and may have `*` and `?`. Afterwards the driver has
+    nothing left to load of them, as is needed before a CUDA graph is captured.
+    """
+    devices = device if isinstance(device, (list, tuple, range)) else [device]
+    preloaded: Preloaded = _retry_during_rebuild(lambda: _preload(names, devices))
+    return preloaded
+
+
+def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
+    asked = _matching(names or ("*",))
+    plan: "dict[tuple[int, _Module, str], tuple[Entry, list[str]]]" = {}
+    missing: "dict[str, CubinNotFoundError]" = {}
+    wrong = _layer().strict
+    for device in devices:
+        chosen, cc, driver = use_device(device)
+        for (found, kernel_name), exact in asked.items():
+            try:
+                entry = _choose(found, kernel_name, cc, driver)
+                _ = entry._place  # it raises if the file is not installed
+            except CubinNotFoundError as exc:
+                missing[str(exc)] = exc
+                wrong = wrong or exact
+                continue
+            file = (int(chosen.device_id), found, entry.sha256)
+            plan.setdefault(file, (entry, []))[1].append(kernel_name)
+    if missing and (wrong or not plan):
+        more = [f"and {len(missing) - 20} more"] if len(missing) > 20 else []
+        raise CubinNotFoundError("\n".join([*list(missing)[:20], *more]))
+    library = _driver_library()
+    if lacking := [call for call in _TO_PRELOAD if not hasattr(library, call)]:
+        what = f"preload() needs a driver of CUDA 12.0 or newer: this one has no {', no '.join(lacking)}"
+        raise CubinUnavailableError(_message(what))
+    # In the order of blocks, so that each is unpacked once.
+    in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")
+    loaded = {file: _load_now(library, file[0], file[1], *what) for file, what in in_order}
+    return Preloaded(tuple(loaded[file] for file in plan), tuple(missing.values()))
+
+
+def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kernels: "list[str]") -> Loaded:
+    perf_counter = _import("time").perf_counter
+    began = perf_counter()
+    code = _code_of(found, entry)
+    handles = [int(_get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
+    if why := _load_functions(library, device, handles):
+        what = f"the driver cannot load {found.name!r} on CUDA device {device}: {why}"
+        raise CubinUnavailableError(_message(what))
+    return Loaded(device, entry, tuple(kernels), perf_counter() - began)
+
+
+def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
+    """Have the driver load kernels into a device's context, where it would wait for their first launch.
+
+    That is the current context if it is the device's, else its primary one. Return what went wrong.
+    """
+    ctypes = _import("ctypes")
+    current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
+    driver.cuCtxGetDevice(ctypes.byref(current))  # an error if no context is current
+    status, pushed = 0, current.value != device
+    if pushed:
+        status = driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        pushed = not status and not (status := driver.cuCtxPushCurrent_v2(context))
+    for kernel in kernels:
+        status = status or driver.cuKernelGetFunction(ctypes.byref(function), ctypes.c_void_p(kernel))
+        if hasattr(driver, "cuFuncLoad"):  # before CUDA 12.4, to get a function was to load it
+            status = status or driver.cuFuncLoad(function)
+    if pushed:
+        driver.cuCtxPopCurrent_v2(ctypes.byref(context))
+        if device in _retained:
+            driver.cuDevicePrimaryCtxRelease_v2(device)
+        _retained.add(device)
+    return _named_error(driver, status) if status else None
+
+
+def _loading() -> "Any":
+    if not _lock:
+        _lock.append(_import("_thread").RLock())
+    return _lock[0]
+
+
+def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
+    """Return a device (the current one for None), its capability and the driver's version."""
+    by_number = type(device) is int
+    if not by_number and device is not None and not hasattr(device, "compute_capability"):
+        raise TypeError(_message(f"device is an ordinal or a cuda.core Device, not {device!r:.80}"))
+    if by_number and device < 0:
+        raise ValueError(_message(f"there is no CUDA device {device}"))
+    driver = _driver_version()
+    try:
+        core = _cuda_core()
+    except Exception as exc:
+        raise CubinUnavailableError(_message(f"loading kernels needs {_lacking(exc)}")) from exc
+    try:
+        chosen = core.Device(device) if device is None or by_number else device
+        major, minor = chosen.compute_capability
+    except Exception as exc:
+        which = "the current CUDA device" if device is None else f"CUDA device {device}"
+        raise CubinUnavailableError(_message(f"{which} cannot be used: {exc}")) from exc
+    return chosen, (int(major), int(minor)), driver
+
+
+def _cuda_core() -> "Any":
+    """Import cuda.core in one thread alone: to any other its import looks done before it is."""
+    return _import("cuda.core")
+
+
+def _lacking(exc: BaseException) -> str:
+    """Say why cuda.core cannot be imported: it may be there, but the system may not be able to read it."""
+    cause: "BaseException | None" = exc
+    while cause is not None:
+        if remedy := _fault(cause):
+            return f"cuda.core, which cannot be imported now: {exc}; {remedy}"
+        cause = cause.__cause__ or cause.__context__
+    return f"cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported: {exc}"
+
+
+# --- the driver
+
+
+_NOT_INITIALIZED = 3
+_NVML_WITHOUT_DRIVER = (9, 18)  # it is not loaded, or is of another version than the libraries
+
+
+def _driver_version() -> int:
+    """Start the driver: without a device cuda.core's first call raises, and its second hangs."""
+    pid = os.getpid()
+    if _drivers.keys() - {pid}:  # a thread of the parent may even have been starting the driver at the fork
+        raise CubinUnavailableError(
+            _message("CUDA was used before this process was forked: start processes with spawn")
+        )
+    return _drivers.get(pid) or _start_driver(pid)
+
+
+def _start_driver(pid: int) -> int:
+    driver = _driver_library()
+    if driver is None:
+        raise CubinUnavailableError(_message("there is no CUDA driver on this machine"))
+    ctypes = _import("ctypes")
+    count, version = ctypes.c_int(), ctypes.c_int()
+    _drivers.setdefault(pid, 0)
+    status = (
+        driver.cuInit(0)
+        or driver.cuDeviceGetCount(ctypes.byref(count))
+        or driver.cuDriverGetVersion(ctypes.byref(version))
+    )
+    if not status and count.value:
+        _drivers[pid] = found = int(version.value)
+        return found
+    if not _drivers[pid]:
+        _drivers.pop(pid, None)
+    if status:
+        forked = "; was CUDA used before this process was forked? start processes with spawn"
+        why = forked if status == _NOT_INITIALIZED else ""
+        raise CubinUnavailableError(
+            _message(f"the CUDA driver cannot be used: {_named_error(driver, status)}{why}")
+        )
+    raise CubinUnavailableError(_message("the CUDA driver finds no device"))
+
+
+def _named_error(driver: "Any", status: int) -> str:
+    ctypes = _import("ctypes")
+    text = ctypes.c_char_p()
+    driver.cuGetErrorName(status, ctypes.byref(text))
+    return f"{(text.value or b'error').decode()} ({status})"
+
+
+def _driver_library() -> "Any":
+    try:
+        library = _import("ctypes").CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except (OSError, ImportError) as exc:
+        if isinstance(exc, ImportError) or _fault(exc):
+            hint = "; the main interpreter can" if "subinterpreter" in str(exc) else ""
+            raise CubinUnavailableError(_message(f"the CUDA driver cannot be loaded: {exc}{hint}")) from exc
+        return None
+    return _with_calls(library, "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName")
+
+
+def _with_calls(library: "Any", *names: str) -> "Any":
+    """Return a library that has these calls; None for a stub, which is there to link against."""
+    return library if all(hasattr(library, name) for name in names) else None
+
+
+def _succeeds(library: "Any", call: str, *arguments: "Any") -> bool:
+    return hasattr(library, call) and not getattr(library, call)(*arguments)
+
+
+def _add_visible_gpus(gpus: "list[tuple[tuple[int, int], int] | None]", *, describe: bool) -> bool:
+    """Append what CUDA would show this process, and say whether that is anything; cuInit would break forks.
+
+    A GPU is its capability and the driver's version, or None if that is unknown, or *describe* is false.
+    """
+    driver, pid = _driver_library(), os.getpid()
+    if driver is None or _drivers.keys() - {pid}:
+        return False
+    if version := _drivers.get(pid):
+        gpus += _ask_driver(driver, version)
+        return bool(gpus)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    known = _ask_nvml(describe=describe or "GPU-" in (visible or ""))
+    if known is None:
+        known = [("", None)] * _count_device_files()
+    gpus += [gpu for _, gpu in known] if visible is None else _visible(known, visible)
+    return bool(gpus)
+
+
+def _ask_driver(driver: "Any", version: int) -> "list[tuple[tuple[int, int], int] | None]":
+    """Return the GPUs of a driver that was started in this process."""
+    ctypes = _import("ctypes")
+    count, gpus, parts = ctypes.c_int(), list["Any"](), (ctypes.c_int(), ctypes.c_int())
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    for ordinal in range(count.value):
+        asked = zip(parts, (75, 76), strict=True)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+        known = [
+            _succeeds(driver, "cuDeviceGetAttribute", ctypes.byref(part), of, ordinal) for part, of in asked
+        ]
+        gpus.append(((parts[0].value, parts[1].value), version) if all(known) else None)
+    return gpus
+
+
+def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[tuple[tuple[int, int], int] | None]":
+    """Return those of all *gpus* that CUDA_VISIBLE_DEVICES names: up to its first name of none."""
+    chosen: "dict[str, Any]" = {}
+    for name in map(str.strip, names.split(",")):
+        number = name.removeprefix("+")
+        number = number[: len(number) - len(number.lstrip("0123456789"))]  # CUDA reads "1st" as 1
+        if name.startswith("MIG-"):  # of some GPU, nothing says which
+            return [gpu for _, gpu in gpus]
+        if number and int(number) < len(gpus):
+            found = [gpus[int(number)][1]]
+        else:
+            found = [gpu for uuid, gpu in gpus if name.startswith("GPU-") and (uuid or name).startswith(name)]
+        if not found:
+            break
+        if (number or name) in chosen:  # CUDA shows none if one is named twice
+            return []
+        chosen[number or name] = found[0]
+    # Numbers are in an order of speed that CUDA alone knows: they may stand for any GPU of the machine.
+    if any(map(str.isdecimal, chosen)) and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        return [gpu for _, gpu in gpus]
+    return [*chosen.values()]
+
+
+def _count_device_files() -> int:
+    """Count GPUs where there is no NVML, as on Tegra and WSL systems, and in containers that lack it."""
+    try:
+        names = os.listdir("/dev")
+    except OSError:
+        return 0
+    numbered = sum(name.startswith("nvidia") and name[6:].isdecimal() for name in names)
+    return numbered or int(not {"nvhost-gpu", "nvgpu", "dxg"}.isdisjoint(names))
+
+
+def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
+    """Return each GPU's UUID, and its capability with the driver's version; None if NVML does not work."""
+    ctypes = _import("ctypes")
+    try:
+        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+    except OSError:
+        return None
+    if _with_calls(library, "nvmlInit_v2", "nvmlShutdown") is None:
+        return None
+    if status := library.nvmlInit_v2():
+        return [] if status in _NVML_WITHOUT_DRIVER else None
+    count, version, gpu = ctypes.c_uint(), ctypes.c_int(), ctypes.c_void_p()
+    uuid, parts = ctypes.create_string_buffer(96), (ctypes.c_int(), ctypes.c_int())
+    gpus: "list[tuple[str, Any]]" = []
+    try:
+        if not _succeeds(library, "nvmlDeviceGetCount_v2", ctypes.byref(count)):
+            return None
+        versed = describe and _succeeds(library, "nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(version))
+        for index in range(count.value):
+            held = describe and _succeeds(library, "nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(gpu))
+            named = held and _succeeds(library, "nvmlDeviceGetUUID", gpu, uuid, 96)
+            asked = "nvmlDeviceGetCudaComputeCapability", gpu, *map(ctypes.byref, parts)
+            known = versed and held and _succeeds(library, *asked)
+            cc = parts[0].value, parts[1].value
+            gpus.append((uuid.value.decode() if named else "", (cc, version.value) if known else None))
+        return gpus
+    finally:
+        library.nvmlShutdown()
+
+
+def _in_time(question: "Callable[[], bool]") -> bool:
+    """Return the answer to a question about devices, False if the driver hangs.
+
+    A thread asks, in 0.1 ms: another process would take 10, and a fork would run every library's handlers.
+    A thread that hangs is left behind as a daemon, so that Python can end. No other thread asks until then.
+    If no thread can start, the caller's own asks, however long that takes.
+    """
+    threading = _import("threading")
+    if any(thread.is_alive() for thread in _hanging):
+        return False
+    answers: "list[bool]" = []
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except Exception:
+            answers.append(False)
+
+    try:
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+    except RuntimeError:  # while Python ends, at the process's limit, and in a subinterpreter
+        return question()
+    thread.join(_ANSWER_SECONDS)
+    if thread.is_alive():
+        _hanging[:] = [thread]
+    else:
+        _wait_for_the_end(thread)
+    return any(answers)
+
+
+def _wait_for_the_end(thread: "Any") -> None:
+    """Wait until the system, too, has ended a thread: until then Python 3.12 warns of a fork."""
+    time = _import("time")
+    for _ in range(1000):
+        if not os.path.exists(f"/proc/self/task/{thread.native_id}"):
+            break
+        time.sleep(0)
+
+
+# --- the bundle as cuda.core's cache
+
+
+def cache(then: "_Cache | None" = None) -> "_Cache":
+    """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* if given."""
+    try:
+        _cuda_core()
+        with _no_fork():
+            from cuda.core.utils import ProgramCacheResource
+    except Exception as exc:
+        raise CubinUnavailableError(_message(f"cache() needs {_lacking(exc)}")) from exc
+    if then is not None and not isinstance(then, ProgramCacheResource):
+        what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
+        raise TypeError(_message(what))
+    return _cache_class(ProgramCacheResource)(then)
+
+
+def _cache_class(base: "Any") -> "Any":
+    core = _cuda_core()
+
+    class BundleCache(base):  # type: ignore[misc]
+        """The wheel's cubins under the keys they were built with."""
+
+        def __init__(self, then: "Any") -> None:
+            layer = _layer()
+            self._then = then
+            self._manifest, self._fresh = layer._manifest(), layer.fresh
+            self._units = _read_keys(self._manifest.folder)
+
+        def __getitem__(self, key: "bytes | str") -> bytes:
+            found = self._shipped(key)
+            if found is None and self._then is not None:
+                found = self._then[key]
+            if found is None:
+                raise KeyError(key)
+            return found
+
+        def get(self, key: "bytes | str", default: "Any" = None) -> "Any":
+            found = self._shipped(key)
+            if found is None and self._then is not None:
+                return self._then.get(key, default)
+            return default if found is None else found
+
+        def _shipped(self, key: "bytes | str") -> "bytes | None":
+            entry = self._entry(key)
+            return None if entry is None else _verified(entry)
+
+        def _entry(self, key: "bytes | str") -> "Entry | None":
+            """Return what has a key, unless it is not in the wheel variant that is installed."""
+            for unit in map(self._units.get, _spellings(key)):
+                if unit is not None:
+                    entry = self._fresh.get(unit[0]) or _entry(self._manifest, *unit)
+                    return None if entry._absent else entry
+            return None
+
+        def __contains__(self, key: "bytes | str") -> bool:
+            shipped = self._entry(key) is not None
+            return shipped or (self._then is not None and self._then.get(key) is not None)
+
+        __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2
+
+        def __setitem__(self, key: "bytes | str", value: "Any") -> None:
+            if not isinstance(value, core.ObjectCode):  # that is Program.compile storing what it compiled
+                self._refuse()
+            _spellings(key)
+            if self._then is not None:
+                self._then[key] = value
+
+        def __len__(self) -> int:
+            return len(self._units)
+
+        def _refuse(self, *_given: "Any") -> "NoReturn":
+            where = "give a writable cache as cache(then=…)"
+            if self._then is not None:
+                where = "write to the cache that was given as then"
+            raise TypeError(f"the kernels of an installed wheel are read-only: {where}")
+
+        __delitem__ = clear = update = _refuse
+
+    return BundleCache
+
+
+def _entry(manifest: "_Manifest", name: str, arch: str) -> Entry:
+    found = manifest.module(name)
+    if found is None or arch not in found.fields:
+        _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
+    return Entry(found, found.fields[arch])
+
+
+def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
+    if isinstance(key, str):
+        hexed = len(key) == 64 and all(char in "0123456789abcdef" for char in key.lower())
+        return (key.encode(), bytes.fromhex(key)) if hexed else (key.encode(),)
+    if not isinstance(key, (bytes, bytearray)):
+        raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
+    return (bytes(key),)
+
+
+def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
+    """Return the unit of each key and program key, the first module's if several share a key."""
+    body = _checked(_file_data(os.path.join(folder, "keys.json")))
+    if body is None:
+        _damaged("keys.json", "it does not match its check")
+    units: "dict[bytes, tuple[str, str]]" = {}
+    programs: "dict[bytes, tuple[str, str]]" = {}
+    try:
+        for name, by_arch in sorted(_json(b"{" + body, "keys.json")["units"].items()):
+            for arch, keys in by_arch.items():
+                units.setdefault(bytes.fromhex(keys["key"]), (name, arch))
+                if keys["program_key"] is not None:
+                    programs.setdefault(bytes.fromhex(keys["program_key"]), (name, arch))
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        _damaged("keys.json", f"it is malformed: {exc!r}", exc)
+    return {**programs, **units}
+
+
+def _fault(exc: BaseException) -> "str | None":
+    """Return what to do if the system was at fault. The dynamic linker's errors have no number."""
+    known = _remedies().items()
+    return next((remedy for number, remedy in known if os.strerror(number) in str(exc)), None)
+
+
+__build__ = "df687dcc19aa5418"

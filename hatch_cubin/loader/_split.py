@@ -1,0 +1,69 @@
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
+"""Bundles that were split: files in companions, which are packages of their own, and wheel variants."""
+
+import os
+
+from . import (
+    CubinNotFoundError,
+    _companions,
+    _damaged,
+    _file_data,
+    _find_spec,
+    _json,
+    _message,
+    _sha256,
+    _typed,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from . import Entry
+
+
+def folder_of(entry: "Entry") -> str:
+    """Return the folder of an entry's file; CubinNotFoundError if it is not installed."""
+    if entry._absent:
+        _refuse_other_variant(entry)
+    name, known = _companion(entry)
+    if name not in _companions:
+        spec = _find_spec(name, None)  # it is not imported
+        if spec is None or not spec.submodule_search_locations:
+            what = f"{entry.module!r} for {entry.arch} is in {known['project']}, which is not installed"
+            raise CubinNotFoundError(_message(f"{what}: pip install '{known['install']}'"))
+        _companions[name] = os.path.abspath(spec.submodule_search_locations[0]), spec.loader
+    return _companions[name][0]
+
+
+def _refuse_other_variant(entry: "Entry") -> "NoReturn":
+    known = _typed(entry._manifest.header.get("wheel_variant"), dict)
+    label, install = (_typed(known.get(key), str) for key in ("label", "install"))
+    what = f"{entry.module!r} for {entry.arch} is not in the wheel variant {label!r}, which is installed"
+    how = f"uv pip install --no-preview --reinstall --no-deps '{install}' installs the wheel that has all"
+    raise CubinNotFoundError(_message(f"{what}: {how}"))
+
+
+def _companion(entry: "Entry") -> "tuple[str, dict[str, str]]":
+    """Return the name of an entry's companion, and what the manifest says about it."""
+    name: str = entry._companion or ""
+    known = _typed(entry._manifest.header.get("companions"), dict).get(name)
+    if not name.isidentifier():
+        _damaged("manifest.json", f"it names a companion that is no package: {name!r:.80}")
+    return name, {key: _typed(_typed(known, dict).get(key), str) for key in ("install", "project")}
+
+
+def refuse_another_build(entry: "Entry", folder: str) -> None:
+    """Raise CubinNotFoundError if the installed companion was made for another index."""
+    name, known = _companion(entry)
+    _companions.pop(name, None)  # it may be replaced before the next call
+    bound = _json(_file_data(os.path.join(folder, "companion.json")), f"{name}/companion.json")
+    if _typed(bound, dict).get("index") != _sha256(entry._manifest.data[:]):
+        version = bound.get("version")
+        is_named_so = known["install"].endswith(f"=={version}")  # then an installer finds nothing to do
+        other, force = ("build", " --force-reinstall") if is_named_so else ("version", "")
+        what = f"{known['project']} in {folder} belongs to another {other}, {version!r:.80}"
+        raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
+
+
+__build__ = "df687dcc19aa5418"

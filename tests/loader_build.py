@@ -1,0 +1,44 @@
+"""Mark the loader's files as belonging together: `hatch run loader`, after each change of one of them.
+
+The line `__build__ = …` is the same in all of them. It is a digest of all, without these lines. `_use.py` has
+the digests of the files that only some bundles have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from hatch_cubin.bundle import loader_files
+
+_BUILD = re.compile(rb'^__build__ = "[0-9a-f]*"', re.MULTILINE)
+_DIGEST = re.compile(rb'^    "(_\w+)": "[0-9a-f]*",$', re.MULTILINE)
+
+
+def stamped(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the loader's files with the lines that belong there."""
+    bare = {
+        name: _DIGEST.sub(rb'    "\1": "",', _BUILD.sub(b'__build__ = ""', files[name])) for name in files
+    }
+    build = hashlib.sha256(b"".join(bare[name] for name in sorted(bare))).hexdigest()[:16]
+    done = {name: _BUILD.sub(b'__build__ = "%b"' % build.encode(), data) for name, data in bare.items()}
+
+    def digest(found: re.Match[bytes]) -> bytes:
+        data = done[f"{found[1].decode()}.py"]
+        return b'    "%b": "%b",' % (found[1], hashlib.sha256(data).hexdigest().encode())
+
+    return {name: _DIGEST.sub(digest, data) for name, data in done.items()}
+
+
+def main() -> None:
+    """Write the files that differ."""
+    files = loader_files.all_files()
+    for name, data in stamped(files).items():
+        if data != files[name]:
+            (loader_files.FOLDER / name).write_bytes(data)
+            print(f"wrote {name}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
