@@ -56,7 +56,7 @@ __all__ = [
 FORMAT = 3  # split bundles; 2 is packed, 1 has a file for each entry
 
 _MODULES = b'\n},"modules":{\n'
-_READ_WHOLE = 1 << 22  # a manifest of more bytes is read in pieces
+_READ_WHOLE = 1 << 20  # a manifest of more bytes is read in pieces
 _LARGEST = 1 << 25  # bytes of a manifest, at most: 19 MB describe 70 000 files
 _CHECKED = 76  # the length of '{"check":"…",'
 
@@ -193,7 +193,6 @@ class Entry(_Value):
         return f"Entry(module={self.module!r}, arch={self.arch!r}, {place}, rule={self.rule!r})"
 
 
-# --- what packages call
 def find(
     name: "_AnyName",
     *,
@@ -605,6 +604,8 @@ class _Manifest:
     def everything(self) -> "Iterator[_Module]":
         """Yield every module."""
         at = self._modules_at
+        if self._tail_at - at > _plain_left[0]:
+            _import("json")  # for so many lines it pays
         while at < self._tail_at:
             line = self._line(at)
             yield self._parsed(line)
@@ -830,7 +831,6 @@ def _import(name: str) -> "Any":
     return _modules[name]
 
 
-# --- digests and JSON
 def _sha256(data: bytes) -> str:
     digest: str = _import("hashlib").sha256(data).hexdigest()
     return digest
@@ -947,4 +947,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "df687dcc19aa5418"  # the same in all files of one version
+__build__ = "e800c55481f485b6"  # the same in all files of one version

@@ -203,4 +203,4 @@ def _is_whole(plain: str) -> bool:
     return plain.partition(" ")[0] in _WHOLE or plain.lstrip("u") in _SIZED
 
 
-__build__ = "df687dcc19aa5418"
+__build__ = "e800c55481f485b6"

@@ -134,4 +134,4 @@ def _version(driver: int) -> str:
     return f"{driver // 1000}.{driver % 1000 // 10}"
 
 
-__build__ = "df687dcc19aa5418"
+__build__ = "e800c55481f485b6"

@@ -99,4 +99,4 @@ def _is_absence(exc: Exception) -> bool:
     return isinstance(exc, AttributeError)
 
 
-__build__ = "df687dcc19aa5418"
+__build__ = "e800c55481f485b6"

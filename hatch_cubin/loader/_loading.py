@@ -699,4 +699,4 @@ def _fault(exc: BaseException) -> "str | None":
     return next((remedy for number, remedy in known if os.strerror(number) in str(exc)), None)
 
 
-__build__ = "df687dcc19aa5418"
+__build__ = "e800c55481f485b6"

@@ -83,4 +83,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "df687dcc19aa5418"
+__build__ = "e800c55481f485b6"

@@ -66,4 +66,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "df687dcc19aa5418"
+__build__ = "e800c55481f485b6"

@@ -38,9 +38,9 @@ _CODE = os.path.dirname(os.path.abspath(__file__))
 # Parts that only some bundles have. If another bundle needs one that is missing here, its copy is run, but
 # only if it is the very file of this version.
 _DIGESTS = {
-    "_packs": "343c21a89587bd74a450c2e059ee0b0ea84da176b34fb49460e21d58ad6d39fc",
-    "_split": "a7b883c95694bbf5c0d9bce84aaa38473e1a4db1fc967c001336140feb3eaaae",
-    "_editable": "90e990268fc3b52efe718a6f59a85d46055ae148a46c392472cd1c86a83eba3e",
+    "_packs": "1aa787864cda900467a2bf613bf1aa99be58617cfe2447d39038f4304aaf3a41",
+    "_split": "262f78ba97dc55fa4f82060b5be20739692d81e658779bb0dc456e04588fa63b",
+    "_editable": "5aa5ed45a8ce1edc722731bd30f4851bd5ad4da543a6cf9cd46d0a5a7ca0034e",
 }
 
 
@@ -154,4 +154,4 @@ def _fresh(found: "_Module", data: bytes) -> Entry:
     return entry
 
 
-__build__ = "df687dcc19aa5418"
+__build__ = "e800c55481f485b6"
