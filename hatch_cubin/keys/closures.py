@@ -143,6 +143,8 @@ class Closures:
         tried = closure.absent - own.absent
         if closure.widened or any(tree.startswith(FOLDERS) for tree in closure.trees):
             return None
+        if any(root.is_package and root.tree in closure.trees for root in resolver.search):
+            return None  # which files a package has is not remembered
         if any(os.path.isabs(path) for places in tried for path in places):
             return None
         reached: dict[Root, list[str]] = {}

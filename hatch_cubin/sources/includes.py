@@ -175,6 +175,7 @@ class _Walk:
         self._unsorted = [macros]  # what was defined, and is not among the meanings yet: few walks need them
         self._computed: set[tuple[Include, Spot]] = set()
         self._taken: set[Path] = set()
+        self._packages: set[Root] = set()  # whose files were all taken
 
     def visit(self, spot: Spot, scanned: Scan) -> None:
         """Follow the includes of one file, and those of every file that they find."""
@@ -317,6 +318,11 @@ class _Walk:
     def _widen(self, include: Include, root: Root, relative: str) -> None:
         """Add all that a computed include can reach: the tree around it, by its build, or the search path."""
         self.closure.guessed = True
+        # The version of a header package does not say that somebody edited one of its files.
+        reached = {each for each in ((root,) if root.tree else self._resolver.search) if each.is_package}
+        for each in sorted(reached - self._packages):
+            self._packages.add(each)
+            self._take(self._resolver.all_of(each))
         if root.tree:
             self.closure.trees.add(root.tree)
             return
@@ -327,7 +333,12 @@ class _Walk:
         if self._taken.issuperset(folders):
             return
         self._taken.update(folders)
-        for found_root, found in self._resolver.everything(*folders):
-            spot = self._resolver.spot(found_root, found)
-            for new, scanned in self._new(spot, self._resolver.read_any, by_name=False):
+        self._take(self._resolver.everything(*folders), by_name=False)
+
+    def _take(self, found: Iterable[tuple[Root, str]], *, by_name: bool = True) -> None:
+        """Add files, and follow the includes of those that are new."""
+        for place in found:
+            for new, scanned in self._new(
+                self._resolver.spot(*place), self._resolver.read_any, by_name=by_name
+            ):
                 self.visit(new, scanned)

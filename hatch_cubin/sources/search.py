@@ -34,6 +34,11 @@ class Root(NamedTuple):
     logical: str
     tree: str = ""  # a toolkit's or wheel's name and build; empty for the project's own
 
+    @property
+    def is_package(self) -> bool:
+        """Whether it is a header package's: the wheels of a toolkit have other names."""
+        return re.fullmatch(r"\S+==\S+", self.tree) is not None
+
     def within(self, relative: str) -> str:
         """Return what a file of this folder, one of the project's own, is called in the project."""
         if not self.logical:  # an absolute path's
@@ -266,6 +271,15 @@ class Search:
             for path in map(Path(parent).joinpath, files):
                 if path.is_file():
                     yield self.own(self.tree.named(path))
+
+    def all_of(self, root: Root) -> Iterator[tuple[Root, str]]:
+        """Yield every file of one folder outside the project."""
+        for parent, inner, files in os.walk(root.path):
+            inner.sort()
+            for name in sorted(files):
+                relative = os.path.relpath(os.path.join(parent, name), root.path).replace(os.sep, "/")
+                if self._is_file(root, relative):
+                    yield root, relative
 
     def folders(self, *folders: Path) -> str:
         """Return a name for all folders there: `s/../a.h` leads somewhere only while there is an `s`."""

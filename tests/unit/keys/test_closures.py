@@ -272,6 +272,31 @@ def test_what_cannot_be_known_is_looked_for_in_every_build(root: Path, files: di
         assert (facts(found), walked) == (facts(fresh(root, ASKED)), True)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(edit("w2/hidden.h", "#define V 2"), id="edited"),
+        pytest.param(edit("w2/new.h", "#define V 2"), id="added"),
+        pytest.param(lambda root: (root / "w2/hidden.h").unlink(), id="removed"),
+    ],
+)
+@pytest.mark.parametrize(
+    "text", ["#include <any.h>\n", "#include X(hidden)\n"], ids=["its own", "the project's"]
+)
+def test_a_header_package_with_computed_includes_is_read_in_every_build(
+    root: Path, text: str, change: Callable[[Path], Any]
+) -> None:
+    write(root / "w2/any.h", "#include X(hidden)\n")
+    write(root / "w2/hidden.h", "")
+    asked = ASKED._replace(text=text, outside=(("w1", "toolkit 1"), ("w2", "tiles==1")))
+    before, _walked = build(root, asked)
+    change(root)
+    after, walked = build(root, asked)
+    assert walked
+    assert after.digest() != before.digest()
+    assert facts(after) == facts(fresh(root, asked))
+
+
 def test_a_closure_says_which_trees_are_read(root: Path) -> None:
     roots = [Root(root / name, name, tree) for name, tree in ASKED.outside]
     only = ASKED._replace(text="#include <last.h>\n")

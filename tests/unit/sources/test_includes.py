@@ -516,10 +516,27 @@ def test_a_computed_include_in_a_header_widens_its_own_folder(tmp_path: Path) ->
     ]
 
 
-def test_a_computed_include_in_a_named_tree_stands_for_the_whole_tree(tmp_path: Path) -> None:
-    tree = Root(write_tree(tmp_path / "wheel", {"a.h": "#include X(y)", "z.h": ""}), "wheel", "wheel==1.0")
+def test_a_computed_include_in_a_toolkit_stands_for_the_whole_toolkit(tmp_path: Path) -> None:
+    tree = Root(
+        write_tree(tmp_path / "cuda", {"a.h": "#include X(y)", "z.h": ""}), "cuda", "NVRTC 1.0 headers"
+    )
     found = closure(tmp_path / "project", "#include <a.h>", tree)
-    assert (names(found), found.trees, found.guessed) == (["wheel/a.h"], {"wheel==1.0"}, True)
+    assert (names(found), found.trees, found.guessed) == (["cuda/a.h"], {"NVRTC 1.0 headers"}, True)
+
+
+def test_a_computed_include_in_a_header_package_reads_all_its_headers(tmp_path: Path) -> None:
+    files = {"a.h": "#include X(y)", "z.h": "", "sub/y.h": '#include "../b.h"', "b.h": ""}
+    tree = Root(write_tree(tmp_path / "wheel", files), "wheel", "wheel==1.0")
+    (tree.path / "gone.h").symlink_to("nowhere")
+
+    def found() -> Closure:
+        return closure(tmp_path / "project", "#include <a.h>", tree)
+
+    before = found()
+    assert names(before) == ["wheel/a.h", "wheel/b.h", "wheel/sub/y.h", "wheel/z.h"]
+    assert (before.trees, before.guessed, before.widened) == ({"wheel==1.0"}, True, set())
+    write_tree(tree.path, {"sub/y.h": "#define V 2"})
+    assert found().digest() != before.digest()
 
 
 def test_a_call_that_names_a_header_in_a_tree_is_followed_into_another(tmp_path: Path) -> None:
@@ -651,7 +668,7 @@ def test_a_computed_include_of_the_project_reaches_the_trees_outside_it(tmp_path
     found = Resolver(Tree(tmp_path / "p"), [Root(tmp_path / "wheel", "wheel", "wheel==1")]).resolve(
         "k.cu", "#include S(y.h)", (), ()
     )
-    assert found.trees == {"wheel==1"}
+    assert (names(found), found.trees) == (["wheel/y.h"], {"wheel==1"})
     assert found.missing == {"S(y.h)"}  # so that the toolkit is looked at too
 
 
