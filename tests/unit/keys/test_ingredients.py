@@ -263,7 +263,16 @@ DIGESTED: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     NVRTC: ({}, ["hatch-cubin 1", "1.2.3", "lp64", "compute_90", "", "--frandom-seed=hatch-cubin"]),
     PTXAS: (
         {"source": Source("demo/k.ptx", TEXT), "options": {"lineinfo": True, "ftz": True}},
-        ["hatch-cubin ptx 1", "demo/k.ptx", TEXT.encode(), "1.2.3", "lp64", "compute_90", "-arch=sm_90", "-lineinfo"],
+        [
+            "hatch-cubin ptx 1",
+            "demo/k.ptx",
+            TEXT.encode(),
+            "1.2.3",
+            "lp64",
+            "compute_90",
+            "-arch=sm_90",
+            "-lineinfo",
+        ],
     ),
     NVJITLINK: (
         {"link": Link("lto", (), ()), "instantiate": ("f<1>", "f<2>"), "options": {"lineinfo": True}},
