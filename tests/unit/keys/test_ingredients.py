@@ -259,7 +259,7 @@ def test_what_changes_a_key_makes_the_lock_stale_and_is_named_by_explain(
 
 
 TEXT = "// text\n"
-DIGESTED: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
+DIGESTED: Mapping[str, tuple[Mapping[str, Any], Sequence[str | bytes]]] = {
     NVRTC: ({}, ["hatch-cubin 1", "1.2.3", "lp64", "compute_90", "", "--frandom-seed=hatch-cubin"]),
     PTXAS: (
         {"source": Source("demo/k.ptx", TEXT), "options": {"lineinfo": True, "ftz": True}},
