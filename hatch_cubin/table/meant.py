@@ -139,7 +139,7 @@ def _option(name: str, value: object) -> object:
     text = str(value[0] if isinstance(value, list) and len(value) == 1 else value)
     if name == "std" and (match := _NUMBER_OF_STD.fullmatch(text)):
         return f"c++{match[1]}"
-    if name == "std" and text.lower() in {"c++26", "c++2c", "c++latest", "latest"}:
+    if name == "std" and text.lower() in {"c++98", "c++03", "c++26", "c++2c", "c++latest", "latest"}:
         return "c++20"
     if (switch := _SWITCHES.get(text.lower())) is not None:
         return switch

@@ -69,7 +69,7 @@ _INTEGERS = range(-(2**31), 2**31)  # no option takes more, and Python does not 
 _REGISTERS = range(256)  # ptxas ignores what is above
 # What a text may be: all that the compilers know, and nothing that could be more than one argument.
 PATTERNS: Mapping[str, str] = {
-    "std": r"c\+\+(?:03|11|14|17|20|23)",
+    "std": r"c\+\+(?:11|14|17|20|23)",  # C++03 has no raw strings, which the search for includes reads
     "optimization_info": "inline",
     "ofast_compile": "0|min|mid|max",
     "undefine_macro": "[A-Za-z_][A-Za-z0-9_]*",

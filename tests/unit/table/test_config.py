@@ -293,6 +293,7 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("options = { G = 1 }", "options = { debug = true }"),
         ("options = { fmad = 0 }", "options = { fma = false }"),
         ("options = { std = 'c++26' }", 'options = { std = "c++20" }'),
+        ("options = { std = 'c++03' }", 'options = { std = "c++20" }'),
         ("options = { std = ['c++17'] }", 'options = { std = "c++17" }'),
         ("options = { Xptxas = '-v -O3' }", 'options = { ptxas-options = ["-v", "-O3"] }'),
         ("options = { Xptxas = ['-v'] }", 'options = { ptxas-options = ["-v"] }'),
