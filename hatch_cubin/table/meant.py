@@ -305,7 +305,7 @@ def header_package(text: str) -> str | None:
         folder = text.replace("\\", "/").removeprefix("./")
         what = "include-dirs" if not checks.leads_out(folder) else None
         return (
-            f"headers in a folder of the project are found with {lines.setting(what, [folder])}"
+            f"headers in a folder of the project need their own line: {lines.setting(what, [folder])}"
             if what
             else None
         )

@@ -43,6 +43,12 @@ def demo(
     return write_tree(root, {"pyproject.toml": f"{pyproject(options)}\n{more}", **files})
 
 
+def without_table(root: Path) -> None:
+    """Take hatch-cubin's table, and what follows it, out of pyproject.toml."""
+    place = root / "pyproject.toml"
+    place.write_text(place.read_text().partition(TABLE)[0])
+
+
 def build(root: Path, *versions: str, hooks_only: bool = False, into: Path | None = None) -> Path:
     """Build a wheel (or the *versions* of one) and return the last."""
     builder = WheelBuilder(str(root))

@@ -128,9 +128,13 @@ def test_a_source_that_does_not_compile_any_more_is_an_error_with_its_line(proje
 def test_without_the_builder_it_says_what_is_missing(project: Path) -> None:
     (project / "demo/saxpy.cu").write_text(EDITED)
     (project / "hide.py").write_text(
-        "import importlib.util, sys\n"
-        "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name: None if name.startswith('hatch') else find(name)\n"
+        "import sys\n"
+        "class Without:\n"
+        "    def __init__(self, finder):\n"
+        "        self.finder = finder\n"
+        "    def find_spec(self, name, *where):\n"
+        "        return None if name.startswith('hatch') else self.finder.find_spec(name, *where)\n"
+        "sys.meta_path[:] = map(Without, sys.meta_path)\n"
     )
     done = subprocess.run(
         [

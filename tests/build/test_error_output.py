@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import SAXPY, pyproject, run, write_tree
 
-from .projects import ONE_ARCH, SETUPTOOLS, demo
+from .projects import ONE_ARCH, SETUPTOOLS, demo, without_table
 
 EMPTY = {"demo/__init__.py": ""}
 HATCHLING = (sys.executable, "-m", "hatchling")
@@ -40,6 +40,7 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
         "hatch-cubin: error: pyproject.toml:10: 'arch' is not an option of [tool.hatch.build.hooks.cubin]",
         "  hint: did you mean 'archs'?",
         "hatch-cubin: error: pyproject.toml:11: jobs must be a whole number from 1 to 1024, not 0",
+        "  hint: without 'jobs', as many units are compiled at once as there are cores: leave it out",
         (
             "hatch-cubin: error: pyproject.toml:14: archs: 'sm90x' is not an arch; "
             "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
@@ -52,6 +53,7 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
 
 def test_a_mistake_in_hatch_toml_names_hatch_toml(tmp_path: Path) -> None:
     root = write_tree(demo(tmp_path), {"hatch.toml": "# mine\n[build.hooks.cubin]\narchs = []\n"})
+    without_table(root)
     assert _fails(root) == [
         "hatch-cubin: error: hatch.toml:3: archs must name at least one arch",
         "hatch-cubin: 1 error, nothing was built",
@@ -116,11 +118,8 @@ def test_a_package_that_is_not_in_the_wheel_is_an_error(tmp_path: Path) -> None:
 def test_a_wheel_without_packages_is_an_error(tmp_path: Path) -> None:
     more = "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n"
     assert _fails(demo(tmp_path, ONE_ARCH, {}, more)) == [
-        (
-            "hatch-cubin: error: pyproject.toml:9: which package receives the kernels? "
-            "The wheel's packages are: none"
-        ),
-        '  hint: package = "…"',
+        "hatch-cubin: error: pyproject.toml:9: the wheel has no package that could receive the kernels",
+        "  hint: a package is a folder with a file __init__.py, which the build backend puts into the wheel",
         "hatch-cubin: 1 error, nothing was built",
     ]
 
@@ -199,9 +198,9 @@ def test_a_successful_build_says_one_line_before_hatchlings_own(tmp_path: Path) 
 def test_a_traceback_is_there_for_who_asks(tmp_path: Path) -> None:
     lines = _fails(demo(tmp_path, "jobs = 0"), HATCH_CUBIN_TRACEBACK="1")
     assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-1] == (
+    assert (
         "hatch_cubin.errors.ConfigError: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0"
-    )
+    ) in lines
 
 
 @pytest.mark.parametrize("front_end", [("build", "--no-isolation", "--wheel"), ("hatchling", "build")])

@@ -412,8 +412,9 @@ def fails(root: Path, hook: str, *arguments: object) -> list[str]:
 def test_a_mistake_in_the_table_is_told_with_its_line(
     tmp_path: Path, hook: str, arguments: tuple[str, ...]
 ) -> None:
-    assert fails(project(tmp_path, "jobs = 0\narch = []\n"), hook, *arguments)[:3] == [
+    assert fails(project(tmp_path, "jobs = 0\narch = []\n"), hook, *arguments)[:4] == [
         "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0",
+        "  hint: without 'jobs', as many units are compiled at once as there are cores: leave it out",
         "hatch-cubin: error: pyproject.toml:11: 'arch' is not an option of [tool.hatch-cubin]",
         "  hint: did you mean 'archs'?",
     ]

@@ -51,7 +51,13 @@ LINES = [match[0] for text in TEXTS if (match := LINE.search(text)) and not matc
 
 def test_there_are_such_texts() -> None:
     toolkits = {line for line in LINES if line.startswith("toolkit = ")}
-    assert toolkits == {'toolkit = "12.9"', 'toolkit = "13"', 'toolkit = "13.0"', 'toolkit = "…"'}
+    assert toolkits == {
+        'toolkit = "….9"',
+        'toolkit = "12.9"',
+        'toolkit = "13"',
+        'toolkit = "13.0"',
+        'toolkit = "…"',
+    }
     assert sum("\npasted\n" in text for text in TEXTS) > 10
 
 

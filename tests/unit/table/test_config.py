@@ -463,7 +463,7 @@ def test_the_device_runtime_is_told_as_it_is_linked(entry: str, toolkit: str, en
         ("nvidia-cutlass[x]@4.0", 'write "nvidia-cutlass==4.0"'),
         (
             "./third_party/cutlass",
-            'headers in a folder of the project are found with include-dirs = ["third_party/cutlass"]',
+            'headers in a folder of the project need their own line: include-dirs = ["third_party/cutlass"]',
         ),
         ("../cutlass/include", None),
         ("a;b", None),
