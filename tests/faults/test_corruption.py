@@ -294,7 +294,7 @@ def test_damaged_kernels_are_given_to_no_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, driver = memory / "bundle", Driver()
-    monkeypatch.setattr(cubins, "_device", driver)
+    monkeypatch.setattr(cubins._part("_loading"), "use_device", driver)
     monkeypatch.setattr("cuda.core.ObjectCode", driver)
     paths = [folder / f"{name}.sm_90.cubin" for name in NAMES]
     counts: Counter[str] = Counter()

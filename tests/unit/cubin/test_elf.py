@@ -18,6 +18,7 @@ from hatch_cubin.cubin.elf import (
     read_limits,
     read_order,
     read_resources,
+    read_section,
 )
 from tests.capabilities import cuobjdump
 from tests.cubins import FUNC, KERNEL, OBJECT, SECTION, USING, elf
@@ -101,6 +102,11 @@ WHOLE = elf(("kernel", FUNC, KERNEL, SECTION))
 def test_a_damaged_cubin_says_so(data: bytes) -> None:
     with pytest.raises(ValueError, match="is a damaged cubin"):
         read_cubin(data)
+
+
+def test_a_section_of_a_damaged_cubin_cannot_be_read() -> None:
+    with pytest.raises(ValueError, match="is a damaged cubin"):
+        read_section(WHOLE[:70], ".text")
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=12))

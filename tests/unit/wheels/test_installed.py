@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hatch_cubin import _limits
 from hatch_cubin.errors import BundleError
 from hatch_cubin.loader import finder
-from hatch_cubin.wheels.installed import named, opened
+from hatch_cubin.wheels.installed import named, opened, read_member
 from tests import strange
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import write_tree
@@ -233,3 +235,13 @@ def test_what_stands_in_a_files_place_is_named_and_not_opened(
     put(write_tree(tmp_path / "_cubins", FILES) / "x")
     with opened(str(tmp_path)) as found, pytest.raises(BundleError, match=rf"/_cubins/x: is {kind}$"):
         found.bundles[0].read("x")
+
+
+def test_json_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "demo.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("demo/keys.json", "[" * (_limits.PARTS + 1))
+        archive.writestr("demo/notes.txt", "[" * (_limits.PARTS + 1))
+    with zipfile.ZipFile(tmp_path / "demo.whl") as archive:
+        assert len(read_member(archive, "demo/notes.txt")) == _limits.PARTS + 1
+        with pytest.raises(BundleError, match="is not read"):
+            read_member(archive, "demo/keys.json")
