@@ -15,9 +15,7 @@ from hatch_cubin.wheels.installed import opened
 from hatch_cubin.wheels.survey import BundleFacts, survey
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 
-OTHERS = len(
-    [*loader_files.OF_EVERY, "stub", "manifest", "keys", "bill"]
-)  # files beside the units
+OTHERS = len([*loader_files.OF_EVERY, "stub", "manifest", "keys", "bill"])  # files beside the units
 PTX = COPY_PTX.encode()
 FUNC, OBJECT, KERNEL, SECTION = 0x12, 0x11, 0x10, 5
 REGISTERS = (".nv.info", 0x70000000, bytes.fromhex("042f080001000000") + (40).to_bytes(4, "little"), 0)
