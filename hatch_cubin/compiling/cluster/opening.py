@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
@@ -128,7 +129,10 @@ def _loaded(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
     except (Exception, SystemExit) as exc:  # whatever the user's code raises
-        raise ConfigError(Problem(f"HATCH_CUBIN_EXECUTOR: {name} cannot be imported: {said(exc)}")) from exc
+        what = f"HATCH_CUBIN_EXECUTOR: {name} cannot be imported: {said(exc)}"
+        address = re.search(r":[0-9]+$", name)  # as people know the scheduler of a cluster
+        hint = f"for a Dask scheduler, HATCH_CUBIN_EXECUTOR=dask://{name}" if address else None
+        raise ConfigError(Problem(what, hint=hint)) from exc
     return found
 
 

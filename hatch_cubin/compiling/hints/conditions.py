@@ -64,7 +64,7 @@ def about_no_kernel(setting: Setting) -> str | None:
     if setting.sources.keys() == {setting.path}:
         left_out = _NO_SOURCE_BUT_THIS
     if module.source.is_ptx:
-        return left_out
+        return left_out.replace("write one with __global__", "write one as .visible .entry")
     texts = [*map(setting.text_of, (setting.path, *setting.headers))]
     unnamed = _about_templates(setting, left_out)
     written = {name for text in texts for name in _DEFINED.findall(text)}

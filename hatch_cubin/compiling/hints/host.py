@@ -20,7 +20,7 @@ APART = (
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
-_MARK = re.compile(r"\b__\w+?__\b")
+_MARK = re.compile(r"\b(?:__[a-z]+(?:__)?|[a-z]+__)\b")
 _MARKS = ("__global__", "__device__", "__constant__", "__shared__", "__managed__", "__forceinline__")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
@@ -48,6 +48,7 @@ _LIBRARIES = {
     "TVM's": "tvm/",
     "JAX's": "jax/ jaxlib/",
     "XLA's": "xla/",
+    "GCC's": "bits/",
     "MPI's": "mpi.h",
     "NCCL's": "nccl.h nccl_net.h",
     "cuBLAS's": "cublas.h cublas_v2.h cublas_api.h cublasLt.h cublasXt.h",
@@ -137,7 +138,10 @@ def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     """Report a variable that does not say where it is, or a mark of a function that is misspelt."""
     for each in found:
         if each.hint is None and each.is_own and _VARIABLE.search(each.text):
-            marks = _MARK.findall("".join(each.context[:1]))
+            line = "".join(each.context[:1])
+            if "__global__" in line:  # a kernel whose parameters the compiler cannot read
+                continue
+            marks = _MARK.findall(line)
             meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
             told = replace(each, hint=meant) if meant else _variable(each, setting)
             return told, [other for other in found if other is not each]

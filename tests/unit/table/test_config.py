@@ -438,6 +438,7 @@ def test_the_cuda_of_the_environment_decides_which_wheels_are_right() -> None:
         "-lcudadevrt",
         "cudadevrt",
         "libcudadevrt.a",
+        "cudadevrt:libcudadevrt.a",
         "nvidia-cuda-runtime",
         "nvidia-cuda-runtime-cu12",
         "/usr/local/cuda/lib64/libcudadevrt.a",

@@ -230,3 +230,10 @@ def test_the_only_source_of_a_project_is_not_to_be_excluded(tmp_path: Path) -> N
     assert "exclude" not in alone
     assert "needs no table" in alone
     assert "exclude" in str(conditions.about_no_kernel(replace(there, sources={there.path: "", "b.cu": ""})))
+
+
+def test_ptx_without_a_kernel_is_told_of_entries(tmp_path: Path) -> None:
+    there = setting(tmp_path, text=".visible .func q() { ret; }", path="demo/k.ptx")
+    advice = str(conditions.about_no_kernel(replace(there, sources={there.path: ""})))
+    assert ".visible .entry" in advice
+    assert "__global__" not in advice

@@ -49,6 +49,7 @@ def trees(root: Path) -> tuple[Root, ...]:
         ("tvm/ffi/tensor.h", f"that is TVM's, for host code, which NVRTC does not compile: {APART}"),
         ("curand.h", f"that is cuRAND's, for host code, which NVRTC does not compile: {APART}"),
         ("helper_cuda.h", f"that is the CUDA samples', for host code, which NVRTC does not compile: {APART}"),
+        ("bits/stdc++.h", f"that is GCC's, for host code, which NVRTC does not compile: {APART}"),
         ("vector", f"that is for host code, which NVRTC does not compile: {APART}"),
         ("cutlass/gemm/gemm.h", 'header-packages = ["nvidia-cutlass"]'),
         ("curand_kernel.h", 'header-packages = ["nvidia-curand"]'),

@@ -166,6 +166,20 @@ def test_a_misspelt_mark_of_a_kernel_is_guessed(tmp_path: Path) -> None:
     assert (told.text, told.hint) == (VARIABLE, "did you mean '__global__'?")
 
 
+@pytest.mark.parametrize("mark", ["__globl__", "global__", "__global"])
+def test_a_mark_with_a_wrong_end_is_guessed_whatever_else_is_wrong_there(tmp_path: Path, mark: str) -> None:
+    found = [error(VARIABLE, "demo/a.cu", 1, f"{mark} void k() {{}}"), error("expected a declaration")]
+    assert advise(found, setting(tmp_path))[0].hint == "did you mean '__global__'?"
+
+
+def test_a_kernel_whose_parameters_cannot_be_read_is_not_taken_for_a_variable(tmp_path: Path) -> None:
+    kernel = 'extern "C" __global__ void k(flaot *x) {}'
+    found = [error(VARIABLE, "demo/a.cu", 1, kernel), error('identifier "flaot" is undefined')]
+    hints = {told.text: str(told.hint) for told in advise(found, setting(tmp_path))}
+    assert "__device__" not in hints[VARIABLE]
+    assert "float" in hints['identifier "flaot" is undefined']
+
+
 def test_a_variable_of_the_host_is_to_be_marked_or_taken_as_the_devices(tmp_path: Path) -> None:
     option = "__device__: options = { device-as-default-execution-space = true }"
     first, second, other = advise([error(VARIABLE), error(MEMBER, line=3), error("x")], setting(tmp_path))
