@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -105,7 +106,14 @@ def _misnamed_in(path: tuple[str, ...], tables: Mapping[str, Any]) -> Iterator[t
 
 
 def _is_alike(name: str, tables: Mapping[str, Any]) -> bool:
-    return re.sub("[-_. ]", "", name).lower() in _ALIKE and isinstance(tables[name], Mapping)
+    bare = re.sub("[-_. ]", "", name).lower()
+    return isinstance(tables[name], Mapping) and any(map(functools.partial(_is_near, bare), _ALIKE))
+
+
+def _is_near(name: str, right: str) -> bool:
+    import difflib  # slow to import, and needed only where something is wrong
+
+    return difflib.SequenceMatcher(None, name, right).ratio() >= _NEARLY
 
 
 def is_required(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> bool:
@@ -141,9 +149,7 @@ def is_nearly_own(requirement: object) -> bool:
     name = re.sub("[-_.]", "", match[0]).lower() if match else ""
     if is_own(requirement) or name in _ALIKE:
         return not is_own(requirement)
-    import difflib  # slow to import, and few look at requirements
-
-    return difflib.SequenceMatcher(None, name, "hatchcubin").ratio() >= _NEARLY
+    return _is_near(name, "hatchcubin")
 
 
 def is_own(requirement: object) -> bool:

@@ -226,9 +226,7 @@ def _of_this_cuda(requirement: str, reader: _Reader) -> None:
 def _linkable(entry: str, reader: _Reader) -> None:
     """Raise ValueError if an entry of `link` is a flag, the name of a library, or a wheel of another CUDA."""
     wheel, colon, _files = (part.strip() for part in entry.partition(":"))
-    if colon and not re.fullmatch(
-        "(lib)?cudadevrt", wheel
-    ):  # no wheel has that name, anybody could
+    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel has that name, anybody could
         _of_this_cuda(wheel, reader)
     elif colon or re.fullmatch(r"-.*|(lib)?cudadevrt(\.\w+)?|nvidia-cuda-runtime[\w-]*", entry):
         raise ValueError(f"{entry!r} is not a file of the project, and not a wheel with a glob of its files")

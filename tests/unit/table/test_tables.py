@@ -112,6 +112,8 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
             )
             for wrong in (
                 "[tool.hatch.build.hooks.hatch-cubin]",
+                "[tool.hatch.build.hooks.cubn]",
+                "[tool.hatch-cubn]",
                 "[tool.hatch.build.targets.wheel.hooks.cubins]",
                 "[tool.hatch.build.hook.cubin]",
                 "[tool.hatch.hooks.cubin]",
