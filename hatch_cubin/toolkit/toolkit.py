@@ -39,7 +39,10 @@ _FIRST_WITH_SEED = (12, 9)
 # What has no linkage is named after the first thing that has linkage, or at random where nothing has.
 _NAMESAKE = 'extern "C" __device__ void hatch_cubin_namesake() {}\n'
 _NEWEST = 'toolkit = "13"'
-_SYSTEM_HINT = "CUDA_HOME has to name the folder of a toolkit with NVRTC; this line takes one from wheels: "
+_SYSTEM_HINT = (
+    "CUDA_HOME has to name the folder of a toolkit with NVRTC; "
+    "this line takes one from wheels, unless HATCH_CUBIN_TOOLKIT is set: "
+)
 
 
 class Keys(NamedTuple):

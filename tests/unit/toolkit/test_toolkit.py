@@ -194,7 +194,7 @@ def test_a_system_toolkit_without_the_library_names_its_folder(
     said = f"cannot load nvrtc: there is none of CUDA {major} in CUDA_HOME={tmp_path}"
     assert refusal("system") == (
         f"{said}\n  hint: CUDA_HOME has to name the folder of a toolkit with NVRTC; "
-        'this line takes one from wheels: toolkit = "13"'
+        'this line takes one from wheels, unless HATCH_CUBIN_TOOLKIT is set: toolkit = "13"'
     )
 
 
