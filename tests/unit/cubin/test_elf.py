@@ -19,6 +19,7 @@ from hatch_cubin.cubin.elf import (
     read_order,
     read_resources,
     read_section,
+    read_sections,
 )
 from tests.capabilities import cuobjdump
 from tests.cubins import FUNC, KERNEL, OBJECT, SECTION, USING, elf
@@ -107,6 +108,8 @@ def test_a_damaged_cubin_says_so(data: bytes) -> None:
 def test_a_section_of_a_damaged_cubin_cannot_be_read() -> None:
     with pytest.raises(ValueError, match="is a damaged cubin"):
         read_section(WHOLE[:70], ".text")
+    with pytest.raises(ValueError, match="is a damaged cubin"):
+        read_sections(WHOLE[:70])
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=12))

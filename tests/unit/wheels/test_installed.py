@@ -241,7 +241,10 @@ def test_json_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "demo.whl", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("demo/keys.json", "[" * (_limits.PARTS + 1))
         archive.writestr("demo/notes.txt", "[" * (_limits.PARTS + 1))
+        archive.writestr("demo/large.json", bytes(_limits.INDEX + 1))
     with zipfile.ZipFile(tmp_path / "demo.whl") as archive:
         assert len(read_member(archive, "demo/notes.txt")) == _limits.PARTS + 1
         with pytest.raises(BundleError, match="is not read"):
             read_member(archive, "demo/keys.json")
+        with pytest.raises(BundleError, match="is not unpacked"):
+            read_member(archive, "demo/large.json")
