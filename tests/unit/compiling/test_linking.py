@@ -7,6 +7,7 @@ import json
 import os
 import re
 import struct
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from hatch_cubin.cubin.target import arch_of
 from hatch_cubin.errors import CompileError
 from hatch_cubin.sources.project import Project
 from hatch_cubin.toolkit import worker
-from tests.helpers import SAXPY, TABLE, make_project, write_tree
+from tests.helpers import SAXPY, TABLE, make_project, run, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -590,20 +591,37 @@ def test_a_symbol_that_no_source_names_is_told_with_its_inputs(tmp_path: Path) -
     assert linking._place(found.ready[0], "nowhere", "demo/a.cu") == "demo/a.cu"
 
 
+@pytest.mark.parametrize(
+    ("catches", "said"),
+    [("", "False "), ("del os.memfd_create", "True")],
+    ids=["caught", "not caught"],
+)
 def test_what_the_linker_prints_is_heard_where_the_system_can_catch_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, catches: str, said: str
 ) -> None:
+    """In a process of its own, as in builds: it was seen to end one in which many tests had run."""
     files = {"a.cu": SIZED, "h.ptx": V_PTX}
     _project, found, _results = links(tmp_path, files, module("m", *files, mode="rdc"))
     (job,) = found.ready
     _ = job.toolkit.nvjitlink
     inputs = [*found.contents(job.unit)]
-    heard = worker._linked([b"-arch=sm_90"], inputs)
-    assert not heard.ok
-    assert b"Size doesn't match for 'v'" in heard.log
-    assert "Size doesn't match for 'v'" in capfd.readouterr().err
+    script = (
+        f"import os\nfrom hatch_cubin.toolkit import worker\n{catches}\n"
+        f"outcome = worker._linked([b'-arch=sm_90'], {inputs!r})\n"
+        "print(outcome.ok, outcome.log.decode())\n"
+    )
+    (tmp_path / "link.py").write_text(script)
+    done = run(sys.executable, "link.py", cwd=tmp_path)
+    assert done.stdout.startswith(said)
+    assert ("Size doesn't match for 'v'" in done.stdout) is (not catches)
+    assert "Size doesn't match for 'v'" in done.stderr
+
+
+def test_where_nothing_can_be_caught_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
-    assert worker._linked([b"-arch=sm_90"], inputs).ok
+    with worker._caught_stderr() as printed:
+        os.write(2, b"a word of the test for the terminal\n")
+    assert printed == b""
 
 
 # What hardly a build meets: what was proven changes before it is linked, the linker says what nobody knows.
