@@ -29,7 +29,7 @@ def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
         for path in _own(job.closure):
             real = project.tree.real(path) if ".." in path else path
             if (lies_outside(real) or real.startswith("/")) and real not in found:
-                what = f"reads {real}, which lies outside the project: a build from an sdist lacks it"
+                what = f"reads {real}, which lies outside the project: an sdist does not have it"
                 found[real] = Problem(what, Location(job.unit.module.source.path), NEARER)
     return [*found.values()]
 
@@ -71,12 +71,14 @@ class _Texts:
 
     def unread(self, name: str) -> str | None:
         """Return what a macro may be meant as, "" if that is unknown; None if a text may name it."""
-        texts = [*self._own()]
-        if any(re.search(rf"\b{name}\b", text) or PASTE.search(text) for text in texts):
+        named = re.compile(rf"\b{name}\b")
+        if any(named.search(text) or PASTE.search(text) for text in self._own()):  # mostly the first text
             return None
         import difflib  # slow to import, and few projects have such a macro
 
-        asked = {word for text in texts for line in _CONDITION.findall(text) for word in WORD.findall(line)}
+        asked = {
+            word for text in self._own() for line in _CONDITION.findall(text) for word in WORD.findall(line)
+        }
         close = difflib.get_close_matches(name, sorted(asked), n=1, cutoff=0.75)
         if not any(_others(job.closure) for job in self.jobs):
             return close[0] if close else ""

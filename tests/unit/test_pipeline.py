@@ -833,7 +833,7 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     built, sources = _pipeline.build_held(project, None)
     assert sorted(name for name in built if name.endswith(".cubin")) == ["k.sm_90.cubin"]
     assert said == [
-        f"demo/k.cu: reads ../shared/{name}, which lies outside the project: a build from an sdist lacks it\n"
+        f"demo/k.cu: reads ../shared/{name}, which lies outside the project: an sdist does not have it\n"
         "  hint: put a copy into the project, or name its folder in 'source-roots'"
         for name in ("a.cuh", "b.cuh")
     ]
