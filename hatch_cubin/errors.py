@@ -7,9 +7,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from ._environment import is_on
-from ._sizes import count
-from ._streams import Lossy, one_message, plain, write
+from .common.environment import is_on
+from .common.sizes import count
+from .common.streams import (
+    Lossy,
+    one_message,
+    plain,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -218,11 +223,11 @@ def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) 
     """Have GitHub Actions show problems at their lines; elsewhere do nothing."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
-    from . import _github
+    from .common import github
 
     for problem in problems:
         path, line = problem.where or (None, None)
         text = str(problem._replace(where=None, details=problem.details[:_ANNOTATED]))
-        place = None if path is None else plain(_github.in_repository(path, folder))
+        place = None if path is None else plain(github.in_repository(path, folder))
         with Lossy(sys.stderr):
-            write(sys.stderr, _github.annotation(kind, text, place, line))
+            write(sys.stderr, github.annotation(kind, text, place, line))

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import _arch, loader
-from hatch_cubin._plan import Module, Unit
+from hatch_cubin import loader
 from hatch_cubin.bundle import layout, loader_files, packs
 from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.common import arch_names
 from hatch_cubin.compiling.executor import Task
-from hatch_cubin.sources.project import Project
-from hatch_cubin.sources.source import Source
-from hatch_cubin.table import toml
-from hatch_cubin.table.config import Config, Place, parse_config
+from hatch_cubin.config import toml_positions
+from hatch_cubin.config.config import Config, Place, parse_config
+from hatch_cubin.planning.unit_plan import Module, Unit
+from hatch_cubin.project.project import Project
+from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Keys
 
@@ -87,7 +88,7 @@ def pyproject(options: str, *, requires: str = '"hatchling", "hatch-cubin"', nam
 def read_config(options: str = "", environ: Mapping[str, str] | None = None) -> Config:
     """Return the configuration of a table written as in pyproject.toml."""
     text = pyproject(options)
-    table: Any = toml.loads(text)
+    table: Any = toml_positions.loads(text)
     for key in TABLE:
         table = table[key]
     return parse_config(table, Place("pyproject.toml", text, TABLE), environ or {})
@@ -139,7 +140,7 @@ def made(
     **settings: Any,
 ) -> layout.Built:
     """Return a unit as if compiled: its bytes and its key tell it from all others."""
-    parsed = _arch.parse_arch(arch)
+    parsed = arch_names.parse_arch(arch)
     source = Source(settings.pop("source", f"demo/{base}.cu"), settings.pop("text", ""))
     module = Module(
         base=base,

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import SAXPY, load_bundle, run, wheel_files
+from tests.helpers import (
+    SAXPY,
+    load_bundle,
+    run,
+    wheel_files,
+)
 
 from .projects import demo
 

@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.capabilities import cuobjdump
-from tests.helpers import SAXPY, run, wheel_files, write_tree
+from tests.helpers import (
+    SAXPY,
+    run,
+    wheel_files,
+    write_tree,
+)
 
 from .projects import (
     BILL,

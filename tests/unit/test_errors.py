@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin import errors
-from hatch_cubin._streams import plain
-from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, Problem, reported
+from hatch_cubin.common.streams import plain
+from hatch_cubin.errors import (
+    CompileError,
+    ConfigError,
+    HatchCubinError,
+    Location,
+    Problem,
+    reported,
+)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import bundle, load_bundle, made, write_tree
+from tests.helpers import (
+    bundle,
+    load_bundle,
+    made,
+    write_tree,
+)
 
 FILES = bundle(made("k"), made("other"))
 

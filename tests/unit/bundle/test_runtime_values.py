@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import bundle, load_bundle, made, packed_bundle, write_tree
+from tests.helpers import (
+    bundle,
+    load_bundle,
+    made,
+    packed_bundle,
+    write_tree,
+)
 from tests.standin import ask
 
 from .doubles import load

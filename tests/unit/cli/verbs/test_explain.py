@@ -19,11 +19,16 @@ from hatch_cubin.cache.signing import RECORD, Signer
 from hatch_cubin.cli.main import main
 from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.jobs import make_jobs
-from hatch_cubin.sources.project import read_sources
+from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import COPY_PTX, make_project, pyproject, write_tree
+from tests.helpers import (
+    COPY_PTX,
+    make_project,
+    pyproject,
+    write_tree,
+)
 
 pytestmark = pytest.mark.nvrtc
 

@@ -13,7 +13,12 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.compiling.cluster import identity
-from hatch_cubin.compiling.cluster.identity import Identity, Installed, difference, remedy
+from hatch_cubin.compiling.cluster.identity import (
+    Identity,
+    Installed,
+    difference,
+    remedy,
+)
 from hatch_cubin.errors import Problem, ToolchainError
 from hatch_cubin.toolkit.toolkit import Toolkit
 

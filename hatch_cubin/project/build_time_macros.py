@@ -1,0 +1,167 @@
+"""Find the lines whose meaning depends on when they are compiled: `__DATE__` and `__TIME__`. Pure.
+
+Macros can paste such a name together. A line is told where the words that its macros can reach make one up.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from .scan import (
+    PASTE,
+    TOKEN,
+    WORD,
+    spliced,
+)
+
+_NAMES = ("__DATE__", "__TIME__", "__TIMESTAMP__")
+_PARTS = frozenset(
+    name[start:end]
+    for name in _NAMES
+    for start in range(len(name))
+    for end in range(start + 1, len(name) + 1)
+)
+_PLAIN = re.compile(rf"\b(?:{'|'.join(_NAMES)})\b")
+_DEFINE = re.compile(
+    r"^[ \t]*(?:#|%:)[ \t]*define[ \t]+([^\W\d]\w*)(?:\(([^()\n]*)\))?([^\n]*)", re.MULTILINE
+)
+_CALL = re.compile(r"\b([^\W\d]\w*)\s*(?=\()")
+_FLAT = re.compile(r"\([\w\s,]*\)")
+_PARENTHESIS = re.compile(r"[()]")
+_LONGEST_CALL = 10_000
+
+
+class Stamp(NamedTuple):
+    """A line that depends on the time of its compile, and the name that makes it so."""
+
+    path: str
+    line: int
+    name: str
+    is_plain: bool  # the line has the name as it is; or else macros make it
+
+
+class _Macro(NamedTuple):
+    name: str
+    line: int
+    words: frozenset[str]  # of its value, but for its parameters
+    pastes: bool
+
+
+class _Text(NamedTuple):
+    code: str  # without comments, strings and definitions
+    macros: Sequence[_Macro]
+
+
+def stamps(texts: Mapping[str, str]) -> Iterator[Stamp]:
+    """Yield what makes each compile differ in *texts*, which are by their paths and share their macros."""
+    read = {path: _read(text) for path, text in texts.items()}
+    macros = _Macros(macro for each in read.values() for macro in each.macros)
+    for path, each in read.items():
+        found = {line: Stamp(path, line, name, is_plain) for line, name, is_plain in _found(each, macros)}
+        yield from (found[line] for line in sorted(found))
+
+
+@functools.lru_cache(maxsize=1024)  # variants have their texts in common
+def _read(text: str) -> _Text:
+    macros: list[_Macro] = []
+    line, before = 1, 0
+
+    def define(match: re.Match[str]) -> str:
+        nonlocal line, before
+        line, before = line + code.count("\n", before, match.start()), match.start()
+        name, parameters, value = match.groups()
+        words = frozenset(WORD.findall(value)) - {*WORD.findall(parameters or "")}
+        macros.append(_Macro(name, line, words, PASTE.search(value) is not None))
+        return ""
+
+    code = TOKEN.sub(_lines_of, spliced(text.replace("\r\n", "\n")))
+    return _Text(_DEFINE.sub(define, code), macros)
+
+
+def _lines_of(match: re.Match[str]) -> str:
+    """Return the line ends of a comment, a string or a number."""
+    return "\n" * match[0].count("\n") or " "
+
+
+def _found(text: _Text, macros: _Macros) -> Iterator[tuple[int, str, bool]]:
+    """Yield the lines that make a name of a time, the name, and whether they have it as it is."""
+    for macro in text.macros:
+        if (name := macros.make(macro.words, pastes=macro.pastes, but=macro.name)) is not None:
+            yield macro.line, name, name in macro.words
+    for call in _CALL.finditer(text.code):
+        is_known = call[1] in macros
+        if inside := (_arguments if is_known else _flat_arguments)(text.code, call.end()):
+            # A macro of others' headers may paste its arguments.
+            name = macros.make({call[1], *WORD.findall(inside)}, pastes=not is_known)
+            if name is not None:
+                yield text.code.count("\n", 0, call.start()) + 1, name, False
+    for match in _PLAIN.finditer(text.code):
+        yield text.code.count("\n", 0, match.start()) + 1, match[0], True
+
+
+def _arguments(code: str, start: int) -> str:
+    """Return what stands between the parentheses that begin at *start*."""
+    depth = 0
+    for match in _PARENTHESIS.finditer(code, start, start + _LONGEST_CALL):
+        depth += 1 if match[0] == "(" else -1
+        if depth == 0:
+            return code[start : match.end()]
+    return ""
+
+
+def _flat_arguments(code: str, start: int) -> str:
+    match = _FLAT.match(code, start)
+    return match[0] if match and "_" in match[0] else ""  # with which each name begins
+
+
+class _Macros:
+    """What the words of a text can stand for."""
+
+    def __init__(self, macros: Iterable[_Macro]) -> None:
+        self._by_name: dict[str, list[_Macro]] = {}  # each may be defined in several ways
+        for macro in macros:
+            self._by_name.setdefault(macro.name, []).append(macro)
+        self._reached: dict[str, tuple[AbstractSet[str], bool]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def make(self, words: AbstractSet[str], *, pastes: bool, but: str = "") -> str | None:
+        """Return the name of a time that *words* make; None where one of them, *but* that, makes it alone."""
+        parts = words & _PARTS
+        for word in (word for word in words if word in self._by_name and word != but):
+            reached, pasted = self._reach(word)
+            if _composed(reached, pastes=pasted):
+                return None
+            parts, pastes = parts | reached, pastes or pasted
+        return _composed(parts, pastes=pastes)
+
+    def _reach(self, name: str) -> tuple[AbstractSet[str], bool]:
+        """Return the parts of such names that a macro can stand for, and whether one pastes on the way."""
+        if name not in self._reached:
+            seen, pending, pastes = {name}, [name], False
+            while pending:
+                for macro in self._by_name.get(pending.pop(), ()):
+                    pastes |= macro.pastes
+                    pending += macro.words - seen
+                    seen |= macro.words
+            self._reached[name] = seen & _PARTS, pastes
+        return self._reached[name]
+
+
+def _composed(parts: AbstractSet[str], *, pastes: bool) -> str | None:
+    """Return the name of a time that is one of *parts*, or can be pasted of them."""
+    return next((name for name in _NAMES if name in parts or (pastes and _is_made_of(parts, name))), None)
+
+
+def _is_made_of(parts: AbstractSet[str], name: str) -> bool:
+    if not any(map(name.startswith, parts)):  # as good as always
+        return False
+    starts = {""}
+    for start in (name[:end] for end in range(1, len(name) + 1)):
+        starts |= {start} & {before + part for before in starts for part in parts}
+    return name in starts
