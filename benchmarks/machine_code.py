@@ -37,12 +37,7 @@ from measuring import environment
 from projects import tools as programs
 from projects import write_project
 
-from hatch_cubin.cubin.elf import (
-    _ANNOTATIONS,
-    _attributes,
-    read_resources,
-    read_sections,
-)
+from hatch_cubin.cubin.elf import _ANNOTATIONS, _attributes, read_resources, read_sections
 from hatch_cubin.wheels.reading.cuobjdump import read_usage
 
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120")

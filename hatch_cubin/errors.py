@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .common.environment import is_on
 from .common.sizes import count
-from .common.streams import (
-    Lossy,
-    one_message,
-    plain,
-    write,
-)
+from .common.streams import Lossy, one_message, plain, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,14 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hatch_cubin.bundle import layout, sbom
-from tests.cubins import (
-    FUNC,
-    KERNEL,
-    bill_for,
-    elf,
-    inside,
-    make_wheel,
-)
+from tests.cubins import FUNC, KERNEL, bill_for, elf, inside, make_wheel
 from tests.helpers import bundle, made
 
 Kernel = tuple[str, str]  # its name, which is its module's too, and an arch

@@ -14,22 +14,10 @@ from typing import Any
 
 from hatch_cubin.common import arch_names
 from hatch_cubin.common.ed25519_keys import PUBLIC
-from hatch_cubin.config import (
-    nvrtc_options,
-    ptxas_options,
-    reader,
-    reserved_macros,
-    store_urls,
-    value_checks,
-)
+from hatch_cubin.config import nvrtc_options, ptxas_options, reader, reserved_macros, store_urls, value_checks
 from hatch_cubin.config.known_names import WRAPPER
 from tests.helpers import REPOSITORY
-from tests.pages import (
-    code,
-    page,
-    rows,
-    section,
-)
+from tests.pages import code, page, rows, section
 
 Schema = dict[str, Any]
 

@@ -8,12 +8,7 @@ from pathlib import Path
 
 from hatch_cubin.bundle import layout, sbom
 from hatch_cubin.cli.main import main
-from tests.cubins import (
-    PTX,
-    bill_for,
-    cubin,
-    make_wheel,
-)
+from tests.cubins import PTX, bill_for, cubin, make_wheel
 from tests.helpers import bundle, made, packed_bundle
 from tests.unit.cli.verbs.test_verify import recorded
 

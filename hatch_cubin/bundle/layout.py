@@ -26,13 +26,7 @@ from ..project import disk
 from ..project.source_roots import Tree
 from ..toolkit.toolkit import Keys
 from . import kernel_parameters, loader_files
-from .manifest import (
-    canonical,
-    keys_line,
-    module_line,
-    write_keys,
-    write_manifest,
-)
+from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
 from .stub import MOST_SIGNATURES, stub
 
 if TYPE_CHECKING:

@@ -7,12 +7,7 @@ from typing import Any
 
 from ..planning.unit_plan import file_stem
 from .layout import PACKED, RAW, free_stem
-from .manifest import (
-    Entry,
-    Manifest,
-    Module,
-    parts_of,
-)
+from .manifest import Entry, Manifest, Module, parts_of
 
 _OF_SPLIT_HEADER, _OF_SPLIT_ENTRY = ("companions", "wheel_variant"), ("absent", "companion")
 _NOT_OF_HEADER = ("blocks", *_OF_SPLIT_HEADER)

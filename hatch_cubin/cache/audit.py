@@ -11,21 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from ..common import file_access, read_limits
 from ..common.file_lock import wait_for_lock
-from .housekeeping import (
-    PATIENCE_S,
-    RECORD_HEAD,
-    is_record,
-    opened,
-)
-from .records import (
-    MOST,
-    Record,
-    Request,
-    decode,
-    kernels_of,
-    place,
-    record_key,
-)
+from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
+from .records import MOST, Record, Request, decode, kernels_of, place, record_key
 
 _R = TypeVar("_R")
 

@@ -15,16 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 from ..common import user_folders
 from ..common.file_lock import Lock, try_lock, wait_for_lock
-from .records import (
-    MOST,
-    NOWHERE,
-    NoFileError,
-    Record,
-    decode,
-    look,
-    place,
-    record_key,
-)
+from .records import MOST, NOWHERE, NoFileError, Record, decode, look, place, record_key
 
 _NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")

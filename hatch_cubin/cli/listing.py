@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common import read_limits, user_folders
-from ..errors import (
-    BundleError,
-    Location,
-    Problem,
-    ToolchainError,
-)
+from ..errors import BundleError, Location, Problem, ToolchainError
 from ..wheels.reading.bundles import opened
 from ..wheels.reading.code_listing import Listing, listings
 from ..wheels.reading.cuobjdump import find_tool

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.sizes import count
 from ..errors import CheckError, ConfigError, Problem
-from .verb_base import (
-    Answer,
-    open_project,
-    require_compiler,
-    size,
-)
+from .verb_base import Answer, open_project, require_compiler, size
 
 if TYPE_CHECKING:
     from ..cache.entries import Cache

@@ -14,12 +14,7 @@ from ..keys.jobs import Job, files_of
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
-from . import (
-    cores,
-    diagnostics,
-    executor,
-    precompiled_headers,
-)
+from . import cores, diagnostics, executor, precompiled_headers
 from .claims import Turns
 from .compiler_paths import CompilePaths
 from .diagnostics import Diagnostic
@@ -28,12 +23,7 @@ from .outcome import code_of, misfit, outcome_of
 from .results import Results, archs_of, repeat_warnings
 from .source_warnings import Remarks, remarks
 from .storing import Storing
-from .tasks import (
-    folders_for,
-    make_scratch,
-    make_tasks,
-    served_together,
-)
+from .tasks import folders_for, make_scratch, make_tasks, served_together
 
 if TYPE_CHECKING:
     from .cluster.sample_check import Sample

@@ -31,13 +31,7 @@ from ..toolkit.linker import Input
 from ..toolkit.requirements import device_runtime
 from . import diagnostics
 from .bake import Bake
-from .definitions import (
-    base_of,
-    definition,
-    mention,
-    plain_text,
-    word_of,
-)
+from .definitions import base_of, definition, mention, plain_text, word_of
 from .diagnostics import Diagnostic
 from .executor import Result, Setup, Task
 from .results import Results

@@ -6,14 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..bundle.packs import (
-    Block,
-    Packed,
-    Piece,
-    assembled,
-    cut,
-    holds,
-)
+from ..bundle.packs import Block, Packed, Piece, assembled, cut, holds
 from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import BLOCK, Known, describe
 from ..common.digest import digest

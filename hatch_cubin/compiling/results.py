@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..cache.entries import Compiled
-from ..errors import (
-    CompileError,
-    MissError,
-    Problem,
-    SourceError,
-)
+from ..errors import CompileError, MissError, Problem, SourceError
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit

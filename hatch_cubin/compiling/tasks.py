@@ -17,13 +17,7 @@ from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project
 from ..toolkit.linker import link_options
-from ..toolkit.toolkit import (
-    Toolkit,
-    assembled_for,
-    compiler_options,
-    mode_of,
-    preamble,
-)
+from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, mode_of, preamble
 from . import precompiled_headers
 from .compiler_paths import CompilePaths
 from .executor import Prelude, Task

@@ -6,13 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..common.environment import (
-    REMOTE,
-    REQUIRE_SIGNED,
-    is_on,
-    read_environment,
-    unknown_variables,
-)
+from ..common.environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment, unknown_variables
 from ..errors import ConfigError, Problem
 from . import nvrtc_options, value_checks
 from .known_names import WRAPPER, key_meant

@@ -11,14 +11,7 @@ from typing import Any
 from ..common import file_access, read_limits
 from ..errors import ConfigError, Location, Problem
 from . import known_names, toml_positions
-from .known_names import (
-    HOOK,
-    WRAPPER,
-    inside,
-    is_required,
-    misnamed,
-    misnamed_in_hatch_toml,
-)
+from .known_names import HOOK, WRAPPER, inside, is_required, misnamed, misnamed_in_hatch_toml
 from .toml_positions import Place
 
 __all__ = [

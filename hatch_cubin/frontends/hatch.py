@@ -23,12 +23,7 @@ from ..common.console import Console
 from ..config import table_location
 from ..config.config import Config, parse_config
 from ..config.known_names import MISNAMED_HOOKS
-from ..errors import (
-    PREFIX,
-    ConfigError,
-    Problem,
-    reported,
-)
+from ..errors import PREFIX, ConfigError, Problem, reported
 from ..lockfile import locked_build
 from ..project.project import Project, cache_entries, cache_folders
 from ..project.source import BUNDLE

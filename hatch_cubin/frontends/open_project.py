@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
-from ..errors import (
-    PREFIX,
-    ConfigError,
-    Location,
-    Problem,
-    ToolchainError,
-)
+from ..errors import PREFIX, ConfigError, Location, Problem, ToolchainError
 
 if TYPE_CHECKING:
     from pathlib import Path

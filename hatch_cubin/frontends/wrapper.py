@@ -19,13 +19,7 @@ from ..errors import ConfigError, Problem, reported
 from ..lockfile import locked_build
 from ..project.project import Project, cache_entries
 from ..project.source import BUNDLE
-from . import (
-    editable_finder,
-    max_size,
-    repack,
-    source_archive,
-    wrapped_backend,
-)
+from . import editable_finder, max_size, repack, source_archive, wrapped_backend
 from .open_project import open_project
 
 Settings = Mapping[str, Any] | None

@@ -33,13 +33,7 @@ from ..project.scan import (
     parse_operand,
 )
 from .outside_project import Files, Tried
-from .resolve import (
-    OWN,
-    Root,
-    Search,
-    Spot,
-    leads_to_a_process,
-)
+from .resolve import OWN, Root, Search, Spot, leads_to_a_process
 
 _WORDS = re.compile(f"({WORD.pattern})")
 _MOST_PATHS = 100  # that an include can stand for

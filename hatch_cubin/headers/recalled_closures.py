@@ -22,12 +22,7 @@ from ..project import disk
 from ..project.scan import Scan, Scans
 from ..project.source_roots import Tree
 from .includes import Closure, Resolver
-from .outside_project import (
-    Files,
-    Folder,
-    Places,
-    Tried,
-)
+from .outside_project import Files, Folder, Places, Tried
 from .resolve import FOLDERS, Outside, Root
 
 _UNREAD = "unread"  # instead of a digest: the file was looked at under another name than it was read by

@@ -18,14 +18,7 @@ from ..errors import ConfigError, Problem
 from ..headers.includes import Closure
 from ..planning.unit_plan import Module, Unit
 from ..toolkit import toolkit as compilers
-from ..toolkit.toolkit import (
-    Keys,
-    Toolkit,
-    core_key,
-    flags,
-    implicit,
-    mode_of,
-)
+from ..toolkit.toolkit import Keys, Toolkit, core_key, flags, implicit, mode_of
 from . import materials
 
 if TYPE_CHECKING:

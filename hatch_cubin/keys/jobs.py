@@ -20,34 +20,17 @@ from ..errors import Location, Problem, SourceError
 from ..headers.includes import Closure, Resolver
 from ..headers.recalled_closures import Start
 from ..headers.resolve import Root
-from ..headers.search_path import (
-    among,
-    by_chance,
-    is_shared,
-    package_roots,
-    project_roots,
-    toolkit_roots,
-)
+from ..headers.search_path import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
 from ..planning import linked_modules, unit_plan
 from ..planning.unit_plan import Module, Unit
 from ..project.declared_kernels import Types
 from ..project.project import Project, Sources
 from ..project.required_kernels import declared_kernels
-from ..project.scan import (
-    Include,
-    ask_for_anything,
-    line_of,
-    meanings,
-)
+from ..project.scan import Include, ask_for_anything, line_of, meanings
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .included_sources import drop_parts
-from .ingredients import (
-    INGREDIENTS,
-    Making,
-    inputs_of,
-    keys_of,
-)
+from .ingredients import INGREDIENTS, Making, inputs_of, keys_of
 from .materials import distinct, own_files, own_linked
 from .parameter_types import declared, declared_together
 from .recall import Recall

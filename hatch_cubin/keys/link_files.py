@@ -17,12 +17,7 @@ from ..common import file_access, read_limits
 from ..common.digest import digest, file_digest
 from ..cubin.elf import read_cubin
 from ..cubin.objects import kind_of
-from ..errors import (
-    ConfigError,
-    HatchCubinError,
-    Problem,
-    SourceError,
-)
+from ..errors import ConfigError, HatchCubinError, Problem, SourceError
 from ..planning.linked_modules import location_of_file
 from ..planning.unit_plan import Module, Unit
 from ..project import disk

@@ -10,12 +10,7 @@ from ..headers.includes import Closure
 from ..headers.resolve import OWN, Root
 from ..planning.unit_plan import Module
 from ..project import disk
-from ..project.declared_kernels import (
-    Names,
-    Types,
-    declared_types,
-    names_of,
-)
+from ..project.declared_kernels import Names, Types, declared_types, names_of
 from ..project.scan import Scans
 from ..project.source_roots import Tree
 

@@ -34,23 +34,9 @@ if TYPE_CHECKING:  # this never runs, but programs that freeze applications find
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Literal, NoReturn, TypeAlias
 
-    from . import (
-        _editable,
-        _errors,
-        _files,
-        _packs,
-        _split,
-    )
+    from . import _editable, _errors, _files, _packs, _split
     from ._arguments import Parameter, check_arguments
-    from ._loading import (
-        Loaded,
-        Preloaded,
-        cache,
-        kernel,
-        module,
-        preload,
-        translated,
-    )
+    from ._loading import Loaded, Preloaded, cache, kernel, module, preload, translated
     from ._use import use
 
     _Device: TypeAlias = Any

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from . import (
-        Entry,
-        _AnyName,
-        _Module,
-        _ModuleName,
-    )
+    from . import Entry, _AnyName, _Module, _ModuleName
 
 
 class Parameter(_Value):

@@ -1,15 +1,7 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
 """The wording of errors that say what the caller asked for, what there is, and what would help."""
 
-from . import (
-    CubinNotFoundError,
-    _damaged,
-    _having_kernel,
-    _import,
-    _message,
-    _named,
-    select,
-)
+from . import CubinNotFoundError, _damaged, _having_kernel, _import, _message, _named, select
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

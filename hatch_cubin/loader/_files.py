@@ -4,13 +4,7 @@
 import os
 
 from . import __spec__ as _core_spec
-from . import (
-    _companions,
-    _damaged,
-    _is_of_system,
-    _opened,
-    _unreadable,
-)
+from . import _companions, _damaged, _is_of_system, _opened, _unreadable
 
 _PIECE = 1 << 12  # bytes of the first piece that a search reads
 

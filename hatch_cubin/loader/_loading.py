@@ -42,14 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn, TypeAlias
 
-    from . import (
-        _AnyName,
-        _Device,
-        _KernelName,
-        _Manifest,
-        _Module,
-        _ModuleName,
-    )
+    from . import _AnyName, _Device, _KernelName, _Manifest, _Module, _ModuleName
 
     _Cache: TypeAlias = Any
     _Kernel: TypeAlias = Any

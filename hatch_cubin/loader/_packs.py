@@ -3,15 +3,7 @@
 
 import os
 
-from . import (
-    CubinUnavailableError,
-    _damaged,
-    _file_data,
-    _import,
-    _message,
-    _sha256,
-    _typed,
-)
+from . import CubinUnavailableError, _damaged, _file_data, _import, _message, _sha256, _typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,32 +16,16 @@ from ..common.digest import digest
 from ..errors import HatchCubinError
 from ..headers import absent_includes
 from ..headers.includes import Closure
-from ..headers.resolve import (
-    FOLDERS,
-    OWN,
-    Root,
-    content_digest,
-)
+from ..headers.resolve import FOLDERS, OWN, Root, content_digest
 from ..keys.ingredients import settings_of
-from ..keys.jobs import (
-    Found,
-    Job,
-    digests_of,
-    every_module,
-    headers_of_others,
-)
+from ..keys.jobs import Found, Job, digests_of, every_module, headers_of_others
 from ..keys.recall import Recall, recall_of_locked
 from ..planning import unit_plan
 from ..planning.unit_plan import Module, Unit
 from ..project.project import Project, Sources
 from ..project.source import Source
 from ..toolkit import requirements
-from ..toolkit.toolkit import (
-    DATA_MODEL,
-    Facts,
-    Keys,
-    Toolkit,
-)
+from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
 from .lock_format import Lock
 
 _FOUND = {"headers", "types", "units"}  # of a module in a lock: the rest is what the project says

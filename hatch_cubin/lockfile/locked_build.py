@@ -13,22 +13,10 @@ from ..cache.entries import Cache, Compiled
 from ..common import temporary_folders
 from ..common.environment import is_on
 from ..config.config import Config
-from ..errors import (
-    HatchCubinError,
-    Location,
-    LockError,
-    Problem,
-    SignatureError,
-    ToolchainError,
-)
+from ..errors import HatchCubinError, Location, LockError, Problem, SignatureError, ToolchainError
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
-from ..project.project import (
-    Project,
-    Sources,
-    assembles,
-    read_sources,
-)
+from ..project.project import Project, Sources, assembles, read_sources
 from ..remote import build_store
 from ..toolkit import requirements
 from . import lock_comparison, lock_format

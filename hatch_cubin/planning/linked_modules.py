@@ -8,13 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..config.config import (
-    Config,
-    Macros,
-    ModuleRule,
-    SourceRule,
-    merge_macros,
-)
+from ..config.config import Config, Macros, ModuleRule, SourceRule, merge_macros
 from ..errors import ConfigError, Location, Problem
 from ..project.source import Source, glob_regex
 from . import unit_plan

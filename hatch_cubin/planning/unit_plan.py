@@ -15,29 +15,12 @@ from typing import Any, NamedTuple
 
 from ..common import arch_names
 from ..common.arch_names import Arch, Target
-from ..common.capabilities import (
-    FAMILIES_SINCE,
-    GPUS,
-    Gpu,
-    Release,
-)
+from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
 from ..common.digest import digest
-from ..config.config import (
-    Config,
-    Macros,
-    Place,
-    SourceRule,
-    merge_macros,
-)
+from ..config.config import Config, Macros, Place, SourceRule, merge_macros
 from ..config.nvrtc_options import OF_PTX, OptionValue
 from ..config.value_checks import guess
-from ..errors import (
-    ConfigError,
-    HatchCubinError,
-    Location,
-    Problem,
-    SourceError,
-)
+from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError
 from ..project.source import Source, glob_regex, is_glob
 
 _DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)

@@ -11,12 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from .scan import (
-    PASTE,
-    TOKEN,
-    WORD,
-    spliced,
-)
+from .scan import PASTE, TOKEN, WORD, spliced
 
 _NAMES = ("__DATE__", "__TIME__", "__TIMESTAMP__")
 _PARTS = frozenset(

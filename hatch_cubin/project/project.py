@@ -18,15 +18,7 @@ from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
 from ..errors import ConfigError, Problem, SourceError
-from .source import (
-    BUNDLE,
-    Files,
-    Source,
-    is_ptx,
-    may_have_kernel,
-    read_source,
-    walk,
-)
+from .source import BUNDLE, Files, Source, is_ptx, may_have_kernel, read_source, walk
 from .source_roots import Tree, find
 
 _SUFFIXES = frozenset({".cu", ".ptx"})

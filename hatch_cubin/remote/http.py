@@ -12,12 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from ..config import store_urls
 from .location import Place, basic
-from .store import (
-    FaultError,
-    Traffic,
-    refused,
-    too_large,
-)
+from .store import FaultError, Traffic, refused, too_large
 
 _PATIENCE_S = 5.0  # with one read or write; a build's own patience with a store ends before
 _PIECE = 1 << 14

@@ -12,12 +12,7 @@ from ..common.environment import SIGNING_KEY, is_on
 from ..config import nvidia_wheels
 from ..config.config import Config
 from . import assembler
-from .installed_wheels import (
-    CORE,
-    name_of,
-    unmet,
-    version_of,
-)
+from .installed_wheels import CORE, name_of, unmet, version_of
 from .libraries import system_major
 
 _NEWEST_LINE = "13"

@@ -15,19 +15,8 @@ from ..common.capabilities import FAMILIES_SINCE
 from ..errors import Problem, ToolchainError
 from ..planning.unit_plan import Module, Toolchain, Unit
 from . import assembler
-from .installed_wheels import (
-    CORE,
-    compiler,
-    same_release,
-    unmet,
-    version_of,
-)
-from .libraries import (
-    absent_from_home,
-    candidates,
-    system_major,
-    with_builtins,
-)
+from .installed_wheels import CORE, compiler, same_release, unmet, version_of
+from .libraries import absent_from_home, candidates, system_major, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"
 # Another processor's compiler may take a plain `char` for unsigned, as that processor's own compilers do.

@@ -13,12 +13,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from hatch_cubin.bundle import loader_files
-from tests.helpers import (
-    SAXPY,
-    pyproject,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import SAXPY, pyproject, wheel_files, write_tree
 
 LOADER = {*loader_files.OF_EVERY, "__init__.pyi", "keys.json", "manifest.json"}
 NOTES = {"_editable.py", "editable.json"}

@@ -13,26 +13,10 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cache.signing import new_key
-from tests.helpers import (
-    REPOSITORY,
-    SAXPY,
-    run,
-    wheel_files,
-)
+from tests.helpers import REPOSITORY, SAXPY, run, wheel_files
 
-from .projects import (
-    BILL,
-    METADATA,
-    demo,
-    in_bundle,
-)
-from .services import (
-    GitHub,
-    GitLab,
-    Ran,
-    Service,
-    with_signatures,
-)
+from .projects import BILL, METADATA, demo, in_bundle
+from .services import GitHub, GitLab, Ran, Service, with_signatures
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
 

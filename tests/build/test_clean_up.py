@@ -10,13 +10,7 @@ import pytest
 
 from tests.helpers import run
 
-from .projects import (
-    add_hook,
-    build,
-    demo,
-    leftovers,
-    tree,
-)
+from .projects import add_hook, build, demo, leftovers, tree
 
 pytestmark = pytest.mark.nvrtc
 

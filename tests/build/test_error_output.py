@@ -8,19 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import (
-    SAXPY,
-    pyproject,
-    run,
-    write_tree,
-)
+from tests.helpers import SAXPY, pyproject, run, write_tree
 
-from .projects import (
-    ONE_ARCH,
-    SETUPTOOLS,
-    demo,
-    without_table,
-)
+from .projects import ONE_ARCH, SETUPTOOLS, demo, without_table
 
 EMPTY = {"demo/__init__.py": ""}
 HATCHLING = (sys.executable, "-m", "hatchling")

@@ -9,24 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    run,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
-from .projects import (
-    BILL,
-    METADATA,
-    NOTES,
-    build,
-    compiled,
-    demo,
-    in_bundle,
-)
+from .projects import BILL, METADATA, NOTES, build, compiled, demo, in_bundle
 
 pytestmark = pytest.mark.nvrtc
 

@@ -9,21 +9,9 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cli.main import main
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    run,
-    sha256,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, run, sha256, wheel_files, write_tree
 
-from .projects import (
-    build,
-    build_sdist,
-    demo,
-    unpack,
-)
+from .projects import build, build_sdist, demo, unpack
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux]
 

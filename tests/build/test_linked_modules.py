@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import (
-    SAXPY,
-    load_bundle,
-    run,
-    wheel_files,
-)
+from tests.helpers import SAXPY, load_bundle, run, wheel_files
 
 from .projects import demo
 

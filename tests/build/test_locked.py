@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cli.main import main
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    run,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, run, write_tree
 
 from .projects import build_sdist, demo, unpack
 from .test_setuptools import answer, project

@@ -10,12 +10,7 @@ import pytest
 from hatch_cubin import __version__
 from hatch_cubin.bundle import sbom
 from tests.cubins import OTHERS
-from tests.helpers import (
-    SAXPY,
-    run,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
 from .projects import METADATA, in_bundle

@@ -18,12 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from hatch_cubin.config import toml_positions
-from tests.helpers import (
-    REPOSITORY,
-    SAXPY,
-    run,
-    write_tree,
-)
+from tests.helpers import REPOSITORY, SAXPY, run, write_tree
 from tests.pages import blocks, page
 
 from .projects import compiled, demo

@@ -12,22 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.figures import Figures
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    run,
-    sha256,
-    wheel_files,
-)
+from tests.helpers import COPY_PTX, SAXPY, run, sha256, wheel_files
 from tests.matrix import VERSIONS
 
 from . import test_setuptools
-from .projects import (
-    build,
-    build_sdist,
-    demo,
-    unpack,
-)
+from .projects import build, build_sdist, demo, unpack
 
 pytestmark = pytest.mark.nvrtc
 

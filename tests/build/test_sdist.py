@@ -8,15 +8,7 @@ import pytest
 
 from tests.helpers import SAXPY, write_tree
 
-from .projects import (
-    ONE_ARCH,
-    build,
-    build_sdist,
-    demo,
-    sdist,
-    unpack,
-    wheel,
-)
+from .projects import ONE_ARCH, build, build_sdist, demo, sdist, unpack, wheel
 
 PLAIN = {"PKG-INFO", "pyproject.toml", "demo/__init__.py", "demo/saxpy.cu"}
 WHEEL_TABLE = "[tool.hatch.build.targets.wheel.hooks.cubin]"

@@ -15,28 +15,10 @@ import pytest
 
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import setuptools
-from tests.helpers import (
-    COPY_PTX,
-    REPOSITORY,
-    SAXPY,
-    run,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
-from .projects import (
-    BILL,
-    LOADER,
-    NOTES,
-    ONE_ARCH,
-    SETUPTOOLS,
-    build,
-    compiled,
-    demo,
-    in_bundle,
-    unpack,
-)
+from .projects import BILL, LOADER, NOTES, ONE_ARCH, SETUPTOOLS, build, compiled, demo, in_bundle, unpack
 
 pytestmark = pytest.mark.usefixtures("warm")
 

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import (
-    SAXPY,
-    run,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import SAXPY, run, wheel_files, write_tree
 
 from .projects import in_bundle, unpack
 

@@ -12,14 +12,7 @@ import pytest
 
 from tests.capabilities import cuobjdump
 from tests.habits import FROM_HABIT
-from tests.helpers import (
-    COPY_PTX,
-    REPOSITORY,
-    load_bundle,
-    pyproject,
-    run,
-    wheel_files,
-)
+from tests.helpers import COPY_PTX, REPOSITORY, load_bundle, pyproject, run, wheel_files
 
 from .conftest import Venv
 from .projects import ONE_ARCH, demo

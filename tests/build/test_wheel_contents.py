@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.capabilities import cuobjdump
-from tests.helpers import (
-    SAXPY,
-    run,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import SAXPY, run, wheel_files, write_tree
 
 from .projects import (
     BILL,

@@ -13,21 +13,11 @@ import pytest
 
 from hatch_cubin.bundle import sbom
 from tests.cubins import OTHERS
-from tests.helpers import (
-    SAXPY,
-    run,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import SAXPY, run, wheel_files, write_tree
 
 from .backends import BACKENDS, project
 from .conftest import Venv
-from .projects import (
-    BILL,
-    compiled,
-    in_bundle,
-    unpack,
-)
+from .projects import BILL, compiled, in_bundle, unpack
 
 pytestmark = pytest.mark.nvrtc
 

@@ -27,12 +27,7 @@ from hatch_cubin.project.project import Project
 from tests.capabilities import network
 from tests.clusters import Cluster, ends
 from tests.figures import Figures
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    make_project,
-)
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
 
 pytestmark = [pytest.mark.nvrtc, pytest.mark.linux, pytest.mark.counted]
 

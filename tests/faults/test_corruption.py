@@ -25,19 +25,9 @@ from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.records import place, record_key
 from hatch_cubin.cache.signing import Signer, Signing
 from tests.faults.harness.builds import UNITS, Builds
-from tests.faults.harness.damage import (
-    flip,
-    swap,
-    truncate,
-    zero,
-)
+from tests.faults.harness.damage import flip, swap, truncate, zero
 from tests.figures import Figures
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    make_project,
-)
+from tests.helpers import bundle, load_bundle, made, make_project
 
 pytest.importorskip("cuda.core")
 

@@ -24,12 +24,7 @@ from hatch_cubin.cache.signing import INDEX, RECORD, Signer
 from hatch_cubin.common import ed25519_keys, user_folders
 from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import MissError
-from tests.faults.harness.builds import (
-    OPTIONS,
-    UNITS,
-    Builds,
-    Outcome,
-)
+from tests.faults.harness.builds import OPTIONS, UNITS, Builds, Outcome
 from tests.helpers import read_config, sha256
 from tests.shelf import shelf
 

@@ -23,13 +23,7 @@ from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import decode, place, record_key
 from tests.figures import Figures
-from tests.helpers import (
-    SAXPY,
-    pyproject,
-    run,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import SAXPY, pyproject, run, wheel_files, write_tree
 
 from . import crowd
 

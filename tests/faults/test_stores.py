@@ -25,14 +25,7 @@ from hatch_cubin.remote.location import Place
 from hatch_cubin.remote.shared_store import FEW, Shared
 from tests.helpers import SAXPY, make_project
 from tests.results import folder_with, item
-from tests.shelf import (
-    Fault,
-    Handler,
-    Shelf,
-    answer,
-    endless,
-    reset,
-)
+from tests.shelf import Fault, Handler, Shelf, answer, endless, reset
 
 pytestmark = pytest.mark.counted
 

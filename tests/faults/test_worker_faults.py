@@ -15,14 +15,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.compiling import executor
-from hatch_cubin.compiling.executor import (
-    Next,
-    Prelude,
-    Result,
-    Setup,
-    Task,
-    run,
-)
+from hatch_cubin.compiling.executor import Next, Prelude, Result, Setup, Task, run
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.toolkit import worker
 from tests.helpers import in_order, write_tree

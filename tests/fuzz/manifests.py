@@ -28,12 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    sha256,
-)
+from tests.helpers import bundle, load_bundle, made, sha256
 
 HANG = 60  # seconds that no hundred mutations need
 SECRET = b"a file outside of the bundle"

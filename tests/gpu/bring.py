@@ -24,13 +24,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.config import table_location
 from hatch_cubin.config.config import parse_config
 from hatch_cubin.project.project import Project
-from tests.helpers import (
-    REPOSITORY,
-    SAXPY,
-    make_project,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import REPOSITORY, SAXPY, make_project, pyproject, write_tree
 from tests.recipes import RECIPES
 from tests.standin import install
 

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
-from tests.helpers import (
-    SAXPY,
-    SCALE,
-    load_bundle,
-    make_project,
-)
+from tests.helpers import SAXPY, SCALE, load_bundle, make_project
 
 pytestmark = pytest.mark.nvrtc
 

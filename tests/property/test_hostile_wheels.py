@@ -24,12 +24,7 @@ from hatch_cubin.wheels.reading.survey import survey
 from tests.cubins import cubin
 from tests.figures import Figures
 from tests.fuzz import manifests
-from tests.helpers import (
-    COPY_PTX,
-    bundle,
-    made,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, bundle, made, write_tree
 
 pytestmark = pytest.mark.counted
 

@@ -20,20 +20,8 @@ from hatch_cubin.config import toml_positions
 from hatch_cubin.config.config import Config, Place, parse_config
 from hatch_cubin.cubin import kernel_names
 from hatch_cubin.errors import ConfigError, SourceError, render
-from hatch_cubin.planning.unit_plan import (
-    Module,
-    Plan,
-    Toolchain,
-    plan_modules,
-    plan_units,
-)
-from hatch_cubin.project.source import (
-    Source,
-    decode,
-    glob_regex,
-    read_ptx_header,
-    without_comments,
-)
+from hatch_cubin.planning.unit_plan import Module, Plan, Toolchain, plan_modules, plan_units
+from hatch_cubin.project.source import Source, decode, glob_regex, read_ptx_header, without_comments
 from tests.helpers import TABLE, read_config
 
 from . import strategies as some

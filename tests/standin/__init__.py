@@ -12,12 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.helpers import (
-    bundle,
-    made,
-    sha256,
-    write_tree,
-)
+from tests.helpers import bundle, made, sha256, write_tree
 
 HERE = Path(__file__).parent
 OURS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")  # the machine's own would show

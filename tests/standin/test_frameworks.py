@@ -11,12 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import (
-    bundle,
-    made,
-    run,
-    sha256,
-)
+from tests.helpers import bundle, made, run, sha256
 from tests.recipes import RECIPES
 
 from . import codes, events, install

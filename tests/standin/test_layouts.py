@@ -12,21 +12,9 @@ import pytest
 
 from hatch_cubin import loader
 from tests.capabilities import namespace
-from tests.helpers import (
-    bundle,
-    made,
-    packed_bundle,
-    run,
-    sha256,
-    write_tree,
-)
+from tests.helpers import bundle, made, packed_bundle, run, sha256, write_tree
 
-from . import (
-    codes,
-    events,
-    install,
-    run_beside,
-)
+from . import codes, events, install, run_beside
 from .conftest import Run
 
 pytestmark = [pytest.mark.gcc, pytest.mark.linux]

@@ -8,12 +8,7 @@ import pytest
 
 from tests.helpers import bundle, made, sha256
 
-from . import (
-    Event,
-    codes,
-    events,
-    install,
-)
+from . import Event, codes, events, install
 from .conftest import Run
 
 pytestmark = [pytest.mark.gcc, pytest.mark.linux]

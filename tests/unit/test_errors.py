@@ -6,14 +6,7 @@ import pytest
 
 from hatch_cubin import errors
 from hatch_cubin.common.streams import plain
-from hatch_cubin.errors import (
-    CompileError,
-    ConfigError,
-    HatchCubinError,
-    Location,
-    Problem,
-    reported,
-)
+from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, Problem, reported
 
 
 @pytest.mark.parametrize(

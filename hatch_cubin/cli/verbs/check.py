@@ -20,24 +20,12 @@ from ...config.config import parse_config
 from ...config.value_checks import guess
 from ...errors import ConfigError, HatchCubinError, Problem
 from ...project.source import glob_regex
-from ...wheels.checking.check import (
-    Verdict,
-    check,
-    names_of,
-    parts,
-)
+from ...wheels.checking.check import Verdict, check, names_of, parts
 from ...wheels.reading.bundles import named, opened
 from ...wheels.reading.cuobjdump import second_reader
 from ...wheels.reading.report import Part
 from ..rendering import as_lines, as_markdown, problem_parts
-from ..verb_base import (
-    Answer,
-    capability,
-    folder_argument,
-    output_arguments,
-    size_of,
-    wheels_argument,
-)
+from ..verb_base import Answer, capability, folder_argument, output_arguments, size_of, wheels_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

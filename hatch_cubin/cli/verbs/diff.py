@@ -15,19 +15,9 @@ from pathlib import Path
 
 from ...common.sizes import count
 from ...config import value_checks
-from ...errors import (
-    BundleError,
-    HatchCubinError,
-    Location,
-    Problem,
-)
+from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.comparing.comparison import Side, compare_sides, side_of
-from ...wheels.comparing.diff import (
-    KINDS,
-    BundleDiff,
-    Limit,
-    too_much,
-)
+from ...wheels.comparing.diff import KINDS, BundleDiff, Limit, too_much
 from ...wheels.comparing.diff_report import change, diff_parts
 from ...wheels.reading.bundles import Bundle, named, opened
 from ...wheels.reading.cuobjdump import second_reader

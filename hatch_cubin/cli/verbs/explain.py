@@ -19,14 +19,7 @@ from ...common import arch_names, gpu_names
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
 from ...errors import ConfigError, Problem
-from ..verb_base import (
-    Answer,
-    capability,
-    json_argument,
-    open_project,
-    project_arguments,
-    require_compiler,
-)
+from ..verb_base import Answer, capability, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
     from ...building.pipeline import Plan

@@ -19,13 +19,7 @@ from typing import Any
 
 from ...common import file_access, read_limits
 from ...config import table_location, toml_edit
-from ...config.known_names import (
-    WRAPPER,
-    backend_meant,
-    is_nearly_own,
-    is_own,
-    with_us,
-)
+from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own, with_us
 from ...config.toml_edit import Setting
 from ...config.toml_positions import Place
 from ...errors import ConfigError, Location, Problem

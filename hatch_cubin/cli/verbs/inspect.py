@@ -35,13 +35,7 @@ from ...wheels.reading.survey import (
     unreadable,
 )
 from ..rendering import plain
-from ..verb_base import (
-    Answer,
-    json_argument,
-    table,
-    wheels_argument,
-    write_page,
-)
+from ..verb_base import Answer, json_argument, table, wheels_argument, write_page
 
 _BAR = 24
 _PARTS = 5

@@ -12,12 +12,7 @@ import shlex
 import sys
 
 from ...common import streams
-from ...errors import (
-    PREFIX,
-    CheckError,
-    Location,
-    Problem,
-)
+from ...errors import PREFIX, CheckError, Location, Problem
 from ..verb_base import Answer, json_argument
 
 

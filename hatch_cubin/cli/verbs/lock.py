@@ -12,20 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...common.sizes import count
-from ...errors import (
-    BundleError,
-    CheckError,
-    Location,
-    Problem,
-)
-from ..verb_base import (
-    Answer,
-    check_build,
-    json_argument,
-    open_project,
-    project_arguments,
-    require_compiler,
-)
+from ...errors import BundleError, CheckError, Location, Problem
+from ..verb_base import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
     from ...lockfile.lock_format import Lock

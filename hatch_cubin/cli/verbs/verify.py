@@ -25,29 +25,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...common.digest import file_digest
 from ...common.sizes import count
-from ...errors import (
-    BundleError,
-    HatchCubinError,
-    Location,
-    Problem,
-)
+from ...errors import BundleError, HatchCubinError, Location, Problem
 from ...wheels.checking.editable_check import NOTES
 from ...wheels.checking.integrity import proof_problems
 from ...wheels.checking.sbom_check import bill_of
 from ...wheels.checking.verify import is_of_this_version
-from ...wheels.reading.bundles import (
-    Bundle,
-    Found,
-    bundles_of,
-    named,
-    opened,
-)
-from ...wheels.reading.companions import (
-    belongs_to,
-    bound,
-    is_of,
-    missing,
-)
+from ...wheels.reading.bundles import Bundle, Found, bundles_of, named, opened
+from ...wheels.reading.companions import belongs_to, bound, is_of, missing
 from ...wheels.reading.survey import manifest_of, unit_name
 from ..verb_base import (
     Answer,

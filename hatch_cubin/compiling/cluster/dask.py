@@ -22,15 +22,7 @@ from . import worker_side
 from .lease import Lease
 from .shipped_files import Parcel
 from .worker_side import Asked
-from .workers import (
-    Answered,
-    Event,
-    Gone,
-    Joined,
-    Lost,
-    Unfit,
-    said,
-)
+from .workers import Answered, Event, Gone, Joined, Lost, Unfit, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -26,7 +26,14 @@ from ...toolkit.libraries import identity as installed
 from ...toolkit.toolkit import DATA_MODEL, OTHER_MACHINE, Toolkit
 
 _LIMIT_S = 60.0
-_CODE = ("../executor.py", "../processes.py", "../../toolkit/worker.py", "lease.py", "shelf.py", "host.py")
+_CODE = (
+    "../executor.py",
+    "../processes.py",
+    "../../toolkit/worker.py",
+    "lease.py",
+    "worker_files.py",
+    "worker_side.py",
+)
 _MAIN = f"""\
 import sys
 sys.path[:] = sys.argv[3:]

@@ -16,12 +16,7 @@ from ...project.project import Project
 from ...toolkit.toolkit import Toolkit
 from .. import cores, executor
 from ..compiler_paths import CompilePaths
-from ..executor import (
-    Next,
-    Result,
-    Setup,
-    Task,
-)
+from ..executor import Next, Result, Setup, Task
 from ..tasks import folders_of
 from . import identity, worker_side
 from .scheduler import Crew, NoneLeftError, Terms

@@ -9,12 +9,7 @@ from concurrent.futures import Executor, Future
 
 from . import worker_side
 from .lease import Lease, Reply
-from .workers import (
-    Answered,
-    Event,
-    Joined,
-    said,
-)
+from .workers import Answered, Event, Joined, said
 
 
 class PlainFleet:

@@ -16,15 +16,7 @@ from typing import NamedTuple
 
 from ..executor import Result, Task
 from .lease import Lease, opened
-from .workers import (
-    Answered,
-    Event,
-    Fleet,
-    Gone,
-    Joined,
-    Lost,
-    Unfit,
-)
+from .workers import Answered, Event, Fleet, Gone, Joined, Lost, Unfit
 
 _MOST_ENDS = 3  # workers that one task may end
 _MOST_FAULTS = 3  # of a worker

@@ -21,12 +21,7 @@ from ...common import temporary_folders
 from .. import executor
 from . import identity
 from .identity import Identity, Installed
-from .lease import (
-    Lease,
-    Listing,
-    Reply,
-    sealed,
-)
+from .lease import Lease, Listing, Reply, sealed
 from .worker_files import Shelf
 
 _IDLE_S = 30.0  # that compilers wait for another lease

@@ -8,13 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...common.arch_names import Arch
-from ...common.capabilities import (
-    DATACENTER,
-    DESKTOP,
-    FIRST_A,
-    HOPPER,
-    with_tensor,
-)
+from ...common.capabilities import DATACENTER, DESKTOP, FIRST_A, HOPPER, with_tensor
 from ...config import toml_lines
 from ...planning.unit_plan import Module, Unit
 from ..diagnostics import Diagnostic

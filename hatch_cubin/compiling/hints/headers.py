@@ -15,12 +15,7 @@ from ...project.scan import Include
 from ...project.source_roots import Tree
 from ...toolkit.installed_wheels import name_of
 from ..diagnostics import Diagnostic, Told
-from . import (
-    conditions,
-    cub,
-    host_code,
-    misnamed_headers,
-)
+from . import conditions, cub, host_code, misnamed_headers
 from .failed_compile import Setting
 from .include_chain import Step
 

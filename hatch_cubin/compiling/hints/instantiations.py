@@ -10,12 +10,7 @@ from ...cubin.kernel_names import plain_name
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic
 from .failed_compile import Setting
-from .kernel_declarations import (
-    Declared,
-    Kernel,
-    declared,
-    end_of,
-)
+from .kernel_declarations import Declared, Kernel, declared, end_of
 from .similar_names import nearest
 from .undefined_names import undefined
 

@@ -28,13 +28,7 @@ from ..reading.coverage import (
     units_of,
 )
 from ..reading.report import Part, Table, kernel_title
-from ..reading.survey import (
-    BundleFacts,
-    SecondReader,
-    manifest_of,
-    survey,
-    unit_name,
-)
+from ..reading.survey import BundleFacts, SecondReader, manifest_of, survey, unit_name
 from ..splitting.variant_index import index_problems, index_warnings
 from ..splitting.variants import meant_for
 from .absolute_paths import path_problems

@@ -8,12 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ...bundle.layout import (
-    OF_HATCH,
-    OF_WRAPPER,
-    describe_editable,
-    of_setuptools,
-)
+from ...bundle.layout import OF_HATCH, OF_WRAPPER, describe_editable, of_setuptools
 from ...bundle.manifest import NOT_OURS, canonical
 from ...project.project import Project
 

@@ -13,12 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...errors import BundleError, Location, Problem
 from ...project.source import BUNDLE
-from ..reading.bundles import (
-    installed_as,
-    member_at,
-    pieces_of,
-    read_member,
-)
+from ..reading.bundles import installed_as, member_at, pieces_of, read_member
 
 At = Callable[[str], Location]  # where a file of the wheel is
 

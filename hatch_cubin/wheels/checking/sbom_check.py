@@ -15,14 +15,7 @@ from ...bundle import sbom
 from ...bundle.manifest import NOT_OURS, Manifest
 from ...errors import BundleError, Location, Problem
 from ...project.source import BUNDLE
-from ..reading.bundles import (
-    Bundle,
-    Found,
-    bundles_of,
-    package_at,
-    read_member,
-    stands_for,
-)
+from ..reading.bundles import Bundle, Found, bundles_of, package_at, read_member, stands_for
 from ..reading.survey import manifest_of
 
 _BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")

@@ -18,14 +18,7 @@ from ...cubin.elf import read_code
 from ...errors import BundleError, Location, Problem
 from ..reading.bundles import Bundle, Found, opened
 from ..reading.compiled_code import taken_by
-from ..reading.coverage import (
-    GpuCover,
-    by_gpu,
-    capability,
-    coverage,
-    promised,
-    units_of,
-)
+from ..reading.coverage import GpuCover, by_gpu, capability, coverage, promised, units_of
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5

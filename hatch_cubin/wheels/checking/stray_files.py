@@ -9,12 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from ...errors import BundleError, Location, Problem
 from ...project.source import BUNDLE, glob_regex
-from ..reading.bundles import (
-    DAMAGE,
-    Found,
-    installed_as,
-    member_at,
-)
+from ..reading.bundles import DAMAGE, Found, installed_as, member_at
 
 _OF_CUDA = (190).to_bytes(2, "little")  # e_machine
 _FATBIN_MAGIC = b"\x50\xed\x55\xba"

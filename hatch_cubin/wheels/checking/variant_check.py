@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from ...errors import BundleError, Location, Problem
 from ..reading.bundles import Bundle, Found, read_member
 from ..reading.survey import manifest_of
-from ..splitting.variants import (
-    NAME,
-    described,
-    files_of,
-    variants,
-)
+from ..splitting.variants import NAME, described, files_of, variants
 
 PLACE = re.compile(rf"[^/]+\.dist-info/{re.escape(NAME)}")
 

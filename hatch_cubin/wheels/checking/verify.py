@@ -10,12 +10,7 @@ from ... import __version__
 from ...bundle import layout, loader_files, sbom
 from ...bundle.kernel_parameters import Parameter, signature, typed
 from ...bundle.layout import min_driver
-from ...bundle.manifest import (
-    Entry,
-    Manifest,
-    prove_manifest,
-    read_keys,
-)
+from ...bundle.manifest import Entry, Manifest, prove_manifest, read_keys
 from ...bundle.packs import MOST
 from ...bundle.stub import stub
 from ...common.arch_names import parse_arch

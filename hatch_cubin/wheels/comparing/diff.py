@@ -7,14 +7,7 @@ from typing import Literal, NamedTuple, TypedDict
 
 from ...common.natural_order import by_number
 from ..reading.report import kernel_title
-from ..reading.survey import (
-    BundleFacts,
-    KernelFacts,
-    TotalFacts,
-    UnitFacts,
-    arch_order,
-    kernels_by_arch,
-)
+from ..reading.survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order, kernels_by_arch
 
 Measure = Literal["spills", "registers", "stack", "shared"]
 MEASURES: tuple[Measure, ...] = ("spills", "registers", "stack", "shared")  # what costs most first

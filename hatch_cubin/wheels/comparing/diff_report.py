@@ -7,14 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...common.sizes import count, size
 from ..reading.report import Part, Table, kernel_title
 from .comparison import Side
-from .diff import (
-    BundleDiff,
-    Change,
-    KernelMoved,
-    LimitChange,
-    Sizes,
-    is_empty,
-)
+from .diff import BundleDiff, Change, KernelMoved, LimitChange, Sizes, is_empty
 
 _ROWS = 25
 _UNITS = 10

@@ -20,14 +20,7 @@ from ...bundle.manifest import NOT_OURS, Manifest
 from ...common import file_access, read_limits
 from ...common.digest import file_digest
 from ...errors import BundleError, Location, Problem
-from .bundles import (
-    BOUND,
-    Bundle,
-    Found,
-    archive_at,
-    member_at,
-    read_member,
-)
+from .bundles import BOUND, Bundle, Found, archive_at, member_at, read_member
 
 _EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 _METADATA = re.compile(r"[^/]+-([^-/]+)\.dist-info/METADATA")

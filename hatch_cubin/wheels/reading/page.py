@@ -9,25 +9,10 @@ from pathlib import Path
 
 from ... import __version__
 from ...common.sizes import size
-from .coverage import (
-    coverage,
-    coverage_part,
-    promised,
-    units_in,
-)
-from .markup import (
-    breakable,
-    escaped,
-    in_html,
-    scrolling,
-)
+from .coverage import coverage, coverage_part, promised, units_in
+from .markup import breakable, escaped, in_html, scrolling
 from .report import Part
-from .survey import (
-    BundleFacts,
-    KernelFacts,
-    UnitFacts,
-    made_with,
-)
+from .survey import BundleFacts, KernelFacts, UnitFacts, made_with
 
 Seconds = Mapping[tuple[str, str], float]  # by module and arch: what a build took
 

@@ -8,12 +8,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from ...bundle.kernel_parameters import signature
-from ...bundle.manifest import (
-    Entry,
-    Manifest,
-    Module,
-    read_manifest,
-)
+from ...bundle.manifest import Entry, Manifest, Module, read_manifest
 from ...common.digest import file_digest
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
@@ -24,12 +19,7 @@ from ...cubin.symbol_origins import digests_of, made_of
 from ...errors import BundleError, Location, Problem
 from ...project.source import ptx_entries
 from .bundles import Bundle
-from .compiled_code import (
-    NotHereError,
-    results,
-    taken,
-    taken_by,
-)
+from .compiled_code import NotHereError, results, taken, taken_by
 
 Usage = Mapping[str, Mapping[str, int]]  # by symbol
 SecondReader = Callable[[bytes], Usage]  # for cubins that our own reader cannot read

@@ -18,13 +18,7 @@ from ..reading.coverage import capability
 from .split import Whole, index, whole_of
 from .variant_index import name_of
 from .variants import NAME as METADATA
-from .variants import (
-    NULL,
-    described,
-    files_of,
-    stranded,
-    variants,
-)
+from .variants import NULL, described, files_of, stranded, variants
 
 
 class Variant(NamedTuple):

@@ -15,22 +15,12 @@ from typing import Any, NamedTuple
 from ... import __version__
 from ...bundle import loader_files, sbom
 from ...bundle.layout import SPLIT
-from ...bundle.manifest import (
-    Manifest,
-    canonical,
-    parts_of,
-    prove_manifest,
-)
+from ...bundle.manifest import Manifest, canonical, parts_of, prove_manifest
 from ...common.digest import file_digest
 from ...errors import BundleError, Location, Problem
 from ..checking.record_check import record_problems
 from ..checking.sbom_check import bill_of, bill_problems
-from ..reading.bundles import (
-    BOUND,
-    Bundle,
-    Found,
-    read_member,
-)
+from ..reading.bundles import BOUND, Bundle, Found, read_member
 from ..reading.survey import arch_order, manifest_of
 
 _METADATA = re.compile(r"([^/]+\.dist-info)/METADATA")

@@ -12,12 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ... import loader
-from ...bundle.manifest import (
-    NOT_OURS,
-    Manifest,
-    Module,
-    canonical,
-)
+from ...bundle.manifest import NOT_OURS, Manifest, Module, canonical
 from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 

@@ -16,12 +16,7 @@ from unittest.mock import patch
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import executor
-from hatch_cubin.compiling.executor import (
-    Next,
-    Result,
-    Setup,
-    Task,
-)
+from hatch_cubin.compiling.executor import Next, Result, Setup, Task
 from hatch_cubin.errors import HatchCubinError
 from hatch_cubin.project.project import Project
 from hatch_cubin.toolkit import worker

@@ -27,12 +27,7 @@ from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project
 from hatch_cubin.wheels.reading.bundles import Bundle
 from hatch_cubin.wheels.reading.compiled_code import results
-from tests.helpers import (
-    SAXPY,
-    load_bundle,
-    make_project,
-    write_tree,
-)
+from tests.helpers import SAXPY, load_bundle, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

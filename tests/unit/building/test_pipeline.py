@@ -35,13 +35,7 @@ from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit, compiler_options
 from tests.cubins import assembled
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    make_project,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

@@ -16,12 +16,7 @@ from hatch_cubin import loader
 from hatch_cubin.bundle import layout
 from hatch_cubin.project import disk
 from hatch_cubin.project.source_roots import Tree
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, write_tree
 
 editable = loader._part("_editable")
 BUILD = ("-c", "open('built', 'w').close()")

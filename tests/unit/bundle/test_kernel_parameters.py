@@ -12,12 +12,7 @@ from hatch_cubin.bundle.kernel_parameters import signature, typed
 from hatch_cubin.bundle.manifest import module_line
 from tests.cubins import FUNC, KERNEL, elf
 from tests.helpers import bundle, load_bundle, made
-from tests.unit.cubin.test_elf import (
-    INFO,
-    REGISTERS,
-    end,
-    parameter,
-)
+from tests.unit.cubin.test_elf import INFO, REGISTERS, end, parameter
 
 
 def taking(symbol: str, *places: tuple[int, int]) -> bytes:

@@ -19,17 +19,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout, loader_files
 from hatch_cubin.common.file_lock import Lock
 from hatch_cubin.errors import BundleError
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    bundle,
-    load_bundle,
-    made,
-    make_project,
-    sha256,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256, write_tree
 from tests.strange import a_link_to_nowhere, a_pipe
 
 

@@ -16,14 +16,7 @@ import pytest
 from hatch_cubin import loader
 from hatch_cubin.bundle import loader_files
 from tests import loader_build
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    packed_bundle,
-    run,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, packed_bundle, run, write_tree
 from tests.standin import ask, install
 
 PARTS = [name.removesuffix(".py") for name in loader_files.ALL if name != loader_files.CORE]

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from hatch_cubin import loader
 from hatch_cubin.bundle import packs
-from hatch_cubin.bundle.packs import (
-    Block,
-    Piece,
-    cut,
-    unpack,
-)
+from hatch_cubin.bundle.packs import Block, Piece, cut, unpack
 from tests.helpers import pack, sha256
 
 KIB = 1 << 10

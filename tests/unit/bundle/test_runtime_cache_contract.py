@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
-from tests.helpers import (
-    SAXPY,
-    bundle,
-    load_bundle,
-    made,
-    make_project,
-    sha256,
-)
+from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, sha256
 
 pytest.importorskip("cuda.core.utils")
 

@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, write_tree
 
 FILES = bundle(made("k"), made("other"))
 

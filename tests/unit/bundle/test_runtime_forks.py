@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.bundle import loader_files
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    packed_bundle,
-)
+from tests.helpers import bundle, load_bundle, made, packed_bundle
 from tests.standin import ask, install
 
 pytestmark = [pytest.mark.linux]

@@ -12,12 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import bundle, load_bundle, made
-from tests.standin import (
-    ask,
-    calls,
-    install,
-    make_half_a_driver,
-)
+from tests.standin import ask, calls, install, make_half_a_driver
 
 from .doubles import Driver, load
 

@@ -15,13 +15,7 @@ import pytest
 
 from hatch_cubin import loader
 from hatch_cubin.bundle.manifest import canonical, module_line, write_manifest
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    sha256,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, sha256, write_tree
 from tests.standin import ask, install
 
 ENTRY = {

@@ -18,14 +18,7 @@ import pytest
 
 from hatch_cubin.bundle import loader_files
 from hatch_cubin.bundle.manifest import module_line, write_manifest
-from tests.helpers import (
-    load_bundle,
-    made,
-    pack,
-    packed_bundle,
-    sha256,
-    write_tree,
-)
+from tests.helpers import load_bundle, made, pack, packed_bundle, sha256, write_tree
 
 from .doubles import Driver, load
 

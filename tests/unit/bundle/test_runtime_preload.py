@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    sha256,
-)
+from tests.helpers import bundle, load_bundle, made, sha256
 
 from .doubles import Device, Driver, load
 

@@ -16,12 +16,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import __version__
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, write_tree
 
 FILES = bundle(made("k"))
 CUBIN = "k.sm_90.cubin"

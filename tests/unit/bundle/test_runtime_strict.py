@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, write_tree
 from tests.standin import ask
 
 from .doubles import Driver, load

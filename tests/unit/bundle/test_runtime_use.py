@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    sha256,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, sha256, write_tree
 
 OWN = bundle(made("k"), made("other"), made("red", kernels={"reduce": "r"}, variant={"N": "1"}))
 

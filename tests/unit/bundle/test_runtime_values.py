@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import (
-    bundle,
-    load_bundle,
-    made,
-    packed_bundle,
-    write_tree,
-)
+from tests.helpers import bundle, load_bundle, made, packed_bundle, write_tree
 from tests.standin import ask
 
 from .doubles import load

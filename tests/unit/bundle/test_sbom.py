@@ -13,15 +13,7 @@ from hatch_cubin import __version__
 from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    install_wheel,
-    make_project,
-    run,
-    sha256,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, install_wheel, make_project, run, sha256, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

@@ -12,12 +12,7 @@ import pytest
 
 from hatch_cubin import loader
 from hatch_cubin.bundle import stub as stub_module
-from tests.helpers import (
-    bundle,
-    made,
-    run,
-    write_tree,
-)
+from tests.helpers import bundle, made, run, write_tree
 
 FILES = bundle(
     made("saxpy"),

@@ -12,16 +12,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cache.records import decode, split
-from hatch_cubin.cache.signing import (
-    INDEX,
-    RECORD,
-    Doubt,
-    Signer,
-    Signing,
-    Trust,
-    new_key,
-    signing_of,
-)
+from hatch_cubin.cache.signing import INDEX, RECORD, Doubt, Signer, Signing, Trust, new_key, signing_of
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import SignatureError

@@ -18,24 +18,10 @@ from hatch_cubin.cache.signing import Signer
 from hatch_cubin.cli import main
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.wheels.checking import check
-from tests.helpers import (
-    COPY_PTX,
-    REPOSITORY,
-    SAXPY,
-    TABLE,
-    bundle,
-    made,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
 from tests.library import code, whole_wheel
 from tests.shelf import shelf
-from tests.splits import (
-    PARTS,
-    VARIANTS,
-    finished_wheel,
-    split_wheel,
-)
+from tests.splits import PARTS, VARIANTS, finished_wheel, split_wheel
 from tests.splits import PLAIN as OF_SPLIT
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")

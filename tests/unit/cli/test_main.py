@@ -15,20 +15,9 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.cli import main
-from hatch_cubin.cli.verb_base import (
-    Answer,
-    open_project,
-    size,
-    table,
-)
+from hatch_cubin.cli.verb_base import Answer, open_project, size, table
 from hatch_cubin.errors import ConfigError, Location, Problem
-from tests.helpers import (
-    SAXPY,
-    bundle,
-    pyproject,
-    run,
-    write_tree,
-)
+from tests.helpers import SAXPY, bundle, pyproject, run, write_tree
 
 pytestmark = pytest.mark.counted
 

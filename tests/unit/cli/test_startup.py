@@ -34,6 +34,7 @@ def test_help_needs_the_frame_alone(tmp_path: Path) -> None:
     assert {name for name in names if name.startswith("hatch_cubin.")} == {
         "hatch_cubin.cli",
         "hatch_cubin.cli.main",
+        "hatch_cubin.common",
         "hatch_cubin.common.streams",
     }
     assert names & SLOW == set()

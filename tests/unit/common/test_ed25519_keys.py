@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin.common.ed25519_keys import (
-    PRIVATE,
-    PUBLIC,
-    SIGNATURE,
-    read,
-    read_public,
-    write,
-)
+from hatch_cubin.common.ed25519_keys import PRIVATE, PUBLIC, SIGNATURE, read, read_public, write
 
 SIZES = {PUBLIC: 32, PRIVATE: 32, SIGNATURE: 64}
 LETTERS = string.ascii_letters + string.digits + "-_+/=: \n"

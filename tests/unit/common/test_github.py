@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.common import github
-from hatch_cubin.errors import (
-    ConfigError,
-    Location,
-    Problem,
-    annotate,
-    reported,
-)
+from hatch_cubin.errors import ConfigError, Location, Problem, annotate, reported
 from tests.helpers import write_tree
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.common.sizes import (
-    count,
-    cuda,
-    decimal,
-    size,
-)
+from hatch_cubin.common.sizes import count, cuda, decimal, size
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from tests import hostile
 
 WRITES = """\
 import sys
-from hatch_cubin import _streams
+from hatch_cubin.common import streams
 from tests import hostile
 try:
-    _streams.write(sys.{stream}, "text")
+    streams.write(sys.{stream}, "text")
 except OSError as exc:
     sys.exit(7)
 """

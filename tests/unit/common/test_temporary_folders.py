@@ -97,8 +97,8 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(
 
 MADE = """\
 import os, signal, threading
-from hatch_cubin import _temporary
-folder = _temporary.make()
+from hatch_cubin.common import temporary_folders
+folder = temporary_folders.make()
 (folder.path / "file").write_text("")
 end = lambda name: os.kill(os.getpid(), getattr(signal, name))
 """
@@ -108,7 +108,7 @@ ENDINGS = pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.linux
 @ENDINGS
 def test_a_signal_that_ends_the_process_removes_its_folders_first(place: Path, name: str) -> None:
-    code = f"{MADE}_temporary.make()\nend({name!r})\nprint('went on')"
+    code = f"{MADE}temporary_folders.make()\nend({name!r})\nprint('went on')"
     done = run(sys.executable, "-c", code, cwd=place, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-getattr(signal, name), "", "")
     assert names(place) == []
@@ -222,10 +222,10 @@ def test_a_process_that_was_forked_off_leaves_the_folder_alone(place: Path) -> N
 
 @pytest.mark.linux
 def test_a_process_that_was_forked_off_has_neither_folders_nor_handlers(place: Path) -> None:
-    look = "len(_temporary._open), [signal.getsignal(number).name for number in _temporary._ENDINGS]"
+    look = "len(temporary_folders._open), [signal.getsignal(number).name for number in temporary_folders._ENDINGS]"
     code = (
         f"{MADE}child = os.fork()\nif not child:\n    print({look}, flush=True)\n    os._exit(0)\n"
-        "os.waitpid(child, 0)\nprint(len(_temporary._open), flush=True)\nend('SIGTERM')"
+        "os.waitpid(child, 0)\nprint(len(temporary_folders._open), flush=True)\nend('SIGTERM')"
     )
     done = run(sys.executable, "-c", code, cwd=place, check=False)
     assert (done.stdout, done.returncode) == ("0 ['SIG_DFL', 'SIG_DFL']\n1\n", -signal.SIGTERM)

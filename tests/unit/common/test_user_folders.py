@@ -55,7 +55,7 @@ def test_a_user_without_a_home_has_one_temporary_folder_per_process_and_is_told(
 
 
 def test_the_temporary_folder_is_removed_when_the_process_ends(tmp_path: Path) -> None:
-    code = "from hatch_cubin import _home; print(_home.instead('why'))"
+    code = "from hatch_cubin.common import user_folders; print(user_folders.instead('why'))"
     folder = Path(run(sys.executable, "-c", code, cwd=tmp_path).stdout.strip())
     assert folder.name.startswith("hatch-cubin-")
     assert not folder.exists()

@@ -19,22 +19,10 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.compiling.executor import (
-    Crew,
-    Result,
-    Setup,
-    Task,
-    run,
-)
+from hatch_cubin.compiling.executor import Crew, Result, Setup, Task, run
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    in_order,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, SCALE, in_order, write_tree
 
 
 def test_messages_keep_their_bounds() -> None:

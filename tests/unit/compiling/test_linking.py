@@ -25,13 +25,7 @@ from hatch_cubin.cubin.target import arch_of
 from hatch_cubin.errors import CompileError
 from hatch_cubin.project.project import Project
 from hatch_cubin.toolkit import worker
-from tests.helpers import (
-    SAXPY,
-    TABLE,
-    make_project,
-    run,
-    write_tree,
-)
+from tests.helpers import SAXPY, TABLE, make_project, run, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

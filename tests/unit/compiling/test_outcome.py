@@ -21,13 +21,7 @@ from hatch_cubin.errors import CompileError
 from hatch_cubin.planning.unit_plan import Unit
 from hatch_cubin.project.source import Source
 from tests.cubins import FUNC, KERNEL, elf
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    made,
-    make_project,
-)
+from tests.helpers import COPY_PTX, SAXPY, SCALE, made, make_project
 from tests.unit.cubin.test_target import with_header
 
 SYMBOL = "_Z5scaleIfLi4EEvPT_"

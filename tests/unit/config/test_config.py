@@ -11,14 +11,7 @@ import pytest
 from hatch_cubin import __version__
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.config import toml_positions
-from hatch_cubin.config.config import (
-    Config,
-    ModuleRule,
-    Place,
-    SourceRule,
-    merge_macros,
-    parse_config,
-)
+from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, merge_macros, parse_config
 from hatch_cubin.config.value_checks import CUDA
 from hatch_cubin.errors import ConfigError, Location, Problem
 from hatch_cubin.toolkit import worker

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.config.toml_edit import (
-    Setting,
-    add_items,
-    add_settings,
-    remove_key,
-    replace_value,
-)
+from hatch_cubin.config.toml_edit import Setting, add_items, add_settings, remove_key, replace_value
 
 UV = ("tool", "uv")
 KEY = Setting("key", "[\n  1,\n]", "why")

@@ -22,14 +22,7 @@ from hatch_cubin.cubin.elf import (
     read_sections,
 )
 from tests.capabilities import cuobjdump
-from tests.cubins import (
-    FUNC,
-    KERNEL,
-    OBJECT,
-    SECTION,
-    USING,
-    elf,
-)
+from tests.cubins import FUNC, KERNEL, OBJECT, SECTION, USING, elf
 
 
 def test_kernels_are_functions_marked_as_entries_in_a_section() -> None:

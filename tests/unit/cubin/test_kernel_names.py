@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin import loader
-from hatch_cubin.cubin.kernel_names import (
-    are_spelled,
-    plain_name,
-    signature,
-    spelled_names,
-)
+from hatch_cubin.cubin.kernel_names import are_spelled, plain_name, signature, spelled_names
 
 
 @pytest.mark.parametrize(

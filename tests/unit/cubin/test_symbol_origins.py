@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin.cubin.symbol_origins import digests_of, family, made_of
-from tests.cubins import (
-    FUNC,
-    KERNEL,
-    OBJECT,
-    elf,
-)
+from tests.cubins import FUNC, KERNEL, OBJECT, elf
 
 
 @pytest.mark.parametrize(

@@ -8,24 +8,9 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.cubin.target import (
-    arch_of,
-    is_for_debugger,
-    oldest_toolkit,
-    other_arch,
-)
-from tests.cubins import (
-    FUNC,
-    KERNEL,
-    REGISTERS,
-    elf,
-)
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    make_project,
-)
+from hatch_cubin.cubin.target import arch_of, is_for_debugger, oldest_toolkit, other_arch
+from tests.cubins import FUNC, KERNEL, REGISTERS, elf
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
 
 ARCHS = ["sm_75", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_120", "sm_120f"]
 VIRTUAL = ["compute_80", "compute_90a", "compute_100", "compute_100f"]

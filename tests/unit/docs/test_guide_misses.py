@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.explaining import differences, miss_reasons
-from tests.helpers import (
-    REPOSITORY,
-    pyproject,
-    run,
-    write_tree,
-)
+from tests.helpers import REPOSITORY, pyproject, run, write_tree
 
 GUIDE = (REPOSITORY / "docs/guides/debugging-a-miss.md").read_text("utf-8")
 FILES = {

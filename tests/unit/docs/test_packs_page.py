@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import (
-    REPOSITORY,
-    made,
-    packed_bundle,
-    sha256,
-    write_tree,
-)
+from tests.helpers import REPOSITORY, made, packed_bundle, sha256, write_tree
 from tests.pages import code, rows
 
 PAGE = (REPOSITORY / "docs/reference/packs.md").read_text("utf-8")

@@ -15,28 +15,12 @@ import pytest
 from hatch_cubin import loader
 from hatch_cubin.cli import main
 from hatch_cubin.common import arch_names
-from hatch_cubin.config import (
-    ptxas_options,
-    reader,
-    reserved_macros,
-    toml_positions,
-)
-from hatch_cubin.config.config import (
-    Config,
-    ModuleRule,
-    Place,
-    SourceRule,
-    parse_config,
-)
+from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_positions
+from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, parse_config
 from hatch_cubin.config.nvrtc_options import ALLOWED, REFUSED
 from hatch_cubin.errors import ConfigError
 from tests.helpers import REPOSITORY, read_config
-from tests.pages import (
-    code,
-    page,
-    rows,
-    section,
-)
+from tests.pages import code, page, rows, section
 
 CONFIGURATION = page("reference/configuration")
 COMMAND_LINE = page("reference/command-line")

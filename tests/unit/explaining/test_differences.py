@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.explaining.differences import (
-    Difference,
-    differences,
-    nearest,
-    say,
-    say_one,
-)
+from hatch_cubin.explaining.differences import Difference, differences, nearest, say, say_one
 
 WHEELS = "NVIDIA's wheels " + "0" * 64
 NOW: Mapping[str, Any] = {

@@ -16,12 +16,7 @@ from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import hatch
 from hatch_cubin.project.project import cache_entries, cache_folders
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import (
-    SAXPY,
-    make_project,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import SAXPY, make_project, pyproject, write_tree
 
 FILES = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
 

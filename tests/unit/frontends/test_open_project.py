@@ -11,20 +11,10 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.common import ed25519_keys
-from hatch_cubin.errors import (
-    ConfigError,
-    Location,
-    Problem,
-    ToolchainError,
-)
+from hatch_cubin.errors import ConfigError, Location, Problem, ToolchainError
 from hatch_cubin.frontends import open_project as door
 from hatch_cubin.project.project import Project
-from tests.helpers import (
-    SAXPY,
-    install_wheel,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
 
 pytestmark = pytest.mark.counted
 

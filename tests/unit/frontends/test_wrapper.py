@@ -18,12 +18,7 @@ from hatch_cubin.bundle import sbom
 from hatch_cubin.cli.main import main
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.wheels.checking.record_check import record_problems
-from tests.helpers import (
-    SAXPY,
-    bundle,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import SAXPY, bundle, wheel_files, write_tree
 
 # A backend that packs what `WHEEL` names, and notes what it was called with.
 INNER = """\

@@ -15,12 +15,7 @@ from hatch_cubin.headers import resolve
 from hatch_cubin.headers.includes import Closure, Resolver
 from hatch_cubin.headers.resolve import Root
 from hatch_cubin.project import disk
-from hatch_cubin.project.scan import (
-    PASTED,
-    Include,
-    Scan,
-    scan,
-)
+from hatch_cubin.project.scan import PASTED, Include, Scan, scan
 from hatch_cubin.project.source_roots import Tree
 from hatch_cubin.toolkit import worker
 from tests.helpers import sha256, write_tree

@@ -19,12 +19,7 @@ from hatch_cubin.keys.recall import Recall
 from hatch_cubin.project import disk
 from hatch_cubin.project.scan import Scans
 from hatch_cubin.project.source_roots import Tree
-from tests.fuzz.edits import (
-    Asked,
-    facts,
-    fresh,
-    recalled,
-)
+from tests.fuzz.edits import Asked, facts, fresh, recalled
 from tests.fuzz.include_trees import FACTS, write
 
 TREE = {

@@ -36,12 +36,7 @@ from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.linker import Input
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    TABLE,
-    make_project,
-)
+from tests.helpers import COPY_PTX, SAXPY, TABLE, make_project
 
 pytestmark = pytest.mark.nvrtc
 

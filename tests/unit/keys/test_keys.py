@@ -17,12 +17,7 @@ from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import assembler
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    make_project,
-)
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
 
 pytestmark = pytest.mark.nvrtc
 

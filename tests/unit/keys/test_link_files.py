@@ -24,15 +24,7 @@ from hatch_cubin.lockfile import lock_comparison
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit import linker, requirements
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    TABLE,
-    install_wheel,
-    make_project,
-    read_config,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, TABLE, install_wheel, make_project, read_config, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

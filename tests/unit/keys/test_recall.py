@@ -21,15 +21,7 @@ from hatch_cubin.project import disk
 from hatch_cubin.project.project import Project
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit.toolkit import Facts
-from tests.helpers import (
-    COPY_PTX,
-    REPOSITORY,
-    SAXPY,
-    SCALE,
-    make_project,
-    run,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, SCALE, make_project, run, write_tree
 
 FILES = {
     "saxpy.cu": '#include "near.cuh"\n' + SAXPY,
@@ -101,12 +93,12 @@ def test_what_is_recalled_is_what_is_found_out_without(tmp_path: Path, own: Path
 LOADED = """
 import sys
 from pathlib import Path
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from tests.helpers import make_project
 from tests.unit.keys.test_recall import FILES, OPTIONS
 hold = Path(sys.argv[2])
 hold.mkdir()
-_pipeline.build_held(make_project(Path(sys.argv[1]), FILES, OPTIONS), hold)
+pipeline.build_held(make_project(Path(sys.argv[1]), FILES, OPTIONS), hold)
 maps = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else ""
 needless = ("cuda.core", "numpy", "hatch_cubin.compiling.bake")
 print(len(list(hold.iterdir())), *(name in sys.modules for name in needless), "nvrtc" in maps)
@@ -131,9 +123,9 @@ def test_a_build_of_hits_needs_nothing_that_compiles(tmp_path: Path) -> None:
 SIGNED = """
 import sys
 from pathlib import Path
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from tests.helpers import SAXPY, make_project
-_pipeline.build(make_project(Path(sys.argv[1]), {"saxpy.cu": SAXPY}, sys.argv[2]))
+pipeline.build(make_project(Path(sys.argv[1]), {"saxpy.cu": SAXPY}, sys.argv[2]))
 print(*({"cryptography", "hatch_cubin.cache.signing"} & {*sys.modules}))
 """
 

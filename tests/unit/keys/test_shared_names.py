@@ -10,22 +10,11 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.config import toml_positions
-from hatch_cubin.errors import (
-    CompileError,
-    ConfigError,
-    Location,
-    Problem,
-    SourceError,
-)
+from hatch_cubin.errors import CompileError, ConfigError, Location, Problem, SourceError
 from hatch_cubin.keys import shared_names
 from hatch_cubin.planning.unit_plan import Module, plan_modules
 from hatch_cubin.project.source import Source
-from tests.helpers import (
-    SAXPY,
-    TABLE,
-    make_project,
-    read_config,
-)
+from tests.helpers import SAXPY, TABLE, make_project, read_config
 
 RULE = f"[[{'.'.join(TABLE)}.source]]"
 

@@ -17,25 +17,12 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.cache import entries
 from hatch_cubin.cache.entries import Compiled
-from hatch_cubin.errors import (
-    CompileError,
-    ConfigError,
-    HatchCubinError,
-    Location,
-    LockError,
-    ToolchainError,
-)
+from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, LockError, ToolchainError
 from hatch_cubin.keys.jobs import digests_of, files_of, named_files
 from hatch_cubin.lockfile import lock_comparison, lock_format, locked_build
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit import libraries
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    SCALE,
-    make_project,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
 from tests.unit.lockfile.test_lock_format import checked
 
 pytestmark = pytest.mark.nvrtc

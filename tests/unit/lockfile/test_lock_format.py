@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.lockfile.lock_format import (
-    NAME,
-    Lock,
-    decode,
-    encode,
-    read,
-)
+from hatch_cubin.lockfile.lock_format import NAME, Lock, decode, encode, read
 
 LOCK = Lock(
     generator="1.0",

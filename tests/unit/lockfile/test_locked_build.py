@@ -19,12 +19,7 @@ from hatch_cubin.errors import ConfigError, LockError, Problem
 from hatch_cubin.lockfile import lock_format, locked_build
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
-from tests.helpers import (
-    COPY_PTX,
-    SAXPY,
-    make_project,
-    read_config,
-)
+from tests.helpers import COPY_PTX, SAXPY, make_project, read_config
 from tests.shelf import Shelf, shelf
 
 pytestmark = pytest.mark.nvrtc

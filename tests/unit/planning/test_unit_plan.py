@@ -10,20 +10,8 @@ from hatch_cubin.common import arch_names
 from hatch_cubin.common.arch_names import Arch, Target
 from hatch_cubin.common.digest import digest
 from hatch_cubin.config.config import Config
-from hatch_cubin.errors import (
-    ConfigError,
-    HatchCubinError,
-    Location,
-    Problem,
-)
-from hatch_cubin.planning.unit_plan import (
-    Module,
-    Plan,
-    Toolchain,
-    plan_modules,
-    plan_units,
-    unsupported,
-)
+from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem
+from hatch_cubin.planning.unit_plan import Module, Plan, Toolchain, plan_modules, plan_units, unsupported
 from hatch_cubin.project.source import Source
 from tests.helpers import TABLE, pyproject, read_config
 

@@ -641,7 +641,7 @@ def test_what_fails_in_the_middle_leaves_nothing_of_it(opened: Opener) -> None:
 FORK = """
 import os, sys, warnings
 warnings.simplefilter("error")
-from hatch_cubin.cache import rows
+from hatch_cubin.program_cache import statements
 from hatch_cubin.program_cache.database import Database
 path = sys.argv[1]
 cache, other = Database(path, None, sys.exit), Database(path, None, sys.exit)
@@ -661,10 +661,10 @@ if child == 0:
 os.read(ready[0], 1)
 assert cache.read(b"child") == b"2"
 cache.close()
-print(rows.is_used(path))  # by the child, whose lock keeps the file from being taken away
+print(statements.is_used(path))  # by the child, whose lock keeps the file from being taken away
 os.write(go[1], b".")
 assert os.waitpid(child, 0)[1] == 0
-print(rows.is_used(path))
+print(statements.is_used(path))
 """
 
 

@@ -14,13 +14,7 @@ import pytest
 
 import hatch_cubin
 from hatch_cubin import SQLiteProgramCache
-from tests.helpers import (
-    SAXPY,
-    bundle,
-    load_bundle,
-    made,
-    sha256,
-)
+from tests.helpers import SAXPY, bundle, load_bundle, made, sha256
 
 pytest.importorskip("cuda.core")
 

@@ -10,23 +10,12 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from hatch_cubin.errors import (
-    ConfigError,
-    Location,
-    Problem,
-    SourceError,
-)
+from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
 from hatch_cubin.keys.jobs import reachable_files
 from hatch_cubin.project import source
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.project.source_roots import Tree
-from tests.helpers import (
-    SAXPY,
-    TABLE,
-    pyproject,
-    read_config,
-    write_tree,
-)
+from tests.helpers import SAXPY, TABLE, pyproject, read_config, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
 TABLE_PLACE = Location("pyproject.toml", HEADER)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.remote.bazel_actions import (
-    Action,
-    File,
-    decode,
-    encode,
-)
+from hatch_cubin.remote.bazel_actions import Action, File, decode, encode
 
 ACTION = Action((File("a", "0" * 64, 300), File("b/c", "f" * 64, 0)), b"said", b"seal")
 # What the published classes write for it, and for the same with an exit code, a worker, a file's contents.

@@ -12,12 +12,7 @@ from hatch_cubin.config import store_urls
 from hatch_cubin.remote.buckets import _CREDENTIALS, ObjectStore
 from hatch_cubin.remote.location import Place
 from hatch_cubin.remote.store import FaultError
-from tests.shelf import (
-    Handler,
-    Shelf,
-    answer,
-    shelf,
-)
+from tests.shelf import Handler, Shelf, answer, shelf
 
 Open = Callable[..., ObjectStore]
 

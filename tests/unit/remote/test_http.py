@@ -17,15 +17,7 @@ from hatch_cubin.remote import http
 from hatch_cubin.remote.http import HttpStore
 from hatch_cubin.remote.location import Place
 from hatch_cubin.remote.store import FaultError
-from tests.shelf import (
-    Fault,
-    Handler,
-    Shelf,
-    answer,
-    endless,
-    reset,
-    shelf,
-)
+from tests.shelf import Fault, Handler, Shelf, answer, endless, reset, shelf
 
 
 @pytest.fixture(autouse=True)

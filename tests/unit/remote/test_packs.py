@@ -8,12 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hatch_cubin.remote import packs
-from hatch_cubin.remote.packs import (
-    Index,
-    Pack,
-    cut,
-    decode,
-)
+from hatch_cubin.remote.packs import Index, Pack, cut, decode
 from tests.results import item
 
 A, B, C = item("a"), item("b", 200), item("c", 300)

@@ -11,13 +11,7 @@ import pytest
 from hatch_cubin.cache import exchange
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import Record, Request
-from hatch_cubin.cache.signing import (
-    INDEX,
-    RECORD,
-    Signer,
-    Signing,
-    Trust,
-)
+from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
 from hatch_cubin.common.digest import file_digest
 from hatch_cubin.remote import bazel_actions, packs, shared_store
 from hatch_cubin.remote.bazel_actions import Action, File

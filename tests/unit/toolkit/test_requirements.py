@@ -9,12 +9,7 @@ import pytest
 
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.config import toml_positions
-from hatch_cubin.toolkit.requirements import (
-    CLUSTERS,
-    SIGNATURES,
-    build_requirements,
-    versions,
-)
+from hatch_cubin.toolkit.requirements import CLUSTERS, SIGNATURES, build_requirements, versions
 from tests.helpers import REPOSITORY, read_config, write_tree
 
 CORE = "cuda-core>=1.2,<2"

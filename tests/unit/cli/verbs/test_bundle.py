@@ -11,12 +11,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.cli.main import main
 from tests.build.projects import in_bundle, tree
-from tests.helpers import (
-    SAXPY,
-    load_bundle,
-    make_project,
-    write_tree,
-)
+from tests.helpers import SAXPY, load_bundle, make_project, write_tree
 
 PYPROJECT = """\
 [build-system]

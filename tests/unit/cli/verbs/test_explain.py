@@ -23,12 +23,7 @@ from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import (
-    COPY_PTX,
-    make_project,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import COPY_PTX, make_project, pyproject, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

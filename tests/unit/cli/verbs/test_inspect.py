@@ -19,24 +19,8 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.symbol_origins import digests_of
 from hatch_cubin.wheels.reading.bundles import opened
-from tests.cubins import (
-    FUNC,
-    KERNEL,
-    PTX,
-    cubin,
-    elf,
-    facts_of,
-    inside,
-    make_wheel,
-)
-from tests.helpers import (
-    SAXPY,
-    bundle,
-    made,
-    make_project,
-    sha256,
-    write_tree,
-)
+from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
+from tests.helpers import SAXPY, bundle, made, make_project, sha256, write_tree
 from tests.strange import a_pipe
 from tests.unit.wheels.reading.test_page import Page
 

@@ -12,12 +12,7 @@ import pytest
 from hatch_cubin.cli.main import main
 from hatch_cubin.wheels.reading.code_listing import of_ptx
 from tests.cubins import cubin
-from tests.helpers import (
-    bundle,
-    made,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import bundle, made, pyproject, write_tree
 
 SOURCE = """\
 extern "C" __global__ void saxpy(float a, const float *x, float *y, int n) {

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
-from tests.helpers import (
-    SAXPY,
-    SCALE,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import SAXPY, SCALE, pyproject, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

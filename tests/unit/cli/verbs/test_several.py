@@ -16,14 +16,7 @@ from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, write_tree
 
 from .test_inspect import refusal
-from .test_verify import (
-    CODE,
-    FILES,
-    OURS,
-    Answer,
-    recorded,
-    wheel_of,
-)
+from .test_verify import CODE, FILES, OURS, Answer, recorded, wheel_of
 from .test_verify_rebuild import wheel_of as forged
 
 

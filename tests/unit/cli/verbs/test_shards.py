@@ -13,13 +13,7 @@ import pytest
 
 from hatch_cubin.building import sharding
 from hatch_cubin.cli.main import main
-from tests.helpers import (
-    SAXPY,
-    SCALE,
-    make_project,
-    pyproject,
-    write_tree,
-)
+from tests.helpers import SAXPY, SCALE, make_project, pyproject, write_tree
 
 pytestmark = pytest.mark.nvrtc
 

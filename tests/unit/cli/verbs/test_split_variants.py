@@ -15,22 +15,8 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.common import file_lock
 from hatch_cubin.wheels.splitting.variants import described
 from tests.cubins import inside, make_wheel
-from tests.helpers import (
-    bundle,
-    made,
-    run,
-    wheel_files,
-)
-from tests.splits import (
-    INDEX,
-    PACKED,
-    PARTS,
-    PLAIN,
-    VARIANTS,
-    finished_wheel,
-    install,
-    split_wheel,
-)
+from tests.helpers import bundle, made, run, wheel_files
+from tests.splits import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
 
 from .test_verify import line_of, recorded
 

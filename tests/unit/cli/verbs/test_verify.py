@@ -25,23 +25,8 @@ from hatch_cubin.cubin.elf import read_resources
 from hatch_cubin.cubin.kernel_names import plain_name
 from hatch_cubin.project.source_roots import Tree
 from hatch_cubin.wheels.checking import loader_releases
-from tests.cubins import (
-    FUNC,
-    KERNEL,
-    bill_for,
-    cubin,
-    elf,
-    in_wheel,
-    inside,
-    make_wheel,
-)
-from tests.helpers import (
-    COPY_PTX,
-    bundle,
-    made,
-    sha256,
-    write_tree,
-)
+from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
+from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 from tests.strange import a_pipe
 from tests.unit.cubin.test_target import of_13
 

@@ -18,28 +18,10 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project
-from tests.cubins import (
-    OTHERS,
-    bill_for,
-    cubin,
-    make_wheel,
-)
-from tests.helpers import (
-    SAXPY,
-    bundle,
-    made,
-    make_project,
-    run,
-    sha256,
-    write_tree,
-)
+from tests.cubins import OTHERS, bill_for, cubin, make_wheel
+from tests.helpers import SAXPY, bundle, made, make_project, run, sha256, write_tree
 
-from .test_verify import (
-    CODE,
-    INFO,
-    Answer,
-    recorded,
-)
+from .test_verify import CODE, INFO, Answer, recorded
 
 TWO = 'archs = ["sm_80", "sm_90"]\n'
 

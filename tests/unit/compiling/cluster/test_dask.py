@@ -21,14 +21,7 @@ from hatch_cubin.compiling.cluster.identity import Identity
 from hatch_cubin.compiling.cluster.lease import Lease, Listing
 from hatch_cubin.compiling.cluster.shipped_files import Parcel
 from hatch_cubin.compiling.cluster.worker_side import Asked
-from hatch_cubin.compiling.cluster.workers import (
-    Answered,
-    Event,
-    Gone,
-    Joined,
-    Lost,
-    Unfit,
-)
+from hatch_cubin.compiling.cluster.workers import Answered, Event, Gone, Joined, Lost, Unfit
 
 from .fakes import LISTING, task
 

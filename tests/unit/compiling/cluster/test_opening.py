@@ -15,12 +15,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import cores, executor
 from hatch_cubin.compiling.cluster import identity, worker_side
-from hatch_cubin.compiling.cluster.lease import (
-    Lease,
-    Listing,
-    Reply,
-    sealed,
-)
+from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, sealed
 from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.executor import Next, Result, Setup
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError

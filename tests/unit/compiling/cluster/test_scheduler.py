@@ -9,25 +9,10 @@ import pytest
 from hatch_cubin.compiling.cluster import scheduler as crew_module
 from hatch_cubin.compiling.cluster.lease import Reply
 from hatch_cubin.compiling.cluster.scheduler import Crew, NoneLeftError, Terms
-from hatch_cubin.compiling.cluster.workers import (
-    Answered,
-    Event,
-    Gone,
-    Joined,
-    Lost,
-    Unfit,
-)
+from hatch_cubin.compiling.cluster.workers import Answered, Event, Gone, Joined, Lost, Unfit
 from hatch_cubin.compiling.executor import Result, Task
 
-from .fakes import (
-    LISTING,
-    Clock,
-    FakeFleet,
-    Gift,
-    done,
-    reply,
-    task,
-)
+from .fakes import LISTING, Clock, FakeFleet, Gift, done, reply, task
 
 Act = Callable[[FakeFleet], object]
 

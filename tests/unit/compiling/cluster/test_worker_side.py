@@ -15,12 +15,7 @@ from hatch_cubin.common.digest import file_digest
 from hatch_cubin.compiling import executor
 from hatch_cubin.compiling.cluster import identity, worker_files, worker_side
 from hatch_cubin.compiling.cluster.identity import Identity, Installed
-from hatch_cubin.compiling.cluster.lease import (
-    Lease,
-    Listing,
-    Reply,
-    opened,
-)
+from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, opened
 from hatch_cubin.compiling.cluster.worker_side import Asked, Parcel
 from hatch_cubin.compiling.executor import Setup, Task
 from hatch_cubin.toolkit import worker

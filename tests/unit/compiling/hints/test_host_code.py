@@ -13,13 +13,7 @@ from hatch_cubin.errors import Location
 from hatch_cubin.headers.resolve import Root
 from tests.helpers import write_tree
 
-from .settings import (
-    APART,
-    TABLES,
-    error,
-    setting,
-    table,
-)
+from .settings import APART, TABLES, error, setting, table
 
 AS_DEVICE = "to take such functions as device code: options = { device-as-default-execution-space = true }"
 UNANNOTATED = (

@@ -9,18 +9,8 @@ import pytest
 from hatch_cubin.bundle import sbom
 from hatch_cubin.wheels.checking.absolute_paths import absolute_paths, path_problems
 from hatch_cubin.wheels.reading.bundles import opened
-from tests.cubins import (
-    PTX,
-    cubin,
-    inside,
-    make_wheel,
-)
-from tests.helpers import (
-    bundle,
-    made,
-    packed_bundle,
-    write_tree,
-)
+from tests.cubins import PTX, cubin, inside, make_wheel
+from tests.helpers import bundle, made, packed_bundle, write_tree
 from tests.library import INFO, whole_wheel
 
 CODE = cubin("k")

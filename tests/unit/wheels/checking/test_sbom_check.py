@@ -13,18 +13,8 @@ from hatch_cubin import __version__
 from hatch_cubin.bundle import sbom
 from hatch_cubin.wheels.checking.sbom_check import bill_problems
 from hatch_cubin.wheels.reading.bundles import opened
-from tests.cubins import (
-    bill_for,
-    in_wheel,
-    inside,
-    make_wheel,
-)
-from tests.helpers import (
-    bundle,
-    made,
-    sha256,
-    write_tree,
-)
+from tests.cubins import bill_for, in_wheel, inside, make_wheel
+from tests.helpers import bundle, made, sha256, write_tree
 
 FILES = bundle(
     made("k"), made("k", "sm_80"), made("b"), toolchain={"nvrtc": "13.0.88", "nvjitlink": "13.0.39"}

@@ -15,27 +15,11 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.cubin.elf import read_code
 from hatch_cubin.errors import BundleError, Location
 from hatch_cubin.wheels.checking import size_advice
-from hatch_cubin.wheels.checking.size_advice import (
-    budget_problem,
-    largest,
-    refuse,
-    remedies,
-)
+from hatch_cubin.wheels.checking.size_advice import budget_problem, largest, refuse, remedies
 from hatch_cubin.wheels.reading.bundles import opened
 from tests.cubins import PTX, make_wheel
-from tests.helpers import (
-    bundle,
-    made,
-    packed_bundle,
-    wheel_files,
-)
-from tests.library import (
-    Kernel,
-    code,
-    units,
-    wheel_of,
-    whole_wheel,
-)
+from tests.helpers import bundle, made, packed_bundle, wheel_files
+from tests.library import Kernel, code, units, wheel_of, whole_wheel
 
 LARGE = 20_000
 ARCHS = ("sm_80", "sm_90")

@@ -9,12 +9,7 @@ import pytest
 from hatch_cubin.wheels.checking.stray_files import stray_problems
 from hatch_cubin.wheels.reading.bundles import opened
 from tests.cubins import cubin, inside, make_wheel
-from tests.helpers import (
-    bundle,
-    made,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import bundle, made, wheel_files, write_tree
 from tests.library import whole_wheel
 
 FILES = bundle(made("k", data=cubin("k")))

@@ -9,12 +9,7 @@ import pytest
 from hatch_cubin.wheels.checking.wheel_tags import tag_problems, tag_warnings
 from hatch_cubin.wheels.reading.bundles import opened
 from tests.cubins import cubin, inside, make_wheel
-from tests.helpers import (
-    bundle,
-    made,
-    wheel_files,
-    write_tree,
-)
+from tests.helpers import bundle, made, wheel_files, write_tree
 from tests.library import INFO, METADATA, whole_wheel
 
 

@@ -10,21 +10,11 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.wheels.comparing.comparison import Side, pairs
-from hatch_cubin.wheels.comparing.diff import (
-    BundleDiff,
-    Limit,
-    compare,
-    too_much,
-)
+from hatch_cubin.wheels.comparing.diff import BundleDiff, Limit, compare, too_much
 from hatch_cubin.wheels.comparing.diff_report import diff_parts
 from hatch_cubin.wheels.reading.report import Part
 from hatch_cubin.wheels.reading.survey import BundleFacts, KernelFacts
-from tests.cubins import (
-    FUNC,
-    KERNEL,
-    elf,
-    facts_of,
-)
+from tests.cubins import FUNC, KERNEL, elf, facts_of
 from tests.helpers import bundle, made, make_project
 from tests.library import Kernel, code, units
 

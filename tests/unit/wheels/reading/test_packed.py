@@ -15,21 +15,8 @@ from hatch_cubin.errors import BundleError
 from hatch_cubin.wheels.checking.verify import bundle_problems
 from hatch_cubin.wheels.reading.bundles import opened
 from hatch_cubin.wheels.reading.unpacking import unpacked, write
-from tests.cubins import (
-    PTX,
-    cubin,
-    facts_of,
-    inside,
-    make_wheel,
-)
-from tests.helpers import (
-    bundle,
-    made,
-    pack,
-    packed_bundle,
-    sha256,
-    write_tree,
-)
+from tests.cubins import PTX, cubin, facts_of, inside, make_wheel
+from tests.helpers import bundle, made, pack, packed_bundle, sha256, write_tree
 
 UNITS = [
     made("a", "sm_80", data=cubin("a")),

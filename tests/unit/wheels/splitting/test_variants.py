@@ -7,14 +7,7 @@ import json
 import pytest
 
 from hatch_cubin.bundle.manifest import Manifest, read_manifest
-from hatch_cubin.wheels.splitting.variants import (
-    described,
-    given,
-    label,
-    labels_in,
-    stranded,
-    variants,
-)
+from hatch_cubin.wheels.splitting.variants import described, given, label, labels_in, stranded, variants
 from tests.helpers import bundle, made
 
 # What uv 0.13.9 installed on each capability, where there was a variant for each of these numbers.
