@@ -222,7 +222,8 @@ def test_a_process_that_was_forked_off_leaves_the_folder_alone(place: Path) -> N
 
 @pytest.mark.linux
 def test_a_process_that_was_forked_off_has_neither_folders_nor_handlers(place: Path) -> None:
-    look = "len(temporary_folders._open), [signal.getsignal(number).name for number in temporary_folders._ENDINGS]"
+    handlers = "[signal.getsignal(number).name for number in temporary_folders._ENDINGS]"
+    look = f"len(temporary_folders._open), {handlers}"
     code = (
         f"{MADE}child = os.fork()\nif not child:\n    print({look}, flush=True)\n    os._exit(0)\n"
         "os.waitpid(child, 0)\nprint(len(temporary_folders._open), flush=True)\nend('SIGTERM')"

@@ -23,7 +23,7 @@ from tests.helpers import make_project
 
 pytestmark = pytest.mark.nvrtc
 
-FOLDER = Path(search_path.__file__).with_name("shims")
+FOLDER = Path(search_path.__file__).with_name("host_headers")
 SHIMS = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file())
 OPTIONS = 'archs = ["compute_90"]\n'
 KERNEL = '\nextern "C" __global__ void k(int *x) { *x = 1; }\n'
@@ -276,7 +276,7 @@ def test_a_changed_shim_changes_the_keys_of_what_includes_it(
         return [job_of(tmp_path / "p", toolkit, text).keys.key for text in texts]
 
     before = keys()
-    copy = shutil.copytree(FOLDER, tmp_path / "shims")
+    copy = shutil.copytree(FOLDER, tmp_path / "host_headers")
     monkeypatch.setattr(search_path, "_SHIMS", copy)
     assert keys() == before
     with (copy / "cstdint").open("a") as shim:

@@ -96,7 +96,7 @@ class FakeToolkit:
 def roots(toolkit: FakeToolkit, *, system: bool = False) -> list[Root]:
     """Return the toolkit's roots; the shims for the host's headers are always among them."""
     found = search_path.toolkit_roots(cast("Toolkit", toolkit), system=system)
-    shims = Root(PACKAGE / "shims", "shims", f"shims of hatch-cubin {__version__}")
+    shims = Root(PACKAGE / "host_headers", "shims", f"shims of hatch-cubin {__version__}")
     assert shims in found
     return [root for root in found if root != shims]
 
