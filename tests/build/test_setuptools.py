@@ -265,7 +265,7 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     attributes, _, modules = run(sys.executable, "-c", LOOK, cwd=root).stdout.partition("} ")
     assert attributes == "{'src_root': None"
     light = case in ("no pyproject.toml", "no table", "not UTF-8")
-    assert (modules == "['hatch_cubin', 'hatch_cubin.doors', 'hatch_cubin.frontends.setuptools']\n") is light
+    assert (modules == "['hatch_cubin', 'hatch_cubin.frontends', 'hatch_cubin.frontends.setuptools']\n") is light
 
 
 @pytest.mark.counted
