@@ -265,7 +265,8 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     attributes, _, modules = run(sys.executable, "-c", LOOK, cwd=root).stdout.partition("} ")
     assert attributes == "{'src_root': None"
     light = case in ("no pyproject.toml", "no table", "not UTF-8")
-    assert (modules == "['hatch_cubin', 'hatch_cubin.frontends', 'hatch_cubin.frontends.setuptools']\n") is light
+    alone = "['hatch_cubin', 'hatch_cubin.frontends', 'hatch_cubin.frontends.setuptools']\n"
+    assert (modules == alone) is light
 
 
 @pytest.mark.counted
