@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import textwrap
 import zipfile
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import loader
+from hatch_cubin import errors, loader
 from hatch_cubin.bundle import layout, loader_files, packs
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.common import arch_names
@@ -100,6 +101,16 @@ def make_project(root: Path, files: Mapping[str, str | bytes], options: str = ""
     (root / "pyproject.toml").write_text(pyproject(options))
     merged = {**os.environ, **environ}
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options, merged), environ=merged)
+
+
+def found(error: errors.HatchCubinError) -> list[tuple[str, str]]:
+    """Return the code and the place of each problem of an error, in the order that users see."""
+    return [(problem.code, str(problem.where or "")) for problem in errors.in_order(error.problems)]
+
+
+def codes(printed: str) -> list[str]:
+    """Return the codes of the errors and warnings in what a command printed, in that order."""
+    return re.findall(r"^hatch-cubin: .* \[([a-z0-9]+(?:-[a-z0-9]+)+)\]$", printed, re.MULTILINE)
 
 
 def wheel_files(wheel: Path) -> dict[str, bytes]:
