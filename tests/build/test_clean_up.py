@@ -68,6 +68,7 @@ def test_no_place_for_temporary_files_is_one_line(
         build(demo(tmp_path))
     assert ended.value.code == 1
     assert capsys.readouterr().err.splitlines() == [
-        "hatch-cubin: error: temporary files cannot be written: No space left on device [no-temporary-folder]",
+        "hatch-cubin: error: temporary files cannot be written: "
+        "No space left on device [no-temporary-folder]",
         "hatch-cubin: 1 error, nothing was built",
     ]
