@@ -66,7 +66,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     f"the code is written where it is raised: {ast.unparse(node)}"
                 )
                 value = texts.get(text.id, text) if isinstance(text, ast.Name) else text
-                yield code.value, _message(value)
+                yield str(code.value), _message(value)
 
 
 def _message(node: ast.expr) -> str:

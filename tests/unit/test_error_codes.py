@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests import error_codes
-from tests.error_codes import REPOSITORY
+from tests.helpers import REPOSITORY
 
 CODED = ("common",)  # rooms in which every problem has a code
 
