@@ -30,9 +30,9 @@ class SQLiteProgramCache(ProgramCacheResource):  # type: ignore[misc]
 
         if max_size_bytes is not None and max_size_bytes <= 0:
             raise ValueError(f"max_size_bytes must be positive or None, not {max_size_bytes}")
-        place = os.path.realpath(path)
-        usable_paths.check(place)
-        self._database = Database(place, max_size_bytes, _warn)
+        real_path = os.path.realpath(path)
+        usable_paths.check(real_path)
+        self._database = Database(real_path, max_size_bytes, _warn)
         weakref.finalize(self, self._database.close)
 
     def __getitem__(self, key: bytes | bytearray | str) -> bytes:
@@ -77,13 +77,13 @@ def _key_bytes(key: bytes | bytearray | str) -> bytes:
 def _value_bytes(value: bytes | bytearray | memoryview | ObjectCode) -> bytes:
     code = value.code if isinstance(value, ObjectCode) else value
     if isinstance(value, ObjectCode) and isinstance(code, str):  # the path of a file
-        return _file_bytes(code)
+        return _read_code_file(code)
     if not isinstance(code, (bytes, bytearray, memoryview)):
         raise TypeError(f"cache values must be bytes-like or ObjectCode, got {type(value).__name__}")
     return bytes(code)
 
 
-def _file_bytes(path: str) -> bytes:
+def _read_code_file(path: str) -> bytes:
     """Return the code that an ObjectCode refers to by a path; an error says why it cannot be read."""
     what = f"the code of an ObjectCode is in {path}, and nothing was stored"
     try:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ..common.digest import digest
 
-MOST = 1_000_000_000 - 4096  # bytes of an entry: SQLite takes a billion for all of a row
-_PATIENCE_S = 5.0  # with whoever else writes
-_MARK = 0x63756201  # the file's application id, which also names the version of its layout
+MAX_ENTRY_SIZE = 1_000_000_000 - 4096  # bytes of an entry: SQLite takes a billion for all of a row
+_BUSY_TIMEOUT_S = 5.0  # with whoever else writes
+_APPLICATION_ID = 0x63756201  # the file's application id, which also names the version of its layout
 _TABLE = """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
     key BLOB NOT NULL UNIQUE,
@@ -19,50 +19,52 @@ _TABLE = """CREATE TABLE entries (
     size INTEGER NOT NULL, -- of data
     used INTEGER NOT NULL -- the higher, the later
 )"""
-_LOG_AHEAD = "PRAGMA journal_mode = WAL"
-_LAYOUT = (
+_WRITE_AHEAD_LOG = "PRAGMA journal_mode = WAL"
+_SCHEMA = (
     _TABLE,
     "CREATE INDEX by_use ON entries (used, size)",
     "CREATE TABLE contents (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",  # else a use would write it again
 )
-_FIND = "SELECT data, size, digest FROM entries LEFT JOIN contents USING (id) WHERE key = ?"
+_FIND_ENTRY = "SELECT data, size, digest FROM entries LEFT JOIN contents USING (id) WHERE key = ?"
 # Uses are counted: no clock can confuse their order.
-_USE = "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?"
-_INSERT = """
+_COUNT_USE = "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?"
+_INSERT_ENTRY = """
     INSERT INTO entries (key, digest, size, used)
     VALUES (?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM entries))
 """
 # A size that is damaged can be anything.
-_TOTAL = "SELECT total(max(coalesce(CAST(size AS INTEGER), 0), 0)) FROM entries"
-_OLDEST = "SELECT id, max(coalesce(CAST(size AS INTEGER), 0), 0) FROM entries ORDER BY used"
-_FOREIGN = "file is not a database"  # as SQLite says it, like the next two
+_TOTAL_SIZE = "SELECT total(max(coalesce(CAST(size AS INTEGER), 0), 0)) FROM entries"
+_OLDEST_FIRST = "SELECT id, max(coalesce(CAST(size AS INTEGER), 0), 0) FROM entries ORDER BY used"
+_NOT_A_DATABASE = "file is not a database"  # as SQLite says it, like the next two
 _UNKNOWN_FORMAT = "unsupported file format"
 _READ_ONLY = "attempt to write a readonly database"
 DAMAGED = "it is damaged"
 
 
-class UnfitError(Exception):
+class UnusableFileError(Exception):
     """The file is not one of ours, or not as we left it."""
 
 
-def connect(path: str, how: str) -> sqlite3.Connection:
-    """Return a connection to a file that is one of ours, as an empty one becomes; UnfitError otherwise."""
-    connection = _open(path, how, _PATIENCE_S)
+def connect(path: str, query: str) -> sqlite3.Connection:
+    """Return a connection to a program cache, which an empty file becomes; else raise UnusableFileError."""
+    connection = _open(path, query, _BUSY_TIMEOUT_S)
     try:
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = NORMAL"):
             connection.execute(f"PRAGMA {setting}")
-        found = _marked(connection)
-        if found == (0, []) and how == "mode=rw":
-            _lay_out(connection)
-            found = _marked(connection)
-        if found != (_MARK, [each.encode() for each in _LAYOUT]):
-            raise UnfitError(DAMAGED if found[0] == _MARK else "it is not a program cache")
-        if how == "mode=rw":  # a damaged byte can have turned it off, and then nobody sees who uses the file
-            connection.execute(_LOG_AHEAD).fetchall()
+        found = _identification(connection)
+        if found == (0, []) and query == "mode=rw":
+            _create_schema(connection)
+            found = _identification(connection)
+        if found != (_APPLICATION_ID, [each.encode() for each in _SCHEMA]):
+            raise UnusableFileError(DAMAGED if found[0] == _APPLICATION_ID else "it is not a program cache")
+        if (
+            query == "mode=rw"
+        ):  # a damaged byte can have turned it off, and then nobody sees who uses the file
+            connection.execute(_WRITE_AHEAD_LOG).fetchall()
     except BaseException as exc:
         connection.close()
         if is_damage(exc):
-            raise UnfitError(_FOREIGN if _FOREIGN in str(exc) else DAMAGED) from exc
+            raise UnusableFileError(_NOT_A_DATABASE if _NOT_A_DATABASE in str(exc) else DAMAGED) from exc
         raise
     return connection
 
@@ -85,7 +87,7 @@ def is_busy(exc: BaseException) -> bool:
     return isinstance(exc, sqlite3.OperationalError) and "locked" in str(exc)
 
 
-def is_used(path: str) -> bool:
+def is_open(path: str) -> bool:
     """Say whether anybody has the database open; of what is no database nobody can tell."""
     connection = _open(path, "mode=rw", 0)
     try:
@@ -100,15 +102,15 @@ def is_used(path: str) -> bool:
 
 def find(connection: sqlite3.Connection, key: bytes) -> tuple[bytes | None, bool]:
     """Return the bytes under *key*, proven; without any, whether a row that proves nothing is there."""
-    rows = connection.execute(_FIND, (key,)).fetchall()
+    rows = connection.execute(_FIND_ENTRY, (key,)).fetchall()
     for data, size, proof in rows:
-        if type(data) is bytes and size == len(data) and proof == _proof(key, data):
+        if type(data) is bytes and size == len(data) and proof == _entry_digest(key, data):
             return data, False
     return None, bool(rows)
 
 
 def store(connection: sqlite3.Connection, key: bytes, data: bytes) -> None:
-    number = connection.execute(_INSERT, (key, _proof(key, data), len(data))).lastrowid
+    number = connection.execute(_INSERT_ENTRY, (key, _entry_digest(key, data), len(data))).lastrowid
     connection.execute("INSERT OR REPLACE INTO contents VALUES (?, ?)", (number, data))
 
 
@@ -123,27 +125,27 @@ def clear(connection: sqlite3.Connection) -> bool:
     return connection.execute("DELETE FROM entries").rowcount > 0
 
 
-def count(connection: sqlite3.Connection) -> int:
+def entry_count(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM entries").fetchall()[0][0])
 
 
-def use(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
+def count_uses(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
     """Count *keys* as used, one after the other."""
-    connection.executemany(_USE, [(key,) for key in keys])
+    connection.executemany(_COUNT_USE, [(key,) for key in keys])
 
 
 def evict(connection: sqlite3.Connection, room: int) -> bool:
     """Remove what was used longest ago, until the rest has no more bytes than *room*."""
-    over = connection.execute(_TOTAL).fetchall()[0][0] - room
-    doomed = []
-    oldest = connection.execute(_OLDEST)
+    over = connection.execute(_TOTAL_SIZE).fetchall()[0][0] - room
+    evicted = []
+    oldest = connection.execute(_OLDEST_FIRST)
     for number, size in oldest:
         if over <= 0:
             break
-        doomed.append((number,))
+        evicted.append((number,))
         over -= size
     oldest.close()
-    return _delete(connection, doomed)
+    return _delete(connection, evicted)
 
 
 def _delete(connection: sqlite3.Connection, numbers: Sequence[tuple[int]]) -> bool:
@@ -167,14 +169,14 @@ def _free_pages(connection: sqlite3.Connection) -> int:
     return int(pages)
 
 
-def fold(connection: sqlite3.Connection) -> None:
+def checkpoint(connection: sqlite3.Connection) -> None:
     """Have all that is in the log in the file, unless somebody still reads the log."""
-    with patience(connection, 1.0):
+    with busy_timeout(connection, 1.0):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextlib.contextmanager
-def writing(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Do all that is done meanwhile, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -187,40 +189,40 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def patience(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
+def busy_timeout(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
     """Wait no longer for others meanwhile."""
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").fetchall()
     try:
         yield
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {int(_PATIENCE_S * 1000)}").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_S * 1000)}").fetchall()
 
 
-def _open(path: str, how: str, patience_s: float) -> sqlite3.Connection:
-    place = f"{Path(path).as_uri()}?{how}"
+def _open(path: str, query: str, timeout_s: float) -> sqlite3.Connection:
+    place = f"{Path(path).as_uri()}?{query}"
     connection = sqlite3.connect(
-        place, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False
+        place, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False
     )
     connection.text_factory = bytes  # damaged text is none
     return connection
 
 
-def _marked(connection: sqlite3.Connection) -> tuple[int, list[bytes]]:
+def _identification(connection: sqlite3.Connection) -> tuple[int, list[bytes]]:
     """Return what tells whose file it is."""
     ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
     rows = connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid").fetchall()
     return mark, [sql for (sql,) in rows if sql is not None]
 
 
-def _lay_out(connection: sqlite3.Connection) -> None:
+def _create_schema(connection: sqlite3.Connection) -> None:
     """Make an empty file one of ours, in one step."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute(_LOG_AHEAD).fetchall()
-    with writing(connection):
-        for statement in (*_LAYOUT, f"PRAGMA application_id = {_MARK}"):
+    connection.execute(_WRITE_AHEAD_LOG).fetchall()
+    with transaction(connection):
+        for statement in (*_SCHEMA, f"PRAGMA application_id = {_APPLICATION_ID}"):
             connection.execute(statement)
 
 
-def _proof(key: bytes, data: bytes) -> bytes:
+def _entry_digest(key: bytes, data: bytes) -> bytes:
     """Return the digest of an entry; with its key, so that no other entry's bytes fit."""
     return bytes.fromhex(digest((key, data)))

@@ -9,9 +9,9 @@ import stat
 
 from ..common import file_access
 
-_MOUNTS = "/proc/self/mountinfo"
+_MOUNT_TABLE = "/proc/self/mountinfo"
 # What several machines write at once. The processes of one database share memory, so they are on one machine.
-_SHARED = re.compile(
+_NETWORK_FILE_SYSTEMS = re.compile(
     "(fuse[.])?(9p|afs|beegfs|blobfuse2?|ceph(-fuse)?|cifs|coda|davfs2?|gcsfuse|gfs2|glusterfs|goofys|gpfs|lizardfs|"
     "lustre|mfs|moosefs|mount-s3|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2|rclone|s3fs|smb3|smbfs|sshfs|virtiofs|wekafs)"
 )
@@ -24,17 +24,17 @@ def check(path: str) -> None:
         mode = file_access.looked_at(path).st_mode
     if mode and not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"a program cache is a file, and this {file_access.kind(mode)}", path)
-    kind = file_system(path)
-    if _SHARED.fullmatch(kind):
+    kind = file_system_type(path)
+    if _NETWORK_FILE_SYSTEMS.fullmatch(kind):
         what = f"{kind} is a network file system, where SQLite's write-ahead log does not work"
         hint = "name a file on a disk of this machine, or use cuda.core's FileStreamProgramCache"
         raise OSError(errno.ENOTSUP, f"{what}: {hint}", path)
 
 
-def file_system(path: str) -> str:
+def file_system_type(path: str) -> str:
     """Return the type of the file system that *path* is on; nothing where the system does not tell."""
     try:
-        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+        with open(_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
     except OSError:  # not Linux
         return ""

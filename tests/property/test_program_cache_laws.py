@@ -55,9 +55,9 @@ def there(path: Path, said: list[str]) -> dict[bytes, bytes | None]:
 
 @given(st.lists(st.tuples(st.booleans(), calls), min_size=20, max_size=40))
 @settings(max_examples=60)
-def test_two_that_write_down_each_read_are_as_one(steps: list[tuple[bool, tuple[object, ...]]]) -> None:
+def test_two_caches_that_save_each_read_behave_as_one(steps: list[tuple[bool, tuple[object, ...]]]) -> None:
     model, said = Model(), list[str]()
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(database, "_LATE", 1):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(database, "_SAVE_AFTER_READS", 1):
         path = Path(folder) / "cache"
         caches = [Database(str(path), CAP, said.append) for _ in range(2)]
         for which, (name, *given_) in steps:
@@ -71,7 +71,7 @@ def test_two_that_write_down_each_read_are_as_one(steps: list[tuple[bool, tuple[
 
 @given(st.lists(calls, min_size=20, max_size=40))
 @settings(max_examples=60)
-def test_one_knows_its_own_reads_before_they_are_written_down(steps: list[tuple[object, ...]]) -> None:
+def test_a_cache_knows_its_own_reads_before_they_are_saved(steps: list[tuple[object, ...]]) -> None:
     model, said = Model(), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache"
