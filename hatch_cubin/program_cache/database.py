@@ -1,9 +1,11 @@
 """The file of a `SQLiteProgramCache`, as one process uses it.
 
-An entry has a digest over its key and its bytes. What does not fit its digest is a miss, and is removed. A
-file that is no such database, or damaged beyond single entries, is set aside. A fault is a miss, or something
-that is not stored, and a warning. Only SQLite opens the file: to close a descriptor of our own would drop its
-locks.
+Each entry has a digest of its key and its bytes. An entry that does not match its digest is a miss and is
+removed. A file that is not a program cache, or that has more damage than single entries, is renamed and
+replaced by a new one. If anything else goes wrong, a read is a miss, a write stores nothing, and there is a
+warning.
+
+Only SQLite may open the file: on POSIX systems, closing any other descriptor of it would drop SQLite's locks.
 """
 
 from __future__ import annotations
@@ -22,17 +24,19 @@ from . import statements, usable_paths
 
 _R = TypeVar("_R")
 
-_SAVE_AFTER_READS = 256  # reads, or
-_SAVE_AFTER_S = 1.0  # after which they are written down
-_SAVE_WAIT_S = 0.05  # to wait for others with that
-_OPEN_WAIT_S = 10.0  # to wait for whoever opens the file, or sets it aside
+# Reads change the order of eviction. They are saved together, as each save is a write to the disk.
+_SAVE_AFTER_READS = 256
+_SAVE_AFTER_S = 1.0
+_SAVE_WAIT_S = 0.05  # for other writers: a read must not take long, and its use can be saved later
+_OPEN_WAIT_S = 10.0  # for other processes that open the file or set it aside
 _FAULTS = (statements.UnusableFileError, sqlite3.Error, OSError, MemoryError, OverflowError, ValueError)
 
 
 class Database:
-    """The file, as one process uses it; all its threads share a connection.
+    """A program cache's file, with one connection that all threads of the process share.
 
-    The connection is made when it is needed: after close() too, and after a fork, before which it is closed.
+    The connection is opened when it is first needed, and again after close(). It is closed before the process
+    forks, so parent and child open connections of their own.
     """
 
     def __init__(self, path: str, max_size: int | None, warn: Callable[[str], object]) -> None:
@@ -42,10 +46,10 @@ class Database:
         self._warn = warn
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._file_identity: tuple[int, int] | None = None  # which the connection is to
-        self._process = 0  # which made it
+        self._file_identity: tuple[int, int] | None = None  # when it was opened
+        self._process = 0  # the process that opened the connection
         self._writable = False
-        self._unsaved_uses: dict[bytes, None] = {}  # what was read and is not written down, the latest last
+        self._unsaved_uses: dict[bytes, None] = {}  # keys in the order of their last reads
         self._unsaved_reads = 0
         self._timer: threading.Timer | None = None
         with _ALL_DATABASES_LOCK:
@@ -53,7 +57,7 @@ class Database:
         self._with_connection(lambda _connection: None)
 
     def read(self, key: bytes) -> bytes | None:
-        """Return the bytes under *key*, proven; None on a miss."""
+        """Return the bytes stored under *key*, checked against their digest; None on a miss."""
 
         def action(connection: sqlite3.Connection) -> bytes | None:
             data, damaged = statements.find(connection, key)
@@ -68,9 +72,9 @@ class Database:
         return self._with_connection(action)
 
     def write(self, key: bytes, data: bytes) -> None:
-        """Store *data* under *key*; what was used longest ago goes where there is no room for it."""
+        """Store *data* under *key*; evict the least recently used entries if there is no room for it."""
         if large := len(data) > statements.MAX_ENTRY_SIZE:
-            self._report(f"takes no entry of {len(data)} bytes: it was not stored")
+            self._report(f"cannot store an entry of {len(data)} bytes, which is too large for SQLite")
 
         def action(connection: sqlite3.Connection) -> bool:
             def change() -> bool:
@@ -87,7 +91,7 @@ class Database:
         self._with_connection(action, "an entry was not stored")
 
     def remove(self, key: bytes) -> bool:
-        """Remove the entry of *key*, and say whether there was one."""
+        """Remove the entry of *key*; return whether there was one."""
 
         def action(connection: sqlite3.Connection) -> bool:
             return self._commit(connection, lambda: statements.remove(connection, key))
@@ -107,7 +111,10 @@ class Database:
         return self._with_connection(statements.entry_count) or 0
 
     def close(self) -> None:
-        """Write down what was read, make the file whole without those beside it, and let go of it."""
+        """Save the uses, move the write-ahead log into the file, and close the connection.
+
+        The file can be copied then: everything is in it.
+        """
         with self._lock:
             self._cancel_timer()
             if self._connection is not None and self._process == os.getpid() and self._writable:
@@ -117,15 +124,15 @@ class Database:
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Close, and keep every thread out until after_fork(): in between the process is forked."""
-        if (timer := self._timer) is not None:  # it may be waiting for the lock
+        """Close the connection, and make all threads wait until after_fork()."""
+        if (timer := self._timer) is not None:  # its thread may be waiting for the lock
             timer.cancel()
             timer.join()
         self._lock.acquire()
         self.close()
 
     def after_fork(self) -> None:
-        """Let the threads in again."""
+        """Let the threads continue."""
         self._lock.release()
 
     # The connection
@@ -133,7 +140,10 @@ class Database:
     def _with_connection(
         self, action: Callable[[sqlite3.Connection], _R], consequence: str = ""
     ) -> _R | None:
-        """Return what *action* does with the file; None, and a warning, where it cannot be done."""
+        """Return the result of *action*; None, with a warning that names the *consequence*, if it fails.
+
+        If the file turns out to be damaged, it is set aside, and the action runs on a new one.
+        """
         with self._lock:
             try:
                 try:
@@ -152,11 +162,14 @@ class Database:
                 return None
 
     def _open_connection(self, damaged: tuple[int, int] | None = None) -> sqlite3.Connection:
-        """Return the connection; a file that was found *damaged* is set aside before it is made."""
+        """Return the connection, opened if there is none.
+
+        If the file is still the one that was found *damaged*, it is set aside first.
+        """
         if self._connection is None:
             usable_paths.check(self._path)
             os.makedirs(self._folder, exist_ok=True)
-            # Whoever has opened the file has it for sure when the next one asks whether anybody has.
+            # Under the lock: a process that has just opened the file is visible to the next is_open().
             with wait_for_lock(self._folder, _OPEN_WAIT_S):
                 if damaged is not None and damaged == _device_and_inode(self._path):
                     self._set_aside(statements.DAMAGED)
@@ -167,25 +180,26 @@ class Database:
                     self._connection = self._connect()
                 self._file_identity, self._process = _device_and_inode(self._path), os.getpid()
         elif self._process != os.getpid():
-            raise OSError(0, "it is open in the process that this one was forked of, unseen by Python")
+            raise OSError(0, "it is open in the parent process, which forked without telling Python")
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file, which is made where there is none."""
+        """Open the file, which is made if it does not exist."""
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         self._writable = os.access(self._path, os.W_OK) and os.access(self._folder, os.W_OK)
         if self._writable:
             return statements.connect(self._path, "mode=rw")
-        if os.path.exists(f"{self._path}-wal"):  # somebody who may write is perhaps about to
+        if os.path.exists(f"{self._path}-wal"):  # a process that may write probably uses it
             with contextlib.suppress(sqlite3.OperationalError):
                 return statements.connect(self._path, "mode=ro")
         return statements.connect(self._path, "immutable=1")
 
     def _set_aside(self, why: str) -> None:
-        """Rename the file; not under somebody who uses it and would not notice.
+        """Rename the file, unless another process uses it: that process would go on writing into it.
 
-        To ask whether anybody does has emptied its log. One that is left counts for no new file.
+        The write-ahead log needs no renaming: is_open() has emptied it, and SQLite ignores the log of another
+        file.
         """
         if not self._writable:
             raise OSError(0, why)
@@ -204,7 +218,7 @@ class Database:
             self._connection = None
 
     def _commit(self, connection: sqlite3.Connection, change: Callable[[], bool]) -> bool:
-        """Make a change, after what was read is written down; say whether it took any row away."""
+        """Save the uses and make a change in one transaction; return whether the change removed rows."""
         with statements.transaction(connection):
             statements.count_uses(connection, self._unsaved_uses)
             gone = change()
@@ -216,10 +230,10 @@ class Database:
     def _report(self, what: str) -> None:
         self._warn(f"the program cache {self._path} {what}")
 
-    # What was read
+    # Uses by reading
 
     def _note_use(self, connection: sqlite3.Connection, key: bytes) -> None:
-        """Count a read. It is written down in a moment, together with others."""
+        """Remember that *key* was read; save that soon, together with other reads."""
         if not self._writable:
             return
         self._unsaved_uses.pop(key, None)
@@ -230,7 +244,7 @@ class Database:
         elif self._timer is None:
             timer = threading.Timer(_SAVE_AFTER_S, self._save_when_due)
             timer.daemon = True
-            with contextlib.suppress(RuntimeError):  # while Python ends, and at the process's limit
+            with contextlib.suppress(RuntimeError):  # Python is ending, or no more threads are allowed
                 timer.start()
                 self._timer = timer
 
@@ -241,7 +255,7 @@ class Database:
                 self._save_uses(self._connection)
 
     def _save_uses(self, connection: sqlite3.Connection) -> None:
-        """Write down what was read; where somebody else is writing, another time."""
+        """Save which keys were read; if another process is writing, leave that to a later call."""
         self._unsaved_reads = 0
         try:
             with statements.busy_timeout(connection, _SAVE_WAIT_S), statements.transaction(connection):
@@ -270,8 +284,8 @@ def _device_and_inode(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-# A child that inherits a connection, and makes another to the same file, has no lock on it: SQLite counts the
-# locks of its parent as its own. So nobody has a connection while the process is forked.
+# A forked child must not inherit a connection: SQLite would believe that the child holds its parent's locks,
+# and further connections of the child to that file would lock nothing. So all are closed before a fork.
 
 _ALL_DATABASES: weakref.WeakSet[Database] = weakref.WeakSet()
 _ALL_DATABASES_LOCK = threading.RLock()
@@ -292,6 +306,6 @@ def _after_fork() -> None:
     _ALL_DATABASES_LOCK.release()
 
 
-# Windows knows no forks.
+# Windows cannot fork.
 _register = getattr(os, "register_at_fork", lambda **_handlers: None)
 _register(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

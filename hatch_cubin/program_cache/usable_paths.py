@@ -1,4 +1,4 @@
-"""Where the file of a `SQLiteProgramCache` can be: on a disk of this machine, and where no other thing is."""
+"""Whether the file of a `SQLiteProgramCache` can be at a path: only on a local disk, and only a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import stat
 from ..common import file_access
 
 _MOUNT_TABLE = "/proc/self/mountinfo"
-# What several machines write at once. The processes of one database share memory, so they are on one machine.
+# SQLite's write-ahead log needs shared memory, which processes on different machines do not have.
 _NETWORK_FILE_SYSTEMS = re.compile(
     "(fuse[.])?(9p|afs|beegfs|blobfuse2?|ceph(-fuse)?|cifs|coda|davfs2?|gcsfuse|gfs2|glusterfs|goofys|gpfs|lizardfs|"
     "lustre|mfs|moosefs|mount-s3|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2|rclone|s3fs|smb3|smbfs|sshfs|virtiofs|wekafs)"
@@ -18,7 +18,7 @@ _NETWORK_FILE_SYSTEMS = re.compile(
 
 
 def check(path: str) -> None:
-    """Raise an OSError that says why, where no database can be at *path*; nothing is opened for that."""
+    """Raise an OSError with the reason if no database can be at *path*; nothing is opened."""
     mode = 0
     with contextlib.suppress(FileNotFoundError):
         mode = file_access.looked_at(path).st_mode
@@ -32,7 +32,7 @@ def check(path: str) -> None:
 
 
 def file_system_type(path: str) -> str:
-    """Return the type of the file system that *path* is on; nothing where the system does not tell."""
+    """Return the type of the file system that *path* is on; an empty text on systems other than Linux."""
     try:
         with open(_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
@@ -43,5 +43,5 @@ def file_system_type(path: str) -> str:
         there, _, rest = line.partition(" - ")
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), there.split(" ")[4])
         if len(point) >= len(found[0]) and f"{path}/".startswith(f"{point.rstrip('/')}/"):
-            found = (point, rest.split(" ")[0])  # of two at one place, the later lies above
+            found = (point, rest.split(" ")[0])  # of two mounts at one place, the later one covers the other
     return found[1]

@@ -1,6 +1,6 @@
-"""A program cache in one file, under processes at once, kills, power cuts and damage: never a wrong byte.
+"""A program cache returns right bytes or none: with many processes, kills, power cuts, damage, full disks.
 
-With --long the numbers are those of a release.
+--long runs as many rounds as before a release.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALL = 40  # entries, of the files that are damaged
 
 @pytest.fixture
 def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves half a coverage file behind."""
+    """Measure no coverage: a killed process would leave an incomplete coverage file."""
     for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
@@ -110,13 +110,13 @@ def test_killed_writers_leave_an_undamaged_file(tmp_path: Path, figures: Figures
 
 
 def cut_log(path: Path, chance: random.Random) -> None:
-    """Lose what was written to the log last."""
+    """Lose the end of the log."""
     log = path.with_name(f"{path.name}-wal")
     os.truncate(log, chance.randrange(log.stat().st_size))
 
 
 def zero_log(path: Path, chance: random.Random) -> None:
-    """Keep the log's size, and lose what was written to it last."""
+    """Fill the end of the log with zeros."""
     log = path.with_name(f"{path.name}-wal")
     data = log.read_bytes()
     at = chance.randrange(len(data))
@@ -124,7 +124,7 @@ def zero_log(path: Path, chance: random.Random) -> None:
 
 
 def lose_pages(path: Path, chance: random.Random) -> None:
-    """Lose pages of the file, and the log, as no disk should."""
+    """Lose pages of the file and the whole log, which no sound disk does."""
     path.with_name(f"{path.name}-wal").unlink()
     with path.open("r+b") as file:
         for _ in range(3):
@@ -137,7 +137,7 @@ def cut_file(path: Path, chance: random.Random) -> None:
 
 
 def partly_checkpointed(folder: Path) -> Path:
-    """Return a file that was copied, with its log, while it was in use: half of what it has is in the log."""
+    """Return a copy of a file in use, with its log: half of the entries are in the log only."""
     said: list[str] = []
     cache = Database(str(folder / "used"), None, said.append)
     for number in range(SMALL // 2):
@@ -181,7 +181,7 @@ def test_a_power_cut_loses_whole_entries_only(
 
 
 def test_a_damaged_byte_is_neither_returned_nor_an_exception(tmp_path: Path, figures: Figures) -> None:
-    """One bit at a time, all over the file, and then what a program does with its cache."""
+    """Flip one bit at a time, all over the file, and use the cache each time."""
     path = partly_checkpointed(tmp_path)
     said: list[str] = []
     Database(str(path), None, said.append).close()
@@ -217,7 +217,10 @@ def test_damage_while_processes_use_the_file_is_never_returned(tmp_path: Path, f
     ]
     flips = 0
     while any(user.is_alive() for user in users):
-        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:  # it may be set aside just now
+        with (
+            contextlib.suppress(FileNotFoundError),
+            path.open("r+b") as file,
+        ):  # another process may have set it aside
             at = chance.randrange(max(1, os.fstat(file.fileno()).st_size))
             file.seek(at)
             file.write(b"\xff")

@@ -1,4 +1,4 @@
-"""A program cache drops what was used longest ago, whoever used it, and keeps all for which there is room."""
+"""A program cache evicts the least recently used entries of all processes, and only if there is no room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAP = 10
 
 
 class Model(OrderedDict[bytes, bytes]):
-    """What a program cache is meant to be: those used last stand last."""
+    """A model of a program cache: the most recently used entries are last."""
 
     def read(self, key: bytes) -> bytes | None:
         if key in self:
@@ -48,7 +48,7 @@ calls: st.SearchStrategy[tuple[object, ...]] = st.one_of(reads, reads, writes, w
 
 
 def there(path: Path, said: list[str]) -> dict[bytes, bytes | None]:
-    """Return what is there, by the eyes of somebody who drops nothing."""
+    """Return the entries, read by a cache without a size limit, which evicts nothing."""
     with contextlib.closing(Database(str(path), None, said.append)) as cache:
         return {key: data for key in KEYS if (data := cache.read(key)) is not None}
 

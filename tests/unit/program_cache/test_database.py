@@ -1,4 +1,4 @@
-"""The file of a program cache: what is in it, and what becomes of it where it is not as it was."""
+"""The file of a program cache: its entries, its size, damage, other processes, forks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.usefixtures("no_endless_wait"), pytest.mark.counted]
 
 
 class Opener:
-    """Makes caches in one place, and hears what they say."""
+    """Opens caches of one file, and collects their warnings."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,7 +54,7 @@ def files(opened: Opener) -> list[str]:
 
 
 def stored_keys(opened: Opener) -> list[str]:
-    """Return the keys that are there, without using them."""
+    """Return the keys in the file, without counting that as a use."""
     with contextlib.closing(sqlite3.connect(opened.path)) as connection:
         return [key.decode() for (key,) in connection.execute("SELECT key FROM entries ORDER BY key")]
 
@@ -132,7 +132,9 @@ def test_max_size_limits_the_file(opened: Opener) -> None:
     assert opened.path.stat().st_size < 1.2 * (1 << 20)
 
 
-@pytest.mark.parametrize(("limit", "said"), [(4, ["takes no entry of 5 bytes: it was not stored"]), (5, [])])
+@pytest.mark.parametrize(
+    ("limit", "said"), [(4, ["cannot store an entry of 5 bytes, which is too large for SQLite"]), (5, [])]
+)
 def test_an_entry_that_is_too_large_for_sqlite_is_not_stored(
     opened: Opener, monkeypatch: pytest.MonkeyPatch, limit: int, said: list[str]
 ) -> None:
@@ -152,7 +154,7 @@ def test_an_entry_larger_than_max_size_evicts_no_other_entries(opened: Opener) -
     assert (cache.read(b"k"), cache.read(b"large"), opened.warnings) == (b"code", None, [])
 
 
-# What was read
+# Uses by reading
 
 
 def test_an_entry_that_one_process_read_is_not_evicted_by_another(
@@ -237,12 +239,12 @@ def test_an_entry_is_returned_even_if_its_use_cannot_be_saved(
     assert [cache.read(b"k"), cache.read(b"k"), opened.warnings] == [b"code", b"code", []]
 
 
-# While somebody else writes
+# While another process writes
 
 
 @pytest.fixture
 def busy(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
-    """A file with an entry in which another process is writing, for longer than anybody waits."""
+    """Write an entry, then hold the file's write lock for longer than a cache waits."""
     monkeypatch.setattr(statements, "_BUSY_TIMEOUT_S", 0.01)
     opened().write(b"k", b"code")
     with contextlib.closing(sqlite3.connect(opened.path, isolation_level=None)) as other:
@@ -341,7 +343,7 @@ def test_a_damaged_use_number_does_not_stop_eviction(opened: Opener, used: str) 
 
 
 def overwrite_with_nonsense(opened: Opener, at: int = 4096) -> None:
-    """Make nonsense of the file from somewhere on."""
+    """Overwrite the file from offset *at* to its end."""
     size = opened.path.stat().st_size
     with opened.path.open("r+b") as file:
         file.seek(at)
@@ -436,7 +438,7 @@ def test_a_file_that_another_process_has_set_aside_is_only_opened_again(
     assert opened.warnings == []
 
 
-# What is none of ours
+# Files that are not program caches
 
 
 def another_database(path: Path) -> None:
@@ -514,12 +516,12 @@ def test_an_empty_file_becomes_a_program_cache(opened: Opener) -> None:
     assert (stored_keys(opened), opened.warnings) == (["k"], [])
 
 
-# Where nothing can be written
+# Without permission to write
 
 
 @pytest.fixture
 def read_only(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From when it is called, nobody may write."""
+    """Return a function that makes every path look read-only from then on."""
 
     def start() -> None:
         monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
@@ -692,7 +694,7 @@ def test_after_a_fork_that_python_did_not_see_the_child_has_only_misses(
         patch.setattr(statements, "count_uses", pytest.fail)
         assert cache.read(b"k") is None
         cache.close()
-    why = "it is open in the process that this one was forked of, unseen by Python"
+    why = "it is open in the parent process, which forked without telling Python"
     assert opened.warnings == [f"cannot be used fully: {why}"]
     assert cache.read(b"k") == b"code"
 

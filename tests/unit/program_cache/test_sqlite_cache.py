@@ -1,4 +1,4 @@
-"""What cuda.core promises of its program caches holds for its own and for ours."""
+"""The interface of cuda.core's program caches: each test runs with cuda.core's cache and with ours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture(params=[FileStreamProgramCache, SQLiteProgramCache])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
-    """Return what makes another cache in the same place."""
+    """Return a function that opens one more cache at the same path."""
     made = []
 
     def make(max_size_bytes: int | None = None) -> Any:
@@ -40,7 +40,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
         each.close()
 
 
-# What is stored comes back
+# Reading
 
 
 def test_it_is_a_program_cache_resource(make: Make) -> None:
@@ -136,12 +136,12 @@ def test_values_of_other_types_are_type_errors(make: Make) -> None:
 
 
 def test_the_in_operator_is_not_supported(make: Make) -> None:
-    """Another process might delete in between."""
+    """Another process might delete the entry between the question and the read."""
     with pytest.raises(TypeError):
         _ = "k" in make()
 
 
-# What is changed stays so
+# Writing and deleting
 
 
 def test_the_last_write_wins(make: Make) -> None:
@@ -185,7 +185,7 @@ def test_two_open_caches_see_each_others_entries(make: Make) -> None:
     assert other.get("k") is None
 
 
-# No more than there is room for
+# max_size_bytes
 
 
 @pytest.mark.parametrize("most", [0, -1])
@@ -217,7 +217,7 @@ def test_an_entry_larger_than_max_size_bytes_is_not_kept(make: Make) -> None:
     assert cache.get("k") is None
 
 
-# For whoever compiles at run time
+# With Program.compile and a wheel's loader
 
 
 @pytest.mark.nvrtc
@@ -243,7 +243,7 @@ def test_a_wheels_own_kernels_come_first(make: Make, tmp_path: Path) -> None:
         assert (cache[key], cache["new"], then["new"]) == (b"k for sm_90", b"compiled", b"compiled")
 
 
-# What ours says
+# Warnings and errors of ours
 
 
 def test_a_problem_with_the_file_is_a_warning(tmp_path: Path) -> None:
@@ -273,11 +273,11 @@ def test_it_is_closed_when_it_is_garbage_collected(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["cache"]
 
 
-# How it is imported
+# Importing it
 
 
 def last_line_of(code: str) -> str:
-    """Return what another Python prints, or the last line that it fails with."""
+    """Return the last line that *code* prints in a new Python, or of its traceback."""
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     return (done.stderr or done.stdout).splitlines()[-1]
 

@@ -1,4 +1,4 @@
-"""Where the file of a program cache cannot be, and in which words that is said."""
+"""Where the file of a program cache cannot be, and the errors that say so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import strange
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_endless_wait")]
 
-# As Linux writes them: number, parent, device, root, mount point, options, fields of none or many, a hyphen,
+# As Linux writes them: number, parent, device, root, mount point, options, any number of fields, a hyphen,
 # type, source, options.
 MOUNTS = r"""
 21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
