@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..cache.entries import Cache, Compiled
 from ..keys.jobs import Job
 from . import differences
-from .differences import Nearest
+from .differences import NearestUnit
 
 REASONS = {
     "new": "nothing of this source is in this cache",
@@ -22,13 +22,13 @@ REASONS = {
 }
 
 
-class Found(NamedTuple):
+class UnitLookup(NamedTuple):
     """A unit, with its result if it is a hit, and with the reason if it is a miss."""
 
     job: Job
     hit: Compiled | None = None
     reason: str | None = None
-    nearest: Nearest | None = None
+    nearest: NearestUnit | None = None
     signed_with: str | None = None  # where that is the reason
 
     @property
@@ -53,41 +53,43 @@ class Found(NamedTuple):
             "differences": [each._asdict() for each in near.differences] if near else [],
         }
 
-    def why(self, *, verbose: bool) -> list[str]:
+    def reason_lines(self, *, verbose: bool) -> list[str]:
         """Return why the unit is a miss, in lines for people."""
         if self.reason is None:
             return []
         if self.reason == "differs" and self.nearest is not None:
             found, now = self.nearest.differences, self.job.inputs
             return (
-                [differences.say_one(each, now) for each in found] if verbose else differences.say(found, now)
+                [differences.describe(each, now) for each in found]
+                if verbose
+                else differences.describe_all(found, now)
             )
         with_key = f": {self.signed_with}" if self.signed_with else ""
         return [REASONS[self.reason] + with_key]
 
 
-def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
+def look_up_units(jobs: Sequence[Job], cache: Cache) -> list[UnitLookup]:
     """Return what the cache has of each unit; the cache's records are read only where a unit is a miss."""
-    found = [_look_up(job, cache) for job in jobs]
+    found = [_look_up_unit(job, cache) for job in jobs]
     if all(each.hit is not None for each in found):
         return found
     records = cache.inputs()
-    return [each if each.hit or each.reason else _explained(each.job, records) for each in found]
+    return [each if each.hit or each.reason else _explain_miss(each.job, records) for each in found]
 
 
-def _look_up(job: Job, cache: Cache) -> Found:
+def _look_up_unit(job: Job, cache: Cache) -> UnitLookup:
     damaged = cache.damaged
     hit = job.found_in(cache)
     if (doubt := cache.doubts.get(job.keys.key)) is not None:
-        return Found(job, reason=doubt.reason, signed_with=doubt.key)
-    return Found(job, hit, "damaged" if cache.damaged > damaged else None)
+        return UnitLookup(job, reason=doubt.reason, signed_with=doubt.key)
+    return UnitLookup(job, hit, "damaged" if cache.damaged > damaged else None)
 
 
-def _explained(job: Job, records: Mapping[str, Mapping[str, Any]]) -> Found:
+def _explain_miss(job: Job, records: Mapping[str, Mapping[str, Any]]) -> UnitLookup:
     if job.keys.key.hex() in records:
-        return Found(job, reason="removed")
+        return UnitLookup(job, reason="removed")
     variant = [f"{name}={value}" for name, value in job.unit.module.variant]
-    nearest = differences.nearest(job.inputs, variant, records)
+    nearest = differences.nearest_unit(job.inputs, variant, records)
     if nearest is None:
-        return Found(job, reason="new")
-    return Found(job, reason="differs" if nearest.differences else "unknown", nearest=nearest)
+        return UnitLookup(job, reason="new")
+    return UnitLookup(job, reason="differs" if nearest.differences else "unknown", nearest=nearest)
