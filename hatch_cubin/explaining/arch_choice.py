@@ -1,4 +1,4 @@
-"""Why an arch is built or is not, and what a GPU would load of what is planned. Pure."""
+"""Explain why an arch is built or not, and which of the planned archs a GPU would load. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ..planning.unit_plan import Module, Toolchain
 from ..project.source import Source, glob_regex
 
 ExpandArchs = Callable[[Sequence[str]], Iterable[Target]]
-ArchEntries = Sequence[tuple[str, int | None]]  # each arch, and the driver that it needs if that is known
+ArchEntries = Sequence[tuple[str, int | None]]  # each arch, and the driver that it needs; None: not known yet
 
 ARCHS_VARIABLE = "HATCH_CUBIN_ARCHS"
 
 
 class ArchRequest(NamedTuple):
-    """One spec of the `archs` that a source is built for, and what came of it."""
+    """One spec of the `archs` that a source is built for, and the archs that it gives."""
 
     spec: str
     where: str
-    own: bool  # whether it stands in a [[source]] table, in place of the global archs
+    own: bool  # whether it is in a [[source]] or [[module]] table, which replaces the global archs
     gives: tuple[Arch, ...]
     left_out: tuple[tuple[Arch, str], ...]  # with the reason
 
     @property
     def place(self) -> str:
-        """Where it stands, as people read it."""
+        """The file and line of the spec, for people."""
         return f"{self.where}{', in place of the global archs' if self.own else ''}"
 
     def __str__(self) -> str:
@@ -38,13 +38,13 @@ class ArchRequest(NamedTuple):
 
 
 class GpuChoice(NamedTuple):
-    """What a GPU would load of a module."""
+    """The entry of a module that a GPU would load, or the reason why it would load none."""
 
     arch: str | None
     rule: str | None = None
-    needs: int | None = None  # which driver, as `cuDriverGetVersion` counts; None where it is not known yet
+    needs: int | None = None  # the driver, as `cuDriverGetVersion` counts; None: not known yet
     certain: bool = True
-    why: str | None = None  # the reason where it would load nothing
+    why: str | None = None  # only if the GPU would load nothing
 
 
 def arch_requests(
@@ -52,7 +52,7 @@ def arch_requests(
 ) -> list[ArchRequest]:
     """Return each spec that asks for archs of a module.
 
-    *replaced* says that an environment variable replaces the table's `archs`.
+    *replaced*: an environment variable replaces the table's `archs`.
     """
     specs, places, own = _requested_specs(config, module, replaced=replaced)
     return [
@@ -64,7 +64,7 @@ def arch_requests(
 def _requested_specs(
     config: Config, module: Module, *, replaced: bool
 ) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return the specs that a module is built for, the place of each, and whether they are its own."""
+    """Return the specs that a module is built for, the place of each, and whether the module has its own."""
     linked, path = module.part_of or module.base, module.source.path
     for index, table in enumerate(config.module if module.part_of or module.link else ()):
         if table.name == linked and table.archs:
@@ -89,7 +89,7 @@ def _spec_places(config: Config, count: int, *path: str | int) -> list[str]:
 def _given_and_left_out(
     targets: Iterable[Target], module: Module, toolchain: Toolchain
 ) -> tuple[tuple[Arch, ...], tuple[tuple[Arch, str], ...]]:
-    """Return the archs that *targets* give, and those that are left out, each with the reason."""
+    """Return the archs that *targets* give, and the archs that are left out, each with the reason."""
     gives, left_out = [], []
     for target in targets:
         notes: list[str] = []
@@ -104,7 +104,7 @@ def _given_and_left_out(
 def explain_arch(
     arch: Arch, source: Source, toolchain: Toolchain, specs: Sequence[ArchRequest]
 ) -> tuple[bool, str]:
-    """Say whether an arch is built, and why."""
+    """Return whether an arch is built, and the reason."""
     if by := [each for each in specs if arch in each.gives]:
         return True, f"{' and '.join(map(str, by))} ask{'s' * (len(by) == 1)} for it"
     for each in specs:
@@ -122,9 +122,10 @@ def explain_arch(
 
 
 def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:
-    """Return what a GPU of capability *cc* would load of *entries*.
+    """Return which of *entries* a GPU of capability *cc* would load.
 
-    The driver that an entry needs may not be known yet. Then it is at most *newest*, the toolkit's release.
+    It is not known which driver PTX needs until the PTX is compiled: at most *newest*, the toolkit's release.
+    So the choice is certain only if it is the same for the oldest and the newest driver that may be needed.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:

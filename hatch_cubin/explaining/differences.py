@@ -1,4 +1,4 @@
-"""What differs between the inputs of two units, and which cached unit is nearest to one. Pure."""
+"""Find the cached unit that is nearest to another unit, and how their inputs differ. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SENTENCES = {kind: three for each in INGREDIENTS for kind, three in each.senten
 
 
 class Difference(NamedTuple):
-    """One input that is not what it was: its kind, its name where there are many of a kind, both values."""
+    """One input that differs: its kind, both values, and its name if there are many inputs of this kind."""
 
     input: str
     name: str | None
@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 class NearestUnit(NamedTuple):
-    """The cached unit that is most like another one, and what tells them apart."""
+    """The cached unit that is most like another unit, and their differences."""
 
     key: str
     inputs: Inputs
@@ -36,9 +36,9 @@ class NearestUnit(NamedTuple):
 
 
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
-    """Return the cached unit most like this one, of those whose source has the same path or the same text.
+    """Return the nearest of the cached units whose source has the same path or the same text, if any.
 
-    *variant* are the macros that tell the unit from its source's other variants, as its inputs have them.
+    *variant*: the macros that distinguish the unit from other variants, as `inputs["define"]` has them.
     """
     own = set(variant)
 
@@ -65,7 +65,10 @@ def _is_same_source(was: Inputs, now: Inputs) -> bool:
 
 
 def _is_whole(inputs: Inputs) -> bool:
-    """Say whether a record has every input that it needs to be compared, each of its type."""
+    """Return whether a record has every required input, and each input has the right type.
+
+    Another process or an older release may have written the record.
+    """
     return all(
         isinstance(inputs[each.name], each.type) if each.name in inputs else not each.is_in_all
         for each in INGREDIENTS
@@ -73,15 +76,15 @@ def _is_whole(inputs: Inputs) -> bool:
 
 
 def _arch_distance(was: str, now: str) -> SortKey:
-    """Return how far one arch is from another: 'the same' is nearest, then the same kind, then its number."""
+    """Return a key to sort by: the same arch comes first, then archs of the same kind, then near numbers."""
     numbers = [int("".join(filter(str.isdecimal, arch)) or 0) for arch in (was, now)]
     return was != now, was.partition("_")[0] != now.partition("_")[0], abs(numbers[0] - numbers[1])
 
 
 def differences(was: Inputs, now: Inputs) -> tuple[Difference, ...]:
-    """Return every input that differs; those that people change come first."""
+    """Return every input that differs; inputs that people change come first."""
     found = tuple(_differences(was, now))
-    if not found and was["cuda_core"] != now["cuda_core"]:  # no input, but it makes the keys
+    if not found and was["cuda_core"] != now["cuda_core"]:  # not an input, but cuda.core makes the keys
         return (Difference("cuda_core", None, was["cuda_core"], now["cuda_core"]),)
     return found
 
@@ -110,9 +113,11 @@ def _compare_assembled(was: Inputs, now: Inputs) -> Iterator[Difference]:
 
 
 def _compare_search(was: Inputs, now: Inputs) -> Iterator[Difference]:
-    """Yield how the search path differs: in the project's folders alone, unless both paths go beyond these.
+    """Yield how the search path differs; folders outside of the project count only if both paths have some.
 
-    A first header brings the whole path, and a first header of others brings the rest of it.
+    The search path of a unit without headers is empty, and the search path of a unit that includes only the
+    project's headers has only the project's folders. So a new header can add folders to the path. These are
+    not differences of their own.
     """
     paths = [was["search"], now["search"]]
     if not all(paths) and _user_headers(was["headers"]) != _user_headers(now["headers"]):
@@ -132,7 +137,7 @@ def _compare_header_trees(was: Inputs, now: Inputs) -> Iterator[Difference]:
         for inputs in (was, now)
     )
     for name in dict.fromkeys((*before, *after)):
-        if was["headers"].get(name) != now["headers"].get(name):  # a key does not say of which build
+        if was["headers"].get(name) != now["headers"].get(name):  # the build alone does not change the key
             yield Difference("headers", name, before.get(name), after.get(name))
 
 
@@ -159,8 +164,8 @@ def _shown(value: object) -> str:
 
 
 def _linked_inputs(values: Iterable[object]) -> dict[str, str]:
-    """Return what a module is linked of, in order, with the digest and the kind of each."""
-    return {name: what for what, name in (str(each).split(" ", 2)[::2] for each in values)}
+    """Return the digest of each file that a module is linked from, by name, in the order of the link."""
+    return {name: digest for digest, name in (str(each).split(" ", 2)[::2] for each in values)}
 
 
 def _by_value(values: Iterable[object]) -> dict[str, str]:
@@ -168,7 +173,7 @@ def _by_value(values: Iterable[object]) -> dict[str, str]:
 
 
 def _user_headers(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that are the user's, and the digest of each."""
+    """Return the digest of each of the user's headers, by path. The name of a tree of headers has no '/'."""
     return {name: value for name, value in values.items() if "/" in name}
 
 
@@ -176,14 +181,14 @@ def _by_tree_name(trees: Iterable[str]) -> dict[str, str]:
     return {_tree_name(tree): tree for tree in trees}
 
 
-# How lists and dicts are split into their parts, unless a part is a member or a name.
+# How a list or a dict is split into parts, unless its members or its items are the parts.
 _SPLIT_INTO_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
     "define": _macro_values,
     "headers": _user_headers,
     "linked": _linked_inputs,
     "trees": _by_tree_name,
 }
-# What is compared with the help of other inputs.
+# Ingredients whose comparison needs other inputs too.
 _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
     "assembled": _compare_assembled,
     "builds": _compare_header_trees,
@@ -193,7 +198,7 @@ _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Differenc
 
 
 def describe_all(differences: Sequence[Difference], now: Inputs) -> list[str]:
-    """Return differences as people read them; those that come with another compiler are summed up."""
+    """Return a sentence for each difference; differences that come with another compiler are summed up."""
     changed = [each for each in differences if not _comes_with_compiler(each)]
     if not changed or changed[0].input != "compiler" or len(changed) == len(differences):
         return [describe(each, now) for each in differences]
@@ -202,7 +207,7 @@ def describe_all(differences: Sequence[Difference], now: Inputs) -> list[str]:
 
 
 def _comes_with_compiler(difference: Difference) -> bool:
-    """Say whether a difference comes with another compiler, for both belong to the environment."""
+    """Return whether another compiler brings this difference along: both belong to the environment."""
     kind, name, *_values = difference
     return kind in {"headers", "tree", "implicit", "search order"} or (
         kind == "search" and not str(name).startswith(OWN)
@@ -210,7 +215,7 @@ def _comes_with_compiler(difference: Difference) -> bool:
 
 
 def describe(difference: Difference, now: Inputs) -> str:
-    """Return one difference as people read it."""
+    """Return one difference as a sentence."""
     kind, name, was, new = difference
     changed, added, gone = _SENTENCES[kind]
     template = added if was is None else gone if new is None else changed
@@ -223,5 +228,5 @@ def describe(difference: Difference, now: Inputs) -> str:
 
 
 def _tree_name(tree: str) -> str:
-    """Return how people call the build of a tree of headers."""
+    """Return the name of a tree of headers, for people, as in 'NVRTC 13.4.92'."""
     return _DIGESTS.sub("", tree).removesuffix(" headers")

@@ -1,4 +1,4 @@
-"""Find the units that have a kernel, by the name that a user has for it."""
+"""Find the units that have a kernel, by the name that a user gives."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _KERNEL = re.compile(r"\b__global__\s+(?:\w+(?:\s*\([^()]*\))?\s+)*([^\W\d]\w*)\
 
 
 def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
-    """Return the units by the names of their kernels: those in the table, in the sources and in the cache.
+    """Return the units by the names of their kernels, which the table, the sources and the cache have.
 
-    A kernel of a variant is there as `reduce` and as `reduce[BLOCK=64]`.
+    A kernel of a variant has two names here, such as `reduce` and `reduce[BLOCK=64]`.
     """
     found: dict[str, list[Job]] = {}
     for job in jobs:
@@ -31,7 +31,7 @@ def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
 
 
 def normalized_name(name: str) -> str:
-    """Return a name as it is compared: neither blanks nor the order of a variant's macros matter."""
+    """Return a name in one spelling: without blanks, and with the macros of a variant in order."""
     name = "".join(name.split())
     kernel, bracket, macros = name.removesuffix("]").partition("[")
     return f"{kernel}[{','.join(sorted(macros.split(',')))}]" if bracket else name

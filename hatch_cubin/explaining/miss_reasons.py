@@ -1,4 +1,4 @@
-"""Look units up in the cache, and find out why each miss is one."""
+"""Look up units in the cache, and find the reason of each miss."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ REASONS = {
     "new": "nothing of this source is in this cache",
     "damaged": "its entry is damaged, and will be built again",
     "removed": "its entry was removed from the cache",
-    "unknown": "no input that is recorded differs",
-    "unsigned": "it is in the cache, and not signed, which HATCH_CUBIN_REQUIRE_SIGNED asks for",
+    "unknown": "none of the recorded inputs differs",
+    "unsigned": "it is in the cache but not signed, and HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
     "untrusted": "it is in the cache, signed with a key that is not among trusted-keys",
-    "forged": "it is in the cache, under a signature that is not its own",
-    "differs": "",  # the differences say it
+    "forged": "it is in the cache, but its signature belongs to other bytes",
+    "differs": "",  # the differences are the reason
 }
 
 
 class UnitLookup(NamedTuple):
-    """A unit, with its result if it is a hit, and with the reason if it is a miss."""
+    """A unit, with its result if it is a cache hit, and with the reason if it is a miss."""
 
     job: Job
     hit: Compiled | None = None
     reason: str | None = None
     nearest: NearestUnit | None = None
-    signed_with: str | None = None  # where that is the reason
+    signed_with: str | None = None  # only if a wrong signature is the reason
 
     @property
     def module(self) -> str:
@@ -40,7 +40,7 @@ class UnitLookup(NamedTuple):
         return str(self.job.unit.arch)
 
     def facts(self) -> dict[str, Any]:
-        """Return what is known of the unit, for JSON."""
+        """Return these facts for JSON."""
         near = self.nearest
         return {
             "module": self.module,
@@ -54,7 +54,7 @@ class UnitLookup(NamedTuple):
         }
 
     def reason_lines(self, *, verbose: bool) -> list[str]:
-        """Return why the unit is a miss, in lines for people."""
+        """Return the lines that tell people why the unit is a miss."""
         if self.reason is None:
             return []
         if self.reason == "differs" and self.nearest is not None:
@@ -69,7 +69,7 @@ class UnitLookup(NamedTuple):
 
 
 def look_up_units(jobs: Sequence[Job], cache: Cache) -> list[UnitLookup]:
-    """Return what the cache has of each unit; the cache's records are read only where a unit is a miss."""
+    """Return the result of each unit or the reason of its miss; only a miss reads the cache's records."""
     found = [_look_up_unit(job, cache) for job in jobs]
     if all(each.hit is not None for each in found):
         return found

@@ -1,4 +1,4 @@
-"""Why an arch is built or is not, and what a GPU would load of what is planned."""
+"""Why an arch is built or not, and which of the planned archs a GPU would load."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ REPLACES_GLOBAL = "in place of the global archs"
             RULES,
             "demo/fall.cu",
             "",
-            [(f"'sm_90a' (pyproject.toml:16, {INSTEAD})", "sm_90a")],
+            [(f"'sm_90a' (pyproject.toml:16, {REPLACES_GLOBAL})", "sm_90a")],
             id="source's own",
         ),
         pytest.param(
@@ -81,8 +81,8 @@ REPLACES_GLOBAL = "in place of the global archs"
             "demo/fast.cu",
             "",
             [
-                (f"'sm_100f' (pyproject.toml:22, {INSTEAD})", "sm_100f"),
-                (f"'sm_90a' (pyproject.toml:22, {INSTEAD})", "sm_90a"),
+                (f"'sm_100f' (pyproject.toml:22, {REPLACES_GLOBAL})", "sm_100f"),
+                (f"'sm_90a' (pyproject.toml:22, {REPLACES_GLOBAL})", "sm_90a"),
             ],
             id="the last of the source's own",
         ),
@@ -91,7 +91,7 @@ REPLACES_GLOBAL = "in place of the global archs"
             RULES,
             "demo/fall.cu",
             "8.9",
-            [(f"'sm_90a' (pyproject.toml:16, {INSTEAD})", "sm_90a")],
+            [(f"'sm_90a' (pyproject.toml:16, {REPLACES_GLOBAL})", "sm_90a")],
             id="the source's own before the variable",
         ),
         pytest.param(
@@ -115,7 +115,7 @@ def test_every_arch_is_traced_to_the_spec_that_asks_for_it(
     assert list(dict.fromkeys(arch for each in explained for arch in each.gives)) == planned
 
 
-def test_ptx_gives_its_own_target_and_leaves_out_what_it_cannot_serve() -> None:
+def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() -> None:
     (group, named) = requests_of('archs = ["all-major", "90"]', COPY)
     assert specs_and_archs([group, named]) == [
         ("'all-major' (pyproject.toml:10)", "sm_80 sm_90 sm_100 sm_120 compute_80"),
@@ -171,8 +171,10 @@ MINOR, PTX = "same major, lower minor", "PTX, translated by the driver"
         (70, 13000, GpuChoice(None)),
     ],
 )
-def test_a_gpu_loads_what_the_loader_would_choose(cc: int, driver: int | None, loads: GpuChoice) -> None:
-    """The toolkit is 13.4: its PTX needs a driver of 13.4 at most, and which one is not known yet."""
+def test_the_choice_for_a_gpu_is_the_choice_of_the_loader(
+    cc: int, driver: int | None, loads: GpuChoice
+) -> None:
+    """The toolkit is 13.4. PTX that is not compiled yet may need any driver up to 13.4."""
     assert arch_choice.choose_for_gpu(cc, driver, ENTRIES, newest=13040) == loads
 
 
@@ -203,6 +205,6 @@ def test_a_linked_module_is_built_for_the_archs_of_its_table(of: str) -> None:
         )
 
     (named, group) = found("own")
-    assert str(named) == f"'90-real' (pyproject.toml:{FIRST + 5}, {INSTEAD})"
+    assert str(named) == f"'90-real' (pyproject.toml:{FIRST_KEY_LINE + 5}, {REPLACES_GLOBAL})"
     assert [str(arch) for arch, _why in group.left_out] == (["compute_120"] if of == "base" else [])
-    assert [str(each) for each in found("other")] == [f"'all-major' (pyproject.toml:{FIRST})"]
+    assert [str(each) for each in found("other")] == [f"'all-major' (pyproject.toml:{FIRST_KEY_LINE})"]

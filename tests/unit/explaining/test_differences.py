@@ -1,4 +1,4 @@
-"""What tells two units apart, and which cached unit is nearest to one."""
+"""How the inputs of two units differ, and which cached unit is nearest to another unit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW: Mapping[str, Any] = {
 
 
 def described(**was: Any) -> list[str]:
-    """Return what is said of a unit whose inputs were others."""
+    """Return the sentences for a unit that had these other inputs before."""
     return [describe(each, NOW) for each in differences({**NOW, **was}, NOW)]
 
 
@@ -119,7 +119,7 @@ def test_ptx_that_was_not_assembled_differs_from_ptx_that_is() -> None:
     assert [each.input for each in differences(NOW, now)] == ["arch"]
 
 
-def test_a_new_build_with_the_same_headers_is_no_difference() -> None:
+def test_a_new_build_with_the_same_headers_is_not_a_difference() -> None:
     assert described(builds={"nvrtc": "NVRTC 13.4.92 headers", "cuda": "NVIDIA's wheels " + "1" * 64}) == []
 
 
@@ -169,7 +169,7 @@ def test_a_difference_has_both_values() -> None:
 
 
 def nearest_key(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> str | None:
-    """Return the key of the nearest of *records*, whose keys are a, b, c …"""
+    """Return the key of the nearest of *records*. Their keys are a, b, c …"""
     named = {key: {**NOW, **was} for key, was in zip("abcdef", records, strict=False)}
     found = nearest_unit(NOW, variant, named)
     return found and found.key
@@ -179,7 +179,7 @@ def nearest_key(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> s
     ("records", "key"),
     [
         pytest.param([], None, id="an empty cache"),
-        pytest.param([{"path": "other.cu", "source": "other"}], None, id="other sources alone"),
+        pytest.param([{"path": "other.cu", "source": "other"}], None, id="only other sources"),
         pytest.param([{"path": "old.cu"}], "a", id="the same text elsewhere"),
         pytest.param(
             [{"path": "old.cu"}, {"source": "x", "compiler": "y"}], "b", id="the path before the text"
@@ -190,7 +190,7 @@ def nearest_key(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> s
         pytest.param([{"arch": "compute_90"}, {"arch": "sm_75"}], "b", id="an arch of the same kind"),
         pytest.param([{"arch": "sm_75"}, {"arch": "sm_80"}, {"arch": "sm_120"}], "b", id="the nearest arch"),
         pytest.param([{"arch": "sm_90a"}, {"arch": "sm_89"}], "a", id="the same number with a suffix"),
-        pytest.param([{"arch": "odd"}, {"arch": "sm_75"}], "b", id="an arch that is none"),
+        pytest.param([{"arch": "odd"}, {"arch": "sm_75"}], "b", id="an arch with a wrong name"),
         pytest.param([{"source": "x", "compiler": "y"}, {"source": "x"}], "b", id="the fewest differences"),
         pytest.param([{"source": "x"}, {"source": "y"}], "a", id="a tie"),
     ],
