@@ -38,7 +38,7 @@ from projects import tools as programs
 from projects import write_project
 
 from hatch_cubin.cubin.elf import _ANNOTATIONS, _attributes, read_resources, read_sections
-from hatch_cubin.wheels.cuobjdump import read_usage
+from hatch_cubin.wheels.reading.cuobjdump import read_usage
 
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120")
 _REPOSITORY = Path(__file__).parent.parent

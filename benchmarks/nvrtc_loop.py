@@ -22,8 +22,8 @@ from typing import Protocol
 
 from cuda.bindings import nvrtc
 
-from hatch_cubin import _pipeline
-from hatch_cubin.doors import open as door
+from hatch_cubin.building import pipeline
+from hatch_cubin.frontends import open_project as door
 from hatch_cubin.toolkit.toolkit import compiler_options
 
 Unit = tuple[bytes, bytes, list[bytes]]
@@ -39,7 +39,7 @@ def units() -> list[Unit]:
     """Return each unit's text, name and options."""
     root = Path.cwd()
     project = door.open_project(str(root), os.environ, sys.stderr, verbose=False)
-    plan = _pipeline.make_plan(project)
+    plan = pipeline.make_plan(project)
     return [
         (
             job.unit.module.source.text.encode(),

@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
 if TYPE_CHECKING:
-    from .cache.programs import SQLiteProgramCache
+    from .program_cache.sqlite_cache import SQLiteProgramCache
 
 __all__ = ["SQLiteProgramCache"]
 
@@ -13,6 +13,6 @@ def __getattr__(name: str) -> object:
     """Import what is seldom asked for when it is."""
     if name != "SQLiteProgramCache":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .cache.programs import SQLiteProgramCache
+    from .program_cache.sqlite_cache import SQLiteProgramCache
 
     return SQLiteProgramCache

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .doors import wrapper
-from .doors.wrapper import rebuild
+from .frontends import wrapper
+from .frontends.wrapper import rebuild
 
 __all__ = ["rebuild"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from hatch_cubin import _home
+from hatch_cubin.common import user_folders
 from hatch_cubin.compiling import cores, processes
 
 from . import forks
@@ -33,7 +33,7 @@ _TEXT = {_TESTS / place for place in ("unit/docs", "unit/test_consistency.py", "
 # Coverage takes as long as what it counts. It counts what these tests do in their own process, which is
 # nearly all there is, and what those that are marked do in all of theirs.
 _COUNTED = _TESTS / "unit"
-_AGAIN = _TESTS / "unit/keys/test_edits.py"  # goes where others have gone, for long
+_AGAIN = _TESTS / "unit/keys/test_cost_of_edits.py"  # goes where others have gone, for long
 # Where compilers start as users' do: what is forked shares its parent's addresses, hashes and limits.
 _STARTS = {
     _TESTS / place
@@ -42,9 +42,9 @@ _STARTS = {
         "faults",
         "unit/cli/verbs/test_verify_rebuild.py",
         "unit/cli/verbs/test_verify_rebuild_split.py",
-        "unit/compiling/cluster/test_host.py",
+        "unit/compiling/cluster/test_worker_side.py",
         "unit/compiling/test_executor.py",
-        "unit/compiling/test_preludes.py",
+        "unit/compiling/test_precompiled_headers.py",
         "unit/compiling/test_processes.py",
     )
 }
@@ -214,7 +214,7 @@ def no_endless_wait() -> Iterator[None]:
 @pytest.fixture
 def no_trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget, before and after, that the user's cache folder did not serve."""
-    monkeypatch.setattr(_home, "_why", [])
-    _home._process_folder.cache_clear()
+    monkeypatch.setattr(user_folders, "_why", [])
+    user_folders._process_folder.cache_clear()
     yield
-    _home._process_folder.cache_clear()
+    user_folders._process_folder.cache_clear()

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from hatch_cubin.bundle import loader_files, sbom
 from hatch_cubin.bundle.manifest import read_manifest
-from hatch_cubin.wheels.installed import opened
-from hatch_cubin.wheels.survey import BundleFacts, survey
+from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.reading.survey import BundleFacts, survey
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 
 OTHERS = len([*loader_files.OF_EVERY, "stub", "manifest", "keys", "bill"])  # files beside the units

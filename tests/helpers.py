@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import textwrap
 import zipfile
@@ -14,15 +15,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import _arch, loader
-from hatch_cubin._plan import Module, Unit
+from hatch_cubin import errors, loader
 from hatch_cubin.bundle import layout, loader_files, packs
 from hatch_cubin.cache.entries import Compiled
+from hatch_cubin.common import arch_names
 from hatch_cubin.compiling.executor import Task
-from hatch_cubin.sources.project import Project
-from hatch_cubin.sources.source import Source
-from hatch_cubin.table import toml
-from hatch_cubin.table.config import Config, Place, parse_config
+from hatch_cubin.config import toml_positions
+from hatch_cubin.config.config import Config, Place, parse_config
+from hatch_cubin.planning.unit_plan import Module, Unit
+from hatch_cubin.project.project import Project
+from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Keys
 
@@ -87,7 +89,7 @@ def pyproject(options: str, *, requires: str = '"hatchling", "hatch-cubin"', nam
 def read_config(options: str = "", environ: Mapping[str, str] | None = None) -> Config:
     """Return the configuration of a table written as in pyproject.toml."""
     text = pyproject(options)
-    table: Any = toml.loads(text)
+    table: Any = toml_positions.loads(text)
     for key in TABLE:
         table = table[key]
     return parse_config(table, Place("pyproject.toml", text, TABLE), environ or {})
@@ -99,6 +101,16 @@ def make_project(root: Path, files: Mapping[str, str | bytes], options: str = ""
     (root / "pyproject.toml").write_text(pyproject(options))
     merged = {**os.environ, **environ}
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options, merged), environ=merged)
+
+
+def found(error: errors.HatchCubinError) -> list[tuple[str, str]]:
+    """Return the code and the place of each problem of an error, in the order that users see."""
+    return [(problem.code, str(problem.where or "")) for problem in errors.in_order(error.problems)]
+
+
+def codes(printed: str) -> list[str]:
+    """Return the codes of the errors and warnings in what a command printed, in that order."""
+    return re.findall(r"^hatch-cubin: .* \[([a-z0-9]+(?:-[a-z0-9]+)+)\]$", printed, re.MULTILINE)
 
 
 def wheel_files(wheel: Path) -> dict[str, bytes]:
@@ -139,7 +151,7 @@ def made(
     **settings: Any,
 ) -> layout.Built:
     """Return a unit as if compiled: its bytes and its key tell it from all others."""
-    parsed = _arch.parse_arch(arch)
+    parsed = arch_names.parse_arch(arch)
     source = Source(settings.pop("source", f"demo/{base}.cu"), settings.pop("text", ""))
     module = Module(
         base=base,

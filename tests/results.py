@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hatch_cubin.cache import exchange
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.cache.proof import Record
-from hatch_cubin.stores.packs import Item
+from hatch_cubin.cache.records import Record
+from hatch_cubin.remote.packs import Item
 
 
 def item(name: str, size: int = 100) -> Item:

@@ -20,7 +20,7 @@ from typing import Any
 
 import platformdirs
 
-from hatch_cubin.table import toml
+from hatch_cubin.config import toml_positions
 
 from .guard import sitecustomize
 
@@ -192,7 +192,7 @@ def _uv_files(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 def _uv_settings(path: Path) -> Iterator[tuple[str, str]]:
     if not path.is_file():
         return
-    table: Mapping[str, Any] = toml.loads(path.read_text("utf-8"))
+    table: Mapping[str, Any] = toml_positions.loads(path.read_text("utf-8"))
     for variable, name in UV_SETTINGS.items():
         if isinstance(value := table.get(name), list):
             yield variable, ("," if name == "find-links" else " ").join(value)

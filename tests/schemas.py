@@ -1,6 +1,6 @@
 """Write the JSON schemas of the table that the package ships, from what reads the table: `hatch run schemas`.
 
-Which keys there are, and what a source has, is asked of `table/reader.py`; what they mean, of the reference.
+Which keys there are, and what a source has, is asked of `config/reader.py`; what they mean, of the reference.
 What a value may be is said here once for each function that checks one, as far as a schema can say it.
 """
 
@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import _arch
-from hatch_cubin._ed25519 import PUBLIC
-from hatch_cubin.table import checks, options, ptxas, reader, reserved, urls
-from hatch_cubin.table.names import WRAPPER
+from hatch_cubin.common import arch_names
+from hatch_cubin.common.ed25519_keys import PUBLIC
+from hatch_cubin.config import nvrtc_options, ptxas_options, reader, reserved_macros, store_urls, value_checks
+from hatch_cubin.config.known_names import WRAPPER
 from tests.helpers import REPOSITORY
 from tests.pages import code, page, rows, section
 
 Schema = dict[str, Any]
 
-FOLDER = REPOSITORY / "hatch_cubin/table"
+FOLDER = REPOSITORY / "hatch_cubin/config"
 OWN, WHOLE = FOLDER / "table.schema.json", FOLDER / "pyproject.schema.json"
 DRAFT = "http://json-schema.org/draft-07/schema#"
 # Nothing is there to be fetched. A name that is no URL would do, but validate-pyproject resolves none by it.
@@ -31,7 +31,7 @@ _INSIDE = r"^(?![/\\~])(?![^/]*:)(?!(?:[^/]*/)*\.\.(?:/|$))[^\\]+$"
 _HERE = r"^(?![/\\~])(?![^/\\]*:)(?!(?:[^/\\]*[/\\])*\.\.(?:[/\\]|$))"
 _LINK = rf"^(?:[^:]*:)?{_INSIDE[1:]}"
 _ABOVE = r"^(?:\./+)*\.\./[^\\]*[^\\./]"
-_PREDEFINED = re.sub(r"\s", "", reserved.PREDEFINED.pattern)
+_PREDEFINED = re.sub(r"\s", "", reserved_macros.PREDEFINED.pattern)
 _MACRO = r"^[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9_ ,.]*\))?$"
 _WORD = r"[^\W\d]\w*"
 _DISTRIBUTION = r"^[A-Za-z0-9][A-Za-z0-9._-]*(?: *(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+(?: *,.*)?)?$"
@@ -44,7 +44,7 @@ def _releases() -> str:
         known = (rf"{minor}(?:\.0?[0-{patch}](?:\.[0-9]{{1,2}})?)?" for minor, patch in minors.items())
         return rf"{major}(?:\.0?(?:{'|'.join(known)}))?"
 
-    return "|".join(of(*each) for each in checks.CUDA.items())
+    return "|".join(of(*each) for each in value_checks.CUDA.items())
 
 
 def text(**more: Any) -> Schema:
@@ -63,29 +63,33 @@ MACRO = {"type": ["boolean", "number", "string"]}
 MACROS = {"type": "array", "items": MACRO}
 ARCH = {
     "anyOf": [
-        {"enum": [*_arch.GROUPS]},
-        {"pattern": "|".join(f"^(?:{pattern})$" for pattern, _style in _arch._SPELLINGS)},
+        {"enum": [*arch_names.GROUPS]},
+        {"pattern": "|".join(f"^(?:{pattern})$" for pattern, _style in arch_names._SPELLINGS)},
     ]
 }
 OF_ONE: Mapping[Callable[..., Any], Schema] = {
-    checks.arch: _ref("arch"),
-    checks.backend: text(pattern=rf"^{_WORD}(?:[.:]{_WORD})*$", **{"not": {"const": WRAPPER}}),
-    checks.boolean: {"type": "boolean"},
-    checks.header_package: text(pattern=_DISTRIBUTION),
-    checks.jobs: {"type": "integer", "minimum": 1, "maximum": 1024},
-    checks.kernel: text(pattern=r"\S"),
-    checks.link: text(pattern=_LINK),
-    checks.mode: {"enum": ["lto", "rdc"]},
-    checks.name: text(pattern=r'^[^/\\\[\]<>"]+$'),
-    checks.name_of_sources: text(
+    value_checks.arch: _ref("arch"),
+    value_checks.backend: text(pattern=rf"^{_WORD}(?:[.:]{_WORD})*$", **{"not": {"const": WRAPPER}}),
+    value_checks.boolean: {"type": "boolean"},
+    value_checks.header_package: text(pattern=_DISTRIBUTION),
+    value_checks.jobs: {"type": "integer", "minimum": 1, "maximum": 1024},
+    value_checks.kernel: text(pattern=r"\S"),
+    value_checks.link: text(pattern=_LINK),
+    value_checks.mode: {"enum": ["lto", "rdc"]},
+    value_checks.name: text(pattern=r'^[^/\\\[\]<>"]+$'),
+    value_checks.name_of_sources: text(
         pattern=r'^[^/\\\[\]<>"]+$', **{"not": {"pattern": r"\{(?!(?:parent|stem)\})[^{}]*\}"}}
     ),
-    checks.package: text(pattern=rf"^{_WORD}(?:\.{_WORD})*$"),
-    checks.path: _ref("path"),
-    checks.remote: text(pattern=rf"^(?:{'|'.join(sorted(urls.PLAIN | urls.OBJECTS))})://[^@?#\s]+$"),
-    checks.size: text(pattern=rf"^[0-9]{{1,9}}(?:\.[0-9]{{1,3}})? *(?:{'|'.join(checks._SIZE_UNITS)})$"),
-    checks.toolkit: text(pattern=rf"^(?:system|{_releases()})$"),
-    checks.trusted_key: text(pattern=rf"^{PUBLIC}:"),
+    value_checks.package: text(pattern=rf"^{_WORD}(?:\.{_WORD})*$"),
+    value_checks.path: _ref("path"),
+    value_checks.remote: text(
+        pattern=rf"^(?:{'|'.join(sorted(store_urls.PLAIN | store_urls.OBJECTS))})://[^@?#\s]+$"
+    ),
+    value_checks.size: text(
+        pattern=rf"^[0-9]{{1,9}}(?:\.[0-9]{{1,3}})? *(?:{'|'.join(value_checks._SIZE_UNITS)})$"
+    ),
+    value_checks.toolkit: text(pattern=rf"^(?:system|{_releases()})$"),
+    value_checks.trusted_key: text(pattern=rf"^{PUBLIC}:"),
 }
 
 
@@ -95,14 +99,14 @@ def _option(name: str, kind: str) -> Schema:
         most = 255 if name == "max_register_count" else 2**31 - 1
         one |= {"minimum": 0 if name == "max_register_count" else -(2**31), "maximum": most}
     elif one["type"] == "string":
-        pattern = {**options.PATTERNS, "ptxas_options": ptxas.PATTERN}.get(name)
+        pattern = {**nvrtc_options.PATTERNS, "ptxas_options": ptxas_options.PATTERN}.get(name)
         one |= {"minLength": 1} if pattern is None else {"pattern": f"^(?:{pattern})$"}
         one = _ref("path") if name == "pre_include" else one
     return {"anyOf": [one, {"type": "array", "items": one}]} if "array" in kind else one
 
 
 def _options() -> Schema:
-    known = {name: _option(name, kind) for name, kind in options.ALLOWED.items()}
+    known = {name: _option(name, kind) for name, kind in nvrtc_options.ALLOWED.items()}
     spelled = {name.replace("_", "-"): schema for name, schema in known.items()}
     return {"type": "object", "properties": known | spelled, "additionalProperties": False}
 
@@ -114,7 +118,7 @@ def of_reader(read: Callable[..., Any]) -> Schema:
     if isinstance(read, reader.Each):
         return {"type": "array", "items": OF_ONE[read.check]}
     of_its_own: Mapping[Callable[..., Any], Callable[[], Schema]] = {
-        reader._archs: lambda: {"type": "array", "items": OF_ONE[checks.arch], "minItems": 1},
+        reader._archs: lambda: {"type": "array", "items": OF_ONE[value_checks.arch], "minItems": 1},
         reader._cache_dir: lambda: text(pattern=_HERE),
         reader._globs: lambda: {"type": "array", "items": _ref("path")},
         reader._members: lambda: {"type": "array", "items": _ref("path"), "minItems": 1},
@@ -127,7 +131,11 @@ def of_reader(read: Callable[..., Any]) -> Schema:
             "additionalProperties": text(pattern=_ABOVE),
         },
         reader._sources: lambda: {"type": "array", "items": _source()},
-        reader._trusted_keys: lambda: {"type": "array", "items": OF_ONE[checks.trusted_key], "minItems": 1},
+        reader._trusted_keys: lambda: {
+            "type": "array",
+            "items": OF_ONE[value_checks.trusted_key],
+            "minItems": 1,
+        },
         reader._variants: lambda: {"minProperties": 1, **_macros({**MACROS, "minItems": 1})},
     }
     return of_its_own[read]()
@@ -163,7 +171,7 @@ def definitions() -> Schema:
     predefined = {"pattern": rf"^(?:{_PREDEFINED})(?:\(.*)?$"}
     return {
         "arch": {"type": "string", **ARCH},
-        "macro": {"pattern": _MACRO, "not": {"anyOf": [{"enum": sorted(reserved.NAMES)}, predefined]}},
+        "macro": {"pattern": _MACRO, "not": {"anyOf": [{"enum": sorted(reserved_macros.NAMES)}, predefined]}},
         "options": _options(),
         "path": text(pattern=_INSIDE),
     }

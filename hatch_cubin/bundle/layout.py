@@ -12,19 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import __version__, _files, _limits, _temporary, loader
-from .._arch import Arch
-from .._digest import file_digest
-from .._locks import wait_for_lock
-from .._plan import Module, Unit
-from .._sizes import size
+from .. import __version__, loader
 from ..cache.entries import Compiled, Content
+from ..common import file_access, read_limits, temporary_folders
+from ..common.arch_names import Arch
+from ..common.digest import file_digest
+from ..common.file_lock import wait_for_lock
+from ..common.sizes import size
 from ..cubin.ptx import ptx_version
 from ..errors import BundleError, Location, Problem
-from ..sources import disk
-from ..sources.tree import Tree
+from ..planning.unit_plan import Module, Unit
+from ..project import disk
+from ..project.source_roots import Tree
 from ..toolkit.toolkit import Keys
-from . import loader_files, signatures
+from . import kernel_parameters, loader_files
 from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
 from .stub import MOST_SIGNATURES, stub
 
@@ -49,7 +50,7 @@ class Built(NamedTuple):
     unit: Unit
     compiled: Compiled
     keys: Keys
-    declared: signatures.Declared = dict
+    declared: kernel_parameters.Declared = dict
 
 
 class Rebuild(NamedTuple):
@@ -70,7 +71,7 @@ OF_WRAPPER = Rebuild(
 
 def of_setuptools(mode: str) -> Rebuild:
     """Return how an editable install of setuptools', of one of its modes, is built again."""
-    command = ("-c", f"from hatch_cubin._commands import rebuild; rebuild({mode!r})")
+    command = ("-c", f"from hatch_cubin.frontends.rebuild import rebuild; rebuild({mode!r})")
     return Rebuild(command, needs=("setuptools", "hatch_cubin"))
 
 
@@ -105,7 +106,7 @@ def lay_out(
         keys[name] = keys_line(name, _keys(units))
         names |= {name, module.base}
         if len(told) <= MOST_SIGNATURES:  # else nobody is told
-            told |= signatures.told(entry)
+            told |= kernel_parameters.told(entry)
         for kernel in entry["kernels"]:
             kernels[kernel].append(name)
     manifest = {"format": RAW, "generator": GENERATOR, **header}
@@ -128,8 +129,8 @@ def lay_out(
 
 def _refuse_large(name: str, count: int, modules: int) -> None:
     """Raise BundleError for an index that no loader would read."""
-    if count > _limits.INDEX:
-        what = f"{name} of {modules} modules has {size(count)}, and loaders read {size(_limits.INDEX)}"
+    if count > read_limits.INDEX:
+        what = f"{name} of {modules} modules has {size(count)}, and loaders read {size(read_limits.INDEX)}"
         raise BundleError(Problem(what, hint="make several packages of it, each with its own kernels"))
 
 
@@ -147,7 +148,7 @@ def _module(module: Module, items: Sequence[tuple[Built, Place]], major: int) ->
         for spelled, symbol in item.compiled.kernels.items():
             kernels.setdefault(spelled, symbol)
     entries = []
-    parameters, told = signatures.of_units(
+    parameters, told = kernel_parameters.of_units(
         [(item.unit, item.compiled) for item, _place in items], items[0][0].declared
     )
     for (item, place), added in zip(items, told, strict=True):
@@ -293,8 +294,8 @@ def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             home.mkdir(exist_ok=True)
             if home.stat().st_dev == folder.stat().st_dev:
-                _temporary.sweep(home)
-                place = stack.enter_context(_temporary.make_in(home))
+                temporary_folders.sweep(home)
+                place = stack.enter_context(temporary_folders.make_in(home))
         yield place
     with contextlib.suppress(OSError):  # it is not empty: something else, or another build, uses it
         home.rmdir()
@@ -310,7 +311,7 @@ def _unwritable(exc: OSError, folder: Path) -> BundleError:
     place, why = exc.filename2 or exc.filename or folder, exc.strerror
     if isinstance(exc, (FileExistsError, IsADirectoryError)):
         with contextlib.suppress(OSError):  # it is gone by now
-            why = f"it {_files.kind(_files.looked_at(place).st_mode)}"
+            why = f"it {file_access.kind(file_access.looked_at(place).st_mode)}"
     return BundleError(Problem(f"cannot write the bundle: {why}", Location(str(place))))
 
 

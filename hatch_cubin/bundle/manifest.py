@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from .. import _limits, loader
-from .._digest import file_digest, pieces_digest
+from .. import loader
+from ..common import read_limits
+from ..common.digest import file_digest, pieces_digest
 from . import loader_files
 
 # What reading JSON of others as ours may raise.
@@ -235,8 +236,8 @@ def read_keys(data: bytes) -> dict[str, dict[str, str]]:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    if _limits.is_crowded(data):
-        raise ValueError(f"is not read: it has more than {_limits.PARTS} arrays and objects")
+    if read_limits.is_crowded(data):
+        raise ValueError(f"is not read: it has more than {read_limits.PARTS} arrays and objects")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as exc:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .. import _limits
-from .._digest import digest, file_digest
-from .._sizes import size
 from ..cache.entries import Compiled, Content
+from ..common import read_limits
+from ..common.digest import digest, file_digest
+from ..common.sizes import size
 from ..errors import BundleError, Problem
 
 MOST = 1 << 21  # bytes of the results that share a block; a larger one has a block of its own
@@ -79,7 +79,7 @@ def assembled(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> Pac
     files: dict[str, Content] = {}
     for block in blocks:
         packed = results[block.key]
-        if _limits.is_bomb(packed.size, block.size):
+        if read_limits.is_bomb(packed.size, block.size):
             raise BundleError(_too_good(block, packed.size))
         slots |= block.slots
         described[block.name] = {"packed": packed.size, "sha256": packed.sha256, "size": block.size}

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import __version__
 from ..keys.jobs import Job, digests_of, files_of
-from ..sources.project import Project
+from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 
 NAME = "hatch-cubin.cdx.json"

@@ -1,1 +1,1 @@
-"""The cache: its entries, what proves and signs them, the care of its folder; program caches in files."""
+"""The cache: its entries, what proves and signs them, and the care of its folder."""

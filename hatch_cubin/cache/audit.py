@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from .. import _files, _limits
-from .._locks import wait_for_lock
+from ..common import file_access, read_limits
+from ..common.file_lock import wait_for_lock
 from .housekeeping import PATIENCE_S, RECORD_HEAD, is_record, opened
-from .proof import MOST, Record, Request, decode, kernels_of, place, record_key
+from .records import MOST, Record, Request, decode, kernels_of, place, record_key
 
 _R = TypeVar("_R")
 
@@ -83,14 +83,14 @@ class _Look:
         """Yield the files that stand where the store has its own, with their sizes; none is opened."""
         for name in self._tried(folder, os.listdir) or ():
             path, known = f"{folder}{os.sep}{name}", f"{below}{name}"
-            status = self._tried(path, _files.looked_at)
+            status = self._tried(path, file_access.looked_at)
             mode = 0 if status is None else status.st_mode
             if stat.S_ISDIR(mode) and _FOLDER.fullmatch(known):
                 yield from self._walk(path, f"{known}/")
             elif status is not None and stat.S_ISREG(mode) and _STORED.fullmatch(known):
                 yield path, status.st_size
             elif mode and not (stat.S_ISREG(mode) and _OTHER.fullmatch(known)):
-                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), _files.kind(mode)))
+                self._note("foreign", path, _FOREIGN.get(stat.S_IFMT(mode), file_access.kind(mode)))
 
     def _sort(self) -> tuple[set[str], dict[str, tuple[Record, bytes]]]:
         """Tell entries from records, by what they begin with."""
@@ -146,7 +146,7 @@ def _request(record: Record) -> Request:
 
 def _bytes(path: str) -> bytes:
     with opened(path) as file:
-        return file.read(_files.refuse_larger(file.fileno(), _limits.CODE))
+        return file.read(file_access.refuse_larger(file.fileno(), read_limits.CODE))
 
 
 def _record_bytes(path: str) -> bytes:

@@ -22,12 +22,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from .. import _home
-from .._digest import file_digest
-from .._locks import Lock, try_lock
-from ..sources import disk
+from ..common import user_folders
+from ..common.digest import file_digest
+from ..common.file_lock import Lock, try_lock
+from ..project import disk
 from . import exchange, housekeeping
-from .proof import (
+from .records import (
     NOWHERE,
     File,
     Known,
@@ -368,9 +368,9 @@ class Cache:
         """Remove pipes and such that stand in a folder's place, and folders that stand in a file's."""
         paths = [place(self.folder, each) for each in (key, record_key(key))]
         for part in ("tmp", "entries"):
-            _home.make_way(f"{self.folder}{os.sep}{part}")
+            user_folders.make_way(f"{self.folder}{os.sep}{part}")
         for path in paths:
-            _home.make_way(os.path.dirname(path))
+            user_folders.make_way(os.path.dirname(path))
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
 

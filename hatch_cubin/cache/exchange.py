@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from .._locks import Lock, try_lock
-from .proof import STEP_NS, Record, Request, decode, kernels_of, look, place, read, record_key, use
+from ..common.file_lock import Lock, try_lock
+from .records import STEP_NS, Record, Request, decode, kernels_of, look, place, read, record_key, use
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from .. import _home
-from .._digest import file_digest
+from ..common import user_folders
+from ..common.digest import file_digest
 
 _FORMAT = 1
 _BUILDS = 10  # that are remembered of each cache
@@ -53,7 +53,7 @@ def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable
             "builds": [latest, *builds(cache)][:_BUILDS],
             "keys": sorted(key.hex() for key in keys),
         }
-        _home.keep(path, json.dumps(known).encode(), _CACHES)
+        user_folders.keep(path, json.dumps(known).encode(), _CACHES)
 
 
 def builds(cache: Path) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def keys(cache: Path) -> set[bytes] | None:
 
 def _read(cache: Path) -> _Notes | None:
     try:
-        with _home.kept(_path(cache)) as file:
+        with user_folders.kept(_path(cache)) as file:
             found = json.load(file)
         if found["format"] != _FORMAT:
             return None
@@ -95,4 +95,4 @@ def _read(cache: Path) -> _Notes | None:
 
 def _path(cache: Path) -> Path:
     name = file_digest(os.fsencode(os.path.realpath(cache)))
-    return _home.own_folder() / "builds" / f"{name[:32]}.json"
+    return user_folders.own_folder() / "builds" / f"{name[:32]}.json"

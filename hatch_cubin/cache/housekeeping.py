@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from .. import _home
-from .._locks import Lock, try_lock, wait_for_lock
-from .proof import MOST, NOWHERE, NoFileError, Record, decode, look, place, record_key
+from ..common import user_folders
+from ..common.file_lock import Lock, try_lock, wait_for_lock
+from .records import MOST, NOWHERE, NoFileError, Record, decode, look, place, record_key
 
 _NAME = re.compile("[0-9a-f]{64}")  # the folder's two digits, then the file's
 _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
@@ -186,9 +186,9 @@ def opened(path: str) -> BinaryIO:
 
 def _unseen(path: str, flags: int) -> int:
     try:
-        return os.open(path, flags | getattr(os, "O_NOATIME", 0) | _home.AT_ONCE)
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0) | user_folders.AT_ONCE)
     except PermissionError:  # only the owner of a file may read it unseen
-        return os.open(path, flags | _home.AT_ONCE)
+        return os.open(path, flags | user_folders.AT_ONCE)
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import _files
+from ..common import file_access
 from . import exchange
 from .audit import Finding, audit
 from .entries import Cache
-from .proof import Record, split
+from .records import Record, split
 
 
 class Merged(NamedTuple):
@@ -50,11 +50,11 @@ def _signs(cache: Cache, key: bytes, written: bytes) -> bool:
 def obstacle(cache: Path, folder: Path) -> str | None:
     """Say why *folder* cannot be merged into *cache*; None where it can."""
     try:
-        mode = _files.looked_at(folder).st_mode
+        mode = file_access.looked_at(folder).st_mode
     except OSError as exc:
         return f"is no cache folder: {exc.strerror}"
     if not os.path.isdir(folder):
-        return f"is no cache folder: it {_files.kind(mode)}"
+        return f"is no cache folder: it {file_access.kind(mode)}"
     if os.path.realpath(folder) == os.path.realpath(cache):
         return "is the cache itself, into which others are merged"
     if not os.path.isdir(folder / "entries"):

@@ -12,12 +12,12 @@ from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .. import _ed25519, _files
-from .._ed25519 import Signature
-from .._environment import REQUIRE_SIGNED, SIGNING_KEY
+from ..common import ed25519_keys, file_access
+from ..common.ed25519_keys import Signature
+from ..common.environment import REQUIRE_SIGNED, SIGNING_KEY
 from ..errors import Problem, SignatureError
-from ..sources.project import Project
-from .proof import split
+from ..project.project import Project
+from .records import split
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -78,7 +78,7 @@ class Signer:
 
     def __init__(self, raw: bytes) -> None:
         self._private: Ed25519PrivateKey = _key("private", raw)
-        self.key = _ed25519.write(_ed25519.PUBLIC, self._private.public_key().public_bytes_raw())
+        self.key = ed25519_keys.write(ed25519_keys.PUBLIC, self._private.public_key().public_bytes_raw())
 
     def sign(self, kind: str, data: bytes) -> bytes:
         """Return the line that holds the signature of *data*, as that *kind* of thing."""
@@ -147,16 +147,16 @@ def signer_of(project: Project) -> Signer | None:
 def new_key() -> tuple[str, str]:
     """Return a new private key and its public one, as text."""
     raw = os.urandom(32)
-    return _ed25519.write(_ed25519.PRIVATE, raw), Signer(raw).key
+    return ed25519_keys.write(ed25519_keys.PRIVATE, raw), Signer(raw).key
 
 
 def _private(said: str, project: Project) -> bytes:
     """Return the private key that the variable holds or names; SignatureError, which never shows it."""
-    path = "" if _ed25519.PRIVATE in said else said.removeprefix("@") * said.startswith("@")
+    path = "" if ed25519_keys.PRIVATE in said else said.removeprefix("@") * said.startswith("@")
     where = f"what is in {path}" if path else "it"
     try:
         text = _read(os.path.expanduser(path), project) if path else said
-        return _ed25519.read(_ed25519.PRIVATE, text.strip())
+        return ed25519_keys.read(ed25519_keys.PRIVATE, text.strip())
     except OSError as exc:
         what = f"{path} cannot be read: {exc.strerror}"
     except ValueError as exc:
@@ -166,7 +166,9 @@ def _private(said: str, project: Project) -> bytes:
 
 
 def _read(path: str, project: Project) -> str:
-    with _files.opened(path) as file:  # a pipe could be read only once, and a build may read the key twice
+    with file_access.opened(
+        path
+    ) as file:  # a pipe could be read only once, and a build may read the key twice
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             import shlex
 
@@ -176,7 +178,7 @@ def _read(path: str, project: Project) -> str:
 
 @cache
 def _public(text: str) -> Ed25519PublicKey:
-    key: Ed25519PublicKey = _key("public", _ed25519.read_public(text))
+    key: Ed25519PublicKey = _key("public", ed25519_keys.read_public(text))
     return key
 
 

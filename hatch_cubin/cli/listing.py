@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import _home, _limits
+from ..common import read_limits, user_folders
 from ..errors import BundleError, Location, Problem, ToolchainError
-from ..wheels.cuobjdump import find_tool
-from ..wheels.installed import opened
-from ..wheels.listing import Listing, listings
+from ..wheels.reading.bundles import opened
+from ..wheels.reading.code_listing import Listing, listings
+from ..wheels.reading.cuobjdump import find_tool
 from .rendering import plain
-from .verb import Answer
+from .verb_base import Answer
 
 _SOURCES = (".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ptx", ".c", ".cc", ".cpp", ".cxx")
 _WHICH = "without --ptx and --sass, inspect lists the kernels"
@@ -79,7 +79,7 @@ class _Texts:
         if not inside or not file.lower().endswith(_SOURCES):  # what a wheel names need not be a source
             return []
         try:
-            with _home.kept(Path(file), _limits.SOURCE) as opened_file:
+            with user_folders.kept(Path(file), read_limits.SOURCE) as opened_file:
                 return opened_file.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return []

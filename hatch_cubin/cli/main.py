@@ -10,7 +10,8 @@ import io
 import os
 import sys
 
-from .. import __version__, _streams
+from .. import __version__
+from ..common import streams
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from ..errors import Problem
-    from .verb import Answer
+    from .verb_base import Answer
 
 VERBS = {
     "init": "set a project up: add hatch-cubin to its pyproject.toml",
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as exc:  # noqa: BLE001 - Python would print the names in it as they are
         from ..errors import crash_report
 
-        with _streams.Lossy(sys.stderr):
+        with streams.Lossy(sys.stderr):
             _complain(crash_report(exc))
         return 1
     return 0
@@ -126,15 +127,15 @@ def _tell_beside(verb: str, answer: Answer, folder: str | None) -> None:
     from ..errors import PREFIX, annotate
 
     for problem in answer.warnings:
-        with _streams.Lossy(sys.stderr):
+        with streams.Lossy(sys.stderr):
             _complain(f"{PREFIX}warning: {problem}")
     annotate("warning", answer.warnings, folder)
     if answer.summary:
-        from .. import _github
+        from ..common import github
 
         title = f"## hatch-cubin {verb}"
-        if (fault := _github.summarize([title, "", *answer.summary])) is not None:
-            with _streams.Lossy(sys.stderr):
+        if (fault := github.summarize([title, "", *answer.summary])) is not None:
+            with streams.Lossy(sys.stderr):
                 _complain(f"{PREFIX}warning: GITHUB_STEP_SUMMARY cannot be written: {fault.strerror}")
 
 
@@ -217,8 +218,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is sys.stderr:
-            with _streams.Lossy(file):
-                _streams.tell(file, message.removesuffix("\n"))
+            with streams.Lossy(file):
+                streams.tell(file, message.removesuffix("\n"))
         else:
             _print(message)
 
@@ -263,14 +264,14 @@ def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem
 
 
 def _plain(lines: Iterable[str]) -> str:
-    return "".join(f"{_streams.one_line(line)}\n" for line in lines)
+    return "".join(f"{streams.one_line(line)}\n" for line in lines)
 
 
 def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
     """Write to standard output, and end with all that is wrong; that it cannot be written is, too."""
     try:
         if text:
-            _streams.write(sys.stdout, text)
+            streams.write(sys.stdout, text)
     except BrokenPipeError:
         raise
     except OSError as exc:
@@ -285,4 +286,4 @@ def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = Non
 
 
 def _complain(message: str) -> None:
-    _streams.tell(sys.stderr, message)
+    streams.tell(sys.stderr, message)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import Problem, in_order
-from ..wheels.parts import Part, Table
-from .verb import table
+from ..wheels.reading.report import Part, Table
+from .verb_base import table
 
 _MOST = 200_000  # characters: a comment may have 65 536, a job's summary 1 MiB
 _MEANS_SOMETHING = re.compile(r"([\\`*_\[\]|~#@])")

@@ -7,59 +7,59 @@ from dataclasses import replace
 
 from .diagnostics import NO_KERNEL, Diagnostic
 from .hints import (
+    compiler_limits,
     conditions,
-    gone,
+    extern_c,
     headers,
-    host,
-    instances,
-    languages,
-    linkage,
-    links,
+    host_code,
+    instantiations,
     macros,
-    names,
-    switches,
-    texts,
-    tiles,
+    not_source,
+    other_languages,
+    removed_features,
+    tile_kernels,
+    undefined_functions,
+    undefined_names,
 )
-from .hints.setting import Setting
+from .hints.failed_compile import Setting
 
 _MISSING = "not open source file"  # after "could" or "can"
 _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 # In this order: what comes first explains the most of what the compiler says.
 _CAUSES = (
-    texts.spoiled,
-    languages.foreign,
-    tiles.unsupported,
+    not_source.spoiled,
+    other_languages.foreign,
+    tile_kernels.unsupported,
     macros.in_built_in_header,
-    host.entered,
-    linkage.enclosed,
+    host_code.entered,
+    extern_c.enclosed,
     headers.missing,
     headers.older_than_cuda,
     macros.taken,
     macros.replaced,
-    gone.outdated,
-    gone.references,
-    gone.unsynced,
-    links.unresolved,
-    switches.types_of_128_bits,
-    switches.memory,
-    names.renamed,
-    names.undefined,
-    names.namespaces,
-    texts.perhaps_filled_in,
-    host.unannotated,
-    host.variables,
-    host.calls,
-    names.not_given,
+    removed_features.outdated,
+    removed_features.references,
+    removed_features.unsynced,
+    undefined_functions.unresolved,
+    compiler_limits.types_of_128_bits,
+    compiler_limits.memory,
+    undefined_names.renamed,
+    undefined_names.undefined,
+    undefined_names.namespaces,
+    not_source.perhaps_filled_in,
+    host_code.unannotated,
+    host_code.variables,
+    host_code.calls,
+    undefined_names.not_given,
     macros.stands,
-    names.misspelled,
+    undefined_names.misspelled,
 )
 
 
 def advise(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
     """Return the errors of a source that failed, those that follow from one cause as one, with what to do."""
-    of_source = [each for each in found if instances.entry_of(each) is None]
-    told = [*_explained(of_source, setting), *instances.told(found, setting)]
+    of_source = [each for each in found if instantiations.entry_of(each) is None]
+    told = [*_explained(of_source, setting), *instantiations.told(found, setting)]
     return [_with_way(each, setting) for each in told]
 
 

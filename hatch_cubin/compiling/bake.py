@@ -7,27 +7,27 @@ from collections.abc import Generator, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled, Pair
 from ..errors import Location, Problem, ToolchainError
-from ..keys.edits import Edits, header_stamps
+from ..keys.edited_headers import Edits, header_stamps
 from ..keys.jobs import Job, files_of
-from ..sources.project import Project
+from ..planning.unit_plan import Module, Unit
+from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
-from . import cores, diagnostics, executor, preludes
-from .assembly import located
+from . import cores, diagnostics, executor, precompiled_headers
+from .claims import Turns
+from .compiler_paths import CompilePaths
 from .diagnostics import Diagnostic
+from .inline_assembly import located
 from .outcome import code_of, misfit, outcome_of
-from .paths import CompilePaths
-from .remarks import Remarks, of_result, remarks
 from .results import Results, archs_of, repeat_warnings
+from .source_warnings import Remarks, of_result, remarks
 from .storing import Storing
 from .tasks import folders_for, make_scratch, make_tasks, served_together
-from .turns import Turns
 
 if TYPE_CHECKING:
-    from .cluster.recheck import Sample
-    from .hints.setting import Setting
+    from .cluster.sample_check import Sample
+    from .hints.failed_compile import Setting
 
 _EDITED = "was changed while a source that includes it was compiled"
 _PATIENCE_S = 300.0  # with a build that was stopped or hangs while it compiles what this one needs too
@@ -54,7 +54,7 @@ class Bake:
         keys = [[job.keys.key for job in group] for group in self._misses]
         groups = [None if task.prelude is None else task.prelude.id for task in self._tasks]
         self._turns = Turns(keys, cache, self._take_stored, patience_s, groups)
-        self._trust = preludes.Trust()
+        self._trust = precompiled_headers.Trust()
         self._edits = Edits(project)
         shared = {
             task.prelude.id: group[0]
@@ -160,7 +160,7 @@ class Bake:
         """Return the next task for a worker that has precompiled *held*; None while there is none."""
 
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
-            return preludes.choose(left, held, [*others, *elsewhere])
+            return precompiled_headers.choose(left, held, [*others, *elsewhere])
 
         self._storing.settle(len(self._misses))
         # Another build waits for what is not stored yet, and this one perhaps for that one.
@@ -172,7 +172,7 @@ class Bake:
             self._progress.started(job.unit.name)
         if task.prelude is not None:
             count = self._turns.left_like(number) + 1
-            pays = preludes.pays(task.prelude.id, count, held, others)
+            pays = precompiled_headers.pays(task.prelude.id, count, held, others)
             if not pays or not self._trust.allows(group[0].unit):
                 return replace(task, prelude=None)
         return self._prepared(task, group[0])
@@ -253,12 +253,12 @@ class Bake:
         return advise(found, self._setting(job))
 
     def _refused(self, tile_code: Location, job: Job) -> list[Diagnostic]:
-        from .hints.tiles import refused
+        from .hints.tile_kernels import refused
 
         return [refused(tile_code, self._setting(job))]
 
     def _setting(self, job: Job) -> Setting:
-        from .hints.setting import Setting  # nor of this
+        from .hints.failed_compile import Setting  # nor of this
 
         version, own = self._toolkit.version, tuple(files_of([job]))
         tree, config = self._project.tree, self._project.config
@@ -296,6 +296,6 @@ class Bake:
 def _sample(part: float) -> Sample | None:
     if not part:
         return None
-    from .cluster.recheck import Sample  # which few builds need
+    from .cluster.sample_check import Sample  # which few builds need
 
     return Sample(part)

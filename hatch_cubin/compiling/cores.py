@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..table.config import Config
+from ..config.config import Config
 
 _MEMORY_OF_ONE = 512 << 20  # 140 MB is the least that a compile takes, and few take more than this
 

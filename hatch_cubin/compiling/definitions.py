@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..cubin import names
+from ..cubin import kernel_names
 from ..errors import Location
-from ..sources.source import Source, without_comments
+from ..project.source import Source, without_comments
 
 
 class Definition(NamedTuple):
@@ -23,7 +23,7 @@ class Definition(NamedTuple):
 
 def base_of(symbol: str) -> str:
     """Return the last part of a symbol's name, without a template's arguments."""
-    return re.sub(r"<.*", "", names.plain_name(symbol)).rpartition("::")[2]
+    return re.sub(r"<.*", "", kernel_names.plain_name(symbol)).rpartition("::")[2]
 
 
 def word_of(symbol: str) -> re.Pattern[str]:

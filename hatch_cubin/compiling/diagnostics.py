@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .._plan import Module, Unit
-from .._sizes import count
+from ..common.sizes import count
 from ..errors import Location, Problem
-from ..sources.search import OWN
+from ..headers.resolve import OWN
+from ..planning.unit_plan import Module, Unit
 
 _NVRTC = re.compile(
     r"^(?:warning: )?(?P<path>.+?)\((?P<line>\d+)\): (?P<kind>(?i:(?:[a-z-]+ )?error|warning))"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ..cubin import elf
 from ..errors import Location, Problem
-from ..sources.source import without_comments
-from .hints.kernels import declared
+from ..project.source import without_comments
+from .hints.kernel_declarations import declared
 
 # Of "Technical Specifications per Compute Capability" in the CUDA programming guide: the same for all GPUs.
 _MOST_THREADS = 1024

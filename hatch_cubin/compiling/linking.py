@@ -13,19 +13,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from .. import _files, _limits, loader
-from .._arch import parse_arch
-from .._digest import file_digest
-from .._plan import Unit
+from .. import loader
 from ..cache.entries import Compiled
-from ..cubin import elf, names, objects
+from ..common import file_access, read_limits
+from ..common.arch_names import parse_arch
+from ..common.digest import file_digest
+from ..config.toml_lines import setting
+from ..cubin import elf, kernel_names, objects
 from ..cubin.objects import Symbols
 from ..cubin.target import arch_of
 from ..errors import Location, SourceError
 from ..keys.jobs import Job, request_of
-from ..sources.project import Project, read_sources
-from ..sources.source import Source, ptx_entries
-from ..table.lines import setting
+from ..planning.unit_plan import Unit
+from ..project.project import Project, read_sources
+from ..project.source import Source, ptx_entries
 from ..toolkit.linker import Input
 from ..toolkit.requirements import device_runtime
 from . import diagnostics
@@ -148,7 +149,7 @@ class Links:
         if each.path is None:
             return each.text
         with contextlib.suppress(OSError):
-            data = _files.read(each.path, _limits.CODE)
+            data = file_access.read(each.path, read_limits.CODE)
             return data if file_digest(data) == each.digest else None
         return None
 
@@ -222,7 +223,7 @@ class Links:
         if not kernels:
             return [self._error(job, diagnostics.NO_KERNEL)]
         code = result.ptx if unit.arch.is_ptx else result.output
-        named = names.spelled_names(kernels, self._instantiated(job))
+        named = kernel_names.spelled_names(kernels, self._instantiated(job))
         symbols = () if unit.arch.is_ptx else kernels
         if (wrong := request_of(unit).refusal(named, symbols, code)) is not None:
             return [self._error(job, f"the linker's result {wrong}")]
@@ -350,7 +351,7 @@ def texts_of(project: Project) -> dict[str, str]:
 
 
 def _called(symbol: str) -> str:
-    name = names.signature(symbol)
+    name = kernel_names.signature(symbol)
     return f"{name!r}" if name == symbol else f"{name!r} ({symbol})"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from .._order import by_number
-from .._plan import Unit
 from ..cache.entries import Cache, Compiled
+from ..common.natural_order import by_number
 from ..keys.jobs import Job
-from ..sources.project import Project
+from ..planning.unit_plan import Unit
+from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 from .results import Results, repeat_warnings
 

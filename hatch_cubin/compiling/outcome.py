@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import loader
-from .._plan import Module, Unit
 from ..cache.entries import Compiled
-from ..cubin import elf, names, objects
+from ..cubin import elf, kernel_names, objects
 from ..errors import Location
 from ..keys.jobs import request_of
-from ..sources.source import ptx_entries
+from ..planning.unit_plan import Module, Unit
+from ..project.source import ptx_entries
 from . import diagnostics, executor
 from .diagnostics import Diagnostic
 
@@ -63,7 +63,7 @@ def _compiled(unit: Unit, result: executor.Result) -> Compiled:
     code, kernels = code_of(unit, result), elf.read_cubin(result.output).kernels
     if unit.arch.is_ptx:
         kernels = ptx_entries(code.decode("utf-8", "replace"))
-    return Compiled(code, names.spelled_names(kernels, symbols))
+    return Compiled(code, kernel_names.spelled_names(kernels, symbols))
 
 
 def code_of(unit: Unit, result: executor.Result) -> bytes:

@@ -6,16 +6,16 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .._digest import digest
-from .._plan import Unit
-from .._sizes import count, size
 from ..bundle.packs import Block, Packed, Piece, assembled, cut, holds
 from ..cache.entries import Cache, Compiled, Content
-from ..cache.proof import BLOCK, Known, describe
+from ..cache.records import BLOCK, Known, describe
+from ..common.digest import digest
+from ..common.sizes import count, size
 from ..errors import BundleError, Problem, ToolchainError
 from ..keys.jobs import Job
 from ..keys.recall import Recall, Units
-from ..sources.project import Project
+from ..planning.unit_plan import Unit
+from ..project.project import Project
 from ..toolkit.toolkit import Keys
 from . import cores, executor
 

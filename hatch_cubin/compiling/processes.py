@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from .._environment import without_secrets
+from ..common.environment import without_secrets
 from ..toolkit.worker import framed
 
 _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"

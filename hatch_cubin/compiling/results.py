@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .._plan import Module, Unit
 from ..cache.entries import Compiled
 from ..errors import CompileError, MissError, Problem, SourceError
-from ..sources.project import Project
+from ..planning.unit_plan import Module, Unit
+from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 
 if TYPE_CHECKING:
     from ..bundle.packs import Packed
     from .diagnostics import Diagnostic
-    from .hints.targets import Archs
+    from .hints.archs import Archs
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def _unwanted(module: Module, archs: str) -> Problem:
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
     """Return what failed: each diagnostic once, with a hint about the archs that worked."""
     from .diagnostics import merge  # nothing of it is needed where all goes well
-    from .hints.together import together
+    from .hints.merge_pasteable import together
 
     archs = archs_of(results, toolkit)
     pairs = [(archs.advise(each, unit.module), unit) for unit, found in results.failed for each in found]
@@ -73,6 +73,6 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:
     """Return what can be said of the archs of units that failed."""
-    from .hints.targets import Archs  # nothing of it is needed where all goes well
+    from .hints.archs import Archs  # nothing of it is needed where all goes well
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

@@ -14,13 +14,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from ..cache.entries import Cache, Pair
 from .processes import Process, Watch
-from .storer import THREADS
+from .storing_process import THREADS
 
 MANY = 500  # results: less would not wait as long as another process takes to start
 _MOST = 32  # results that are not stored yet, and would be lost with a process that is killed
 _MOST_SENT, _MOST_BYTES = 256, 1 << 26  # the same where they leave this process at once
 _PATIENCE_S = 60.0  # with a process that says nothing
-_MAIN = "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storer import main; main()"
+_MAIN = (
+    "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storing_process import main; main()"
+)
 
 Make = Callable[[], Sequence[Pair]]
 

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .. import _temporary
-from .._arch import Arch
-from .._plan import Module, Unit
+from ..common import temporary_folders
+from ..common.arch_names import Arch
+from ..headers.resolve import OWN
 from ..keys.jobs import Job
-from ..sources.project import Project
-from ..sources.search import OWN
+from ..planning.unit_plan import Module, Unit
+from ..project.project import Project
 from ..toolkit.linker import link_options
 from ..toolkit.toolkit import Toolkit, assembled_for, compiler_options, mode_of, preamble
-from . import preludes
+from . import precompiled_headers
+from .compiler_paths import CompilePaths
 from .executor import Prelude, Task
-from .paths import CompilePaths
 
 _FIRST_WITH_PRELUDES = (12, 9)  # which takes a seed for random names, so that nothing precedes a source
 _FIRST_WITHOUT_TIMES = (13, 4)  # which leaves the times of files out of debug information
@@ -47,14 +47,14 @@ def make_tasks(
     if not paths.descriptors or toolkit.version < _FIRST_WITH_PRELUDES:
         return tasks
     first: dict[tuple[str, Arch], int] = {}
-    for number, end in preludes.shared_includes(jobs, project.tree, workers).items():
+    for number, end in precompiled_headers.shared_includes(jobs, project.tree, workers).items():
         unit, search = jobs[number].unit, tuple(map(paths.of_root, jobs[number].search))
-        shared = unit._replace(module=preludes.without_variant(unit.module))
+        shared = unit._replace(module=precompiled_headers.without_variant(unit.module))
         prelude = Prelude(
             first.setdefault((unit.module.source.path, unit.arch), number),
             unit.module.source.text[:end].encode(),
             compiler_options(shared, toolkit, search),
-            preludes.behind_includes(unit.module, end).encode(),
+            precompiled_headers.behind_includes(unit.module, end).encode(),
         )
         tasks[number] = replace(tasks[number], prelude=prelude)
     return tasks
@@ -105,4 +105,4 @@ def folders_of(jobs: Sequence[Job]) -> set[str]:
 
 def make_scratch(stack: contextlib.ExitStack) -> str:
     """Return a temporary folder that is removed when *stack* is closed."""
-    return str(stack.enter_context(_temporary.make()))
+    return str(stack.enter_context(temporary_folders.make()))

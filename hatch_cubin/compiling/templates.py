@@ -6,12 +6,12 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from .._plan import Module
+from ..config import toml_lines
 from ..errors import Problem
-from ..sources.source import without_comments
-from ..table import lines
+from ..planning.unit_plan import Module
+from ..project.source import without_comments
 from .hints.conditions import FILLED, MOST_EXAMPLES, surely_read
-from .hints.kernels import GAP, Kernel, declared, examples
+from .hints.kernel_declarations import GAP, Kernel, declared, examples
 
 _TEMPLATE_KERNEL = re.compile(r"\btemplate\b.*\b__global__\b", re.DOTALL)
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
@@ -32,7 +32,7 @@ def not_built(
     lacking = [*_lacking(module, {name.partition("<")[0].rpartition("::")[2] for name in kernels})]
     entries = examples(declared({source.path: source.text}), lacking)[:MOST_EXAMPLES]
     filled = FILLED if any(GAP in entry for entry in entries) else ""
-    pasted = lines.source_table(tables, source.path, instantiate=[*module.instantiate, *entries])
+    pasted = toml_lines.source_table(tables, source.path, instantiate=[*module.instantiate, *entries])
     hint = f"if it is meant for the wheel, name its arguments{filled}; for example:{pasted}"
     return [
         Problem(f"no wheel has the template {each.base!r}: nothing instantiates it", each.where, hint)

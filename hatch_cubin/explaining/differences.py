@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..headers.resolve import OWN
 from ..keys.ingredients import INGREDIENTS, Ingredient
-from ..sources.search import OWN
 
 Inputs = Mapping[str, Any]
 Order = tuple[object, ...]

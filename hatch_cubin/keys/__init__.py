@@ -1,1 +1,1 @@
-"""Which headers a unit can read, and the keys that its result is stored under."""
+"""What makes the result of a unit, and the keys that it is stored under."""

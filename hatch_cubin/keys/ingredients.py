@@ -12,11 +12,11 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._digest import digest
-from .._plan import Module, Unit
+from ..common.digest import digest
+from ..config.nvrtc_options import OF_PTX
 from ..errors import ConfigError, Problem
-from ..sources.includes import Closure
-from ..table.options import OF_PTX
+from ..headers.includes import Closure
+from ..planning.unit_plan import Module, Unit
 from ..toolkit import toolkit as compilers
 from ..toolkit.toolkit import Keys, Toolkit, core_key, flags, implicit, mode_of
 from . import materials

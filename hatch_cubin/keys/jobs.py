@@ -10,28 +10,29 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import _arch, _linked, _plan
-from .._digest import digest
-from .._plan import Module, Unit
 from ..cache.entries import Cache, Compiled
-from ..cache.proof import Known, Request
+from ..cache.records import Known, Request
+from ..common import arch_names
+from ..common.digest import digest
+from ..config import table_location
+from ..config.ptxas_options import names_kernels
 from ..errors import Location, Problem, SourceError
-from ..sources.declared import Types
-from ..sources.entries import declared_kernels
-from ..sources.includes import Closure, Resolver
-from ..sources.project import Project, Sources
-from ..sources.scan import Include, ask_for_anything, line_of, meanings
-from ..sources.search import Root
-from ..table import tables
-from ..table.ptxas import names_kernels
+from ..headers.includes import Closure, Resolver
+from ..headers.recalled_closures import Start
+from ..headers.resolve import Root
+from ..headers.search_path import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
+from ..planning import linked_modules, unit_plan
+from ..planning.unit_plan import Module, Unit
+from ..project.declared_kernels import Types
+from ..project.project import Project, Sources
+from ..project.required_kernels import declared_kernels
+from ..project.scan import Include, ask_for_anything, line_of, meanings
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
-from .closures import Start
-from .declared import declared, declared_together
-from .headers import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
+from .included_sources import drop_parts
 from .ingredients import INGREDIENTS, Making, inputs_of, keys_of
 from .materials import distinct, own_files, own_linked
-from .parts import drop_parts
+from .parameter_types import declared, declared_together
 from .recall import Recall
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def make_jobs(
         raise SourceError(*problems)
     if refused is not None:
         refused += problems
-    plan = _plan.plan_units(modules, toolkit.toolchain())
+    plan = unit_plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
         project.say(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
@@ -117,7 +118,7 @@ def make_jobs(
         if module.link is None
     }
     if len(jobs) < len(groups):
-        from .links import find_links  # which few builds need
+        from .link_files import find_links  # which few builds need
 
         keys = {job.unit: job.keys for each in jobs.values() for job in each}
         for found in find_links(project, groups, keys, toolkit, recall):
@@ -159,14 +160,14 @@ def every_closure(
     return [*found.values(), *((part, *finder.find(part)) for part in parts)]
 
 
-def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[_arch.Target, ...]:
+def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[arch_names.Target, ...]:
     """Return the targets that *specs* stand for, with this toolkit and on this machine."""
     native: tuple[int, ...] = ()
     if "native" in specs:
-        from ..toolkit.devices import native_archs
+        from ..toolkit.local_gpus import native_archs
 
         native = native_archs()
-    return _arch.expand(specs, toolkit.supported, native)
+    return arch_names.expand(specs, toolkit.supported, native)
 
 
 def reachable_files(project: Project, sources: Sources, *, by_name: bool = False) -> list[str]:
@@ -231,12 +232,12 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
 
 
 def _modules(
-    project: Project, sources: Sources, expand: Callable[[tuple[str, ...]], tuple[_arch.Target, ...]]
+    project: Project, sources: Sources, expand: Callable[[tuple[str, ...]], tuple[arch_names.Target, ...]]
 ) -> list[Module]:
     config = project.config
     own = (*(rule.archs for rule in config.source), *(rule.archs for rule in config.module))
     specs = {config.archs, *filter(None, own)}
-    return _linked.plan_modules(
+    return linked_modules.plan_modules(
         config, sources.every, sources.members, {each: expand(each) for each in specs}
     )
 
@@ -334,7 +335,7 @@ class _HeaderFinder:
         if not any(map(is_shared, search)):
             return {}
         if self._by_chance is None:
-            required = partial(tables.required, self.project.root)
+            required = partial(table_location.required, self.project.root)
             self._by_chance = by_chance(self.project.config, required)
         return among(closure.files, self._by_chance) if self._by_chance else {}
 

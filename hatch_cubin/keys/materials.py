@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Protocol
 
-from .._plan import Module, Unit
-from ..sources.includes import Closure
-from ..sources.outside import names_in
-from ..sources.search import OWN, Root
-from .headers import wheels_of
+from ..headers.includes import Closure
+from ..headers.outside_project import names_in
+from ..headers.resolve import OWN, Root
+from ..headers.search_path import wheels_of
+from ..planning.unit_plan import Module, Unit
 
 if TYPE_CHECKING:
     from ..toolkit.linker import Input

@@ -16,16 +16,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import _home
-from .._digest import digest, file_digest
-from .._environment import REQUIRE_SIGNED
-from ..cache.proof import Known
-from ..sources.project import Project
-from ..sources.scan import Include, Scan, Scans
+from ..cache.records import Known
+from ..common import user_folders
+from ..common.digest import digest, file_digest
+from ..common.environment import REQUIRE_SIGNED
+from ..headers.recalled_closures import Closures, compact
+from ..project.project import Project
+from ..project.scan import Include, Scan, Scans
 from ..toolkit import libraries
 from ..toolkit.libraries import Evidence, Installation
 from ..toolkit.toolkit import Facts, Keys
-from .closures import Closures, compact
 
 # Since 2 what several units have in common stands once; since 3 closures, and nothing of dates; since 4 what
 # kernels take; since 5 nothing of results whose arch no build has compared; since 6 what shows that the
@@ -93,7 +93,7 @@ class Recall:
             new = changed or len(kept) != len(self._lines) or evidence != self._evidence
             if new and evidence is not None:
                 lines = kept | self._now(self._path, found)
-                _home.keep(self._path, _encode(facts, evidence, lines), _FILES)
+                user_folders.keep(self._path, _encode(facts, evidence, lines), _FILES)
 
     def _take(self, name: str) -> str | None:
         return self._lines.pop(name, None)
@@ -121,7 +121,7 @@ def recall_of_locked(project: Project) -> Recall:
 
 def _recall(project: Project, kind: str, installed: Installation | None) -> Recall:
     try:
-        folder = _home.recall_folder()
+        folder = user_folders.recall_folder()
     except RuntimeError:
         return Recall(None)
     if installed is None:
@@ -166,7 +166,7 @@ def _encode(facts: Facts, evidence: Evidence, lines: Mapping[str, str]) -> bytes
 def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, dict[str, str]]:
     """Return what was encoded; ValueError or TypeError where it is anything else, or another's."""
     hasher, lines = hashlib.sha256(), {}
-    with _home.kept(path) as file:
+    with user_folders.kept(path) as file:
         check, head = file.readline(), file.readline()
         hasher.update(head)
         for line in file:  # not read at once, for that would be a second copy of all of it

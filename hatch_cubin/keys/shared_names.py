@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from .._plan import Module, name_from
+from ..config.config import Config
+from ..config.toml_lines import setting, source_table
 from ..errors import Location, Problem
-from ..sources.source import glob_regex, may_have_kernel
-from ..table.config import Config
-from ..table.lines import setting, source_table
+from ..planning.unit_plan import Module, name_from
+from ..project.source import glob_regex, may_have_kernel
 
 _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._arch import Arch
+from ..common.arch_names import Arch
 from ..errors import Problem, ToolchainError
 from .libraries import system_home
 

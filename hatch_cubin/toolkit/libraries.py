@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .._digest import digest
-from ..sources import disk
+from ..common.digest import digest
+from ..project import disk
 
 _PACKAGES = ("cuda_bindings", "cuda_core", "cuda_pathfinder")  # what makes keys
 _IMPORTED = (".py", ".so", ".pyd", ".dll")

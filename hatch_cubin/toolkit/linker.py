@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._plan import Module, Unit
 from ..errors import Problem, ToolchainError
+from ..planning.unit_plan import Module, Unit
 from .toolkit import LINKER_FIELDS, Toolkit
 
 # What NVRTC's option stands for where code is made when it is linked.

@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from .._environment import SIGNING_KEY, is_on
-from ..table import wheels
-from ..table.config import Config
+from ..common.environment import SIGNING_KEY, is_on
+from ..config import nvidia_wheels
+from ..config.config import Config
 from . import assembler
-from .installed import CORE, name_of, unmet, version_of
+from .installed_wheels import CORE, name_of, unmet, version_of
 from .libraries import system_major
 
 _NEWEST_LINE = "13"
@@ -39,7 +39,7 @@ _NOT_LOCKED = {"cuda-bindings"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
 CLUSTERS = "distributed>=2025.4"
-device_runtime = wheels.device_runtime
+device_runtime = nvidia_wheels.device_runtime
 
 
 def build_requirements(

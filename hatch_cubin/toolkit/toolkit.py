@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._arch import Arch
-from .._capabilities import FAMILIES_SINCE
-from .._plan import Module, Toolchain, Unit
+from ..common.arch_names import Arch
+from ..common.capabilities import FAMILIES_SINCE
 from ..errors import Problem, ToolchainError
+from ..planning.unit_plan import Module, Toolchain, Unit
 from . import assembler
-from .installed import CORE, compiler, same_release, unmet, version_of
+from .installed_wheels import CORE, compiler, same_release, unmet, version_of
 from .libraries import absent_from_home, candidates, system_major, with_builtins
 
 DATA_MODEL = "llp64" if sys.platform == "win32" else "lp64"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cubin import elf
 from tests.helpers import TABLE, make_project
 from tests.pages import page
@@ -28,6 +28,6 @@ def test_a_kernel_of_the_guides_project_is_linked_with_the_device_library(tmp_pa
     _, _, part = page("guides/linking").partition("### NVSHMEM")
     (written,) = re.findall(r"```toml\n(.*?)```", part, re.DOTALL)
     options = written.replace(f"[{'.'.join(TABLE)}]\n", "").replace('toolkit = "13.0"\n', "")
-    files = _pipeline.build(make_project(tmp_path, {"exchange.cu": EXCHANGE}, options))
+    files = pipeline.build(make_project(tmp_path, {"exchange.cu": EXCHANGE}, options))
     assert elf.read_cubin(files["exchange.sm_90.cubin"]).kernels == ("shift",)
     assert '"name": "nvidia-nvshmem-cu13"' in files["hatch-cubin.cdx.json"].decode()

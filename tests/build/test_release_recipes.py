@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from hatch_cubin.table import toml
+from hatch_cubin.config import toml_positions
 from tests.helpers import REPOSITORY, SAXPY, run, write_tree
 from tests.pages import blocks, page
 
@@ -157,7 +157,7 @@ def test_wheels_of_cibuildwheel_are_checked(tmp_path: Path) -> None:
 
 def test_the_recipe_and_the_guide_set_cibuildwheel_up_alike() -> None:
     (text,) = (text for text in blocks(page("guides/tools-around-wheels"), "toml") if "cibuildwheel" in text)
-    table: Any = toml.loads(text)["tool"]["cibuildwheel"]
+    table: Any = toml_positions.loads(text)["tool"]["cibuildwheel"]
     ((name, value),) = table.pop("linux")["environment"].items()
     expected = {f"CIBW_{key.replace('-', '_').upper()}": setting for key, setting in table.items()}
     workflow = Workflow("docs/ci/github-cibuildwheel.yml", REPOSITORY, REPOSITORY)

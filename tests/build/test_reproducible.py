@@ -16,12 +16,7 @@ from tests.helpers import COPY_PTX, SAXPY, run, sha256, wheel_files
 from tests.matrix import VERSIONS
 
 from . import test_setuptools
-from .projects import (
-    build,
-    build_sdist,
-    demo,
-    unpack,
-)
+from .projects import build, build_sdist, demo, unpack
 
 pytestmark = pytest.mark.nvrtc
 

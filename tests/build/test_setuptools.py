@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.doors import setuptools
 from hatch_cubin.errors import ConfigError
+from hatch_cubin.frontends import setuptools
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, run, wheel_files, write_tree
 
 from .conftest import Venv
@@ -204,7 +204,7 @@ def test_what_a_wheel_runs_on(
 ) -> None:
     from setuptools import Command, Distribution
 
-    from hatch_cubin.doors import setuptools_commands
+    from hatch_cubin.frontends import setuptools_commands
 
     class BdistWheel(Command):  # type: ignore[misc]
         user_options = ()
@@ -250,7 +250,7 @@ LOOK = """
 import sys
 from setuptools import Distribution
 before = set(sys.modules)
-from hatch_cubin.doors.setuptools import finalize
+from hatch_cubin.frontends.setuptools import finalize
 distribution = Distribution.__new__(Distribution)
 distribution.src_root = None
 finalize(distribution)
@@ -265,7 +265,8 @@ def test_a_project_without_the_table_is_left_alone(tmp_path: Path, case: str) ->
     attributes, _, modules = run(sys.executable, "-c", LOOK, cwd=root).stdout.partition("} ")
     assert attributes == "{'src_root': None"
     light = case in ("no pyproject.toml", "no table", "not UTF-8")
-    assert (modules == "['hatch_cubin', 'hatch_cubin.doors', 'hatch_cubin.doors.setuptools']\n") is light
+    alone = "['hatch_cubin', 'hatch_cubin.frontends', 'hatch_cubin.frontends.setuptools']\n"
+    assert (modules == alone) is light
 
 
 @pytest.mark.counted

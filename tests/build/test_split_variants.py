@@ -21,7 +21,7 @@ from hatch_cubin.bundle.manifest import read_manifest
 from tests.cubins import PTX, cubin
 from tests.helpers import SAXPY, bundle, load_bundle, made, run, wheel_files, write_tree
 from tests.splits import split_wheel
-from tests.unit.wheels.test_variants import OFFERED, SEEN
+from tests.unit.wheels.splitting.test_variants import OFFERED, SEEN
 
 from .projects import build, demo
 

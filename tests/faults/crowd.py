@@ -21,7 +21,7 @@ from typing import Any
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.compiling.turns import Turns
+from hatch_cubin.compiling.claims import Turns
 from tests.helpers import bundle, made
 
 LARGE = 20  # keys whose results are a hundred kilobytes

@@ -9,7 +9,7 @@ from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from hatch_cubin.cache.database import Database
+from hatch_cubin.program_cache.database import Database
 
 KEYS = 300
 

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import __version__, _pipeline
-from hatch_cubin._console import Progress
+from hatch_cubin import __version__
+from hatch_cubin.building import pipeline
+from hatch_cubin.common.console import Progress
 from hatch_cubin.compiling.cluster import dask
 from hatch_cubin.errors import ToolchainError
-from hatch_cubin.sources.project import Project
+from hatch_cubin.project.project import Project
 from tests.capabilities import network
 from tests.clusters import Cluster, ends
 from tests.figures import Figures
@@ -94,7 +95,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Return what a build here gives."""
     place = tmp_path_factory.mktemp("here")
     cache = str(place / "cache")
-    return _pipeline.build(make_project(place / "project", FILES, TABLE, HATCH_CUBIN_CACHE_DIR=cache))
+    return pipeline.build(make_project(place / "project", FILES, TABLE, HATCH_CUBIN_CACHE_DIR=cache))
 
 
 class Watched(Progress):
@@ -126,7 +127,7 @@ def test_workers_elsewhere_give_the_same_bytes_and_the_report_names_them(
     cluster.at_least(2)
     report = tmp_path / "report.json"
     asked = project(HATCH_CUBIN_EXECUTOR=cluster.url, HATCH_CUBIN_REPORT=str(report))
-    assert _pipeline.build(asked) == expected
+    assert pipeline.build(asked) == expected
     units = json.loads(report.read_text())["units"]
     assert {unit["worker"] for unit in units} <= {*cluster.pids}  # one may be done before another is ready
     assert all(unit["seconds"] > 0 for unit in units)
@@ -146,7 +147,7 @@ def test_half_of_the_workers_are_killed_or_stopped(
                 cluster.signal(worker, number)
 
         asked = meanwhile(project(HATCH_CUBIN_EXECUTOR=cluster.url), chance.randint(1, 3), hurt)
-        assert _pipeline.build(asked) == expected
+        assert pipeline.build(asked) == expected
 
 
 @pytest.mark.networks
@@ -171,7 +172,7 @@ def test_half_of_the_workers_in_networks_of_their_own_are_cut_off_killed_or_stop
                 done[harm] += 1
 
         asked = meanwhile(project(HATCH_CUBIN_EXECUTOR=apart.url), chance.randint(1, 3), hurt)
-        assert _pipeline.build(asked) == expected
+        assert pipeline.build(asked) == expected
     figures.tell(**done)
 
 
@@ -188,7 +189,7 @@ def test_workers_that_are_all_cut_off_leave_what_is_missing_to_this_machine(
             apart.cut(worker)
 
     asked = replace(project(HATCH_CUBIN_EXECUTOR=f"{apart.url},local"), warn=said.append)
-    assert _pipeline.build(meanwhile(asked, 1, cut)) == expected
+    assert pipeline.build(meanwhile(asked, 1, cut)) == expected
     *lost, last = said
     assert set() < {*lost} <= {f"worker {worker}: it has said nothing for 10 s" for worker in well}
     assert last == f"{apart.url} has no worker that can compile what is missing: that is compiled here"
@@ -202,7 +203,7 @@ def test_workers_that_lack_something_are_told_with_what_to_install(
     try:
         lacking = [cluster.worker(lacks=name) for name in ("hatch_cubin", "cuda")]
         with pytest.raises(ToolchainError) as caught:
-            _pipeline.build(project(HATCH_CUBIN_EXECUTOR=cluster.url))
+            pipeline.build(project(HATCH_CUBIN_EXECUTOR=cluster.url))
         (problem,) = caught.value.problems
         assert problem.what == f"{cluster.url} has no worker that can compile what is missing"
         assert sorted(problem.details) == sorted(
@@ -216,7 +217,7 @@ def test_workers_that_lack_something_are_told_with_what_to_install(
         cluster.worker()
         said: list[str] = []
         asked = replace(project(HATCH_CUBIN_EXECUTOR=f"{cluster.url},local"), warn=said.append)
-        assert _pipeline.build(meanwhile(asked, 1, cluster.end_scheduler)) == expected
+        assert pipeline.build(meanwhile(asked, 1, cluster.end_scheduler)) == expected
         what, why = said[-1].splitlines()
         assert what == f"{cluster.url} has no worker that can compile what is missing: that is compiled here"
         assert "the scheduler" in why
@@ -260,7 +261,7 @@ def test_a_cluster_with_certificates_serves_who_has_them(
 
         made = project()
         assert f"compiled by others: {worker} " in bake(made, right).stderr
-        assert _pipeline.build(made) == expected
+        assert pipeline.build(made) == expected
         told = bake(project(), wrong)
         assert told.returncode == 1
         assert "\n  FatalCommClosedError: TLS certificate does not match." in told.stderr
@@ -280,5 +281,5 @@ def test_after_an_interrupt_no_worker_goes_on(cluster: Cluster, tmp_path: Path) 
     sources = {"a.cu": f"{LONG}\n{SAXPY}", "b.cu": SAXPY}
     asked = make_project(tmp_path, sources, 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=cluster.url)
     with pytest.raises(KeyboardInterrupt):
-        _pipeline.build(meanwhile(asked, 1, interrupt))
+        pipeline.build(meanwhile(asked, 1, interrupt))
     assert all(ends(pid, 5.0) for pid in cluster.compilers())

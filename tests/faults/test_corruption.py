@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache.audit import audit
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.proof import place, record_key
+from hatch_cubin.cache.records import place, record_key
 from hatch_cubin.cache.signing import Signer, Signing
 from tests.faults.harness.builds import UNITS, Builds
 from tests.faults.harness.damage import flip, swap, truncate, zero
@@ -164,7 +164,7 @@ def test_a_record_that_proves_itself_and_names_kernels_otherwise_is_healed(tmp_p
         HATCH_CUBIN_CACHE_DIR=str(tmp_path / "cache"),
     )
     project = dataclasses.replace(project, warn=said.append)
-    right = _pipeline.build(project)
+    right = pipeline.build(project)
     for path in (tmp_path / "cache").glob("entries/*/*"):
         if b'"kernels"' in path.read_bytes():
             fields = json.loads(path.read_bytes()[65:])
@@ -173,8 +173,8 @@ def test_a_record_that_proves_itself_and_names_kernels_otherwise_is_healed(tmp_p
             path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
     found = audit(tmp_path / "cache").found
     assert [each.what.partition(",")[0] for each in found] == ["does not fit its entry"] * 2
-    assert (_pipeline.build(project), said) == (right, ["damaged cache entries, built again: 2"])
-    assert (_pipeline.build(project), len(said)) == (right, 1)
+    assert (pipeline.build(project), said) == (right, ["damaged cache entries, built again: 2"])
+    assert (pipeline.build(project), len(said)) == (right, 1)
 
 
 @pytest.mark.parametrize("damage", [truncate, zero])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
-from hatch_cubin.cache.proof import place
+from hatch_cubin.building import pipeline
+from hatch_cubin.cache.records import place
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.sources.project import Project
+from hatch_cubin.project.project import Project
 from tests.faults.harness.damage import flip, truncate, zero
 from tests.figures import Figures
 from tests.helpers import TABLE, make_project, write_tree
@@ -25,20 +25,20 @@ WHOLE = f'archs = ["sm_90"]\n{TABLES}name = "whole"\nsources = ["a.cu", "b.cu"]\
 
 def test_an_object_that_is_damaged_in_the_cache_is_compiled_again(tmp_path: Path, figures: Figures) -> None:
     project = make_project(tmp_path, {"a.cu": USER, "b.cu": ADD}, WHOLE.replace("rdc", "lto"))
-    right, chance = _pipeline.build(project), random.Random(20)  # noqa: S311 - repeatable
-    jobs = _pipeline.make_plan(project).jobs
+    right, chance = pipeline.build(project), random.Random(20)  # noqa: S311 - repeatable
+    jobs = pipeline.make_plan(project).jobs
     places = {job.unit: Path(place(project.cache_folder, job.keys.key)) for job in jobs}
     (link,) = (path for unit, path in places.items() if unit.module.link)
     for _ in range(figures.pick(3, 60)):
         chance.choice([flip, truncate, zero])([path for path in places.values() if path != link], chance)
         link.unlink()
-        assert _pipeline.build(project) == right
+        assert pipeline.build(project) == right
 
 
 def test_a_damaged_file_of_the_project_fails_its_own_link_at_most(tmp_path: Path, figures: Figures) -> None:
     project = make_project(tmp_path, {"a.cu": USER, "b.cu": ADD}, WHOLE)
-    plan = _pipeline.make_plan(project)
-    results = _pipeline.attempt(project, plan)
+    plan = pipeline.make_plan(project)
+    results = pipeline.attempt(project, plan)
     right = next(hit.data for unit, hit in results.done.items() if unit.module.link)
     cubin = next(hit.data for unit, hit in results.done.items() if unit.module.name == "whole/demo/b.cu")
     chance, count, options = random.Random(120), figures.pick(12, 240), WHOLE  # noqa: S311 - repeatable
@@ -51,7 +51,7 @@ def test_a_damaged_file_of_the_project_fails_its_own_link_at_most(tmp_path: Path
     for number in refused:
         options = options.replace(_linked_with(number), "")
     project = make_project(tmp_path, {}, options)
-    results = _pipeline.attempt(project, _pipeline.make_plan(project))
+    results = pipeline.attempt(project, pipeline.make_plan(project))
     made = {unit.module.name: hit.data for unit, hit in results.done.items() if unit.module.link}
     failed = {unit.module.name for unit, found in results.failed if found}
     assert made["whole"] == made["m0"] == right
@@ -67,7 +67,7 @@ def _linked_with(number: int) -> str:
 def _refused(project: Project) -> set[int]:
     """Return which files do not even hold together: all of them are told before anything is linked."""
     try:
-        _pipeline.make_plan(project)
+        pipeline.make_plan(project)
     except ConfigError as exc:
         return {int(problem.what.partition("lib/")[2].partition(".")[0]) for problem in exc.problems}
     return set()

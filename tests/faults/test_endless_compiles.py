@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.errors import CompileError
 from tests.figures import Figures
 from tests.helpers import SAXPY, make_project
@@ -34,7 +34,7 @@ def test_a_template_without_end_is_stopped_and_named_and_the_others_are_kept(
     limit = figures.pick(2, 300)
     start = time.monotonic()
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, files, ARCHS, HATCH_CUBIN_TIMEOUT=str(limit)))
+        pipeline.build(make_project(tmp_path, files, ARCHS, HATCH_CUBIN_TIMEOUT=str(limit)))
     took = time.monotonic() - start
     figures.tell(limit_s=limit, took_s=round(took, 1))
     assert [problem.what for problem in caught.value.problems] == [
@@ -44,4 +44,4 @@ def test_a_template_without_end_is_stopped_and_named_and_the_others_are_kept(
     assert limit < took < limit + 30
     (tmp_path / "demo/bomb.cu").unlink()
     project = make_project(tmp_path, {}, ARCHS, HATCH_CUBIN_REQUIRE_HITS="1")
-    assert {f"good{number}.sm_90.cubin" for number in range(3)} <= _pipeline.build(project).keys()
+    assert {f"good{number}.sm_90.cubin" for number in range(3)} <= pipeline.build(project).keys()

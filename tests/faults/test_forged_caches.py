@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _ed25519, _home
-from hatch_cubin._ed25519 import Signature
-from hatch_cubin.cache.proof import place, record_key, split
+from hatch_cubin.cache.records import place, record_key, split
 from hatch_cubin.cache.signing import INDEX, RECORD, Signer
+from hatch_cubin.common import ed25519_keys, user_folders
+from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import MissError
 from tests.faults.harness.builds import OPTIONS, UNITS, Builds, Outcome
 from tests.helpers import read_config, sha256
@@ -37,11 +37,11 @@ ASKED = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
 
 
 def signs(key: bytes) -> dict[str, str]:
-    return {"HATCH_CUBIN_SIGNING_KEY": _ed25519.write(_ed25519.PRIVATE, key)}
+    return {"HATCH_CUBIN_SIGNING_KEY": ed25519_keys.write(ed25519_keys.PRIVATE, key)}
 
 
 def public(key: bytes) -> bytes:
-    return _ed25519.read(_ed25519.PUBLIC, Signer(key).key)
+    return ed25519_keys.read(ed25519_keys.PUBLIC, Signer(key).key)
 
 
 class Victim:
@@ -102,10 +102,10 @@ def encoded(fields: dict[str, Any], **style: Any) -> bytes:
 
 @pytest.fixture
 def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Victim:
-    own, users = tmp_path / "own", _home.own_folder()
+    own, users = tmp_path / "own", user_folders.own_folder()
     own.mkdir()
     (own / "headers").symlink_to(users / "headers")
-    monkeypatch.setattr(_home, "own_folder", lambda: own)
+    monkeypatch.setattr(user_folders, "own_folder", lambda: own)
     return Victim(tmp_path)
 
 
@@ -158,7 +158,7 @@ def replayed_with_its_key(unit: Unit, other: Unit) -> None:
 
 def by(key: bytes, value: bytes) -> Callable[[bytes], bytes]:
     """Return a line that claims a key's signature, whatever that is worth."""
-    return lambda _line: Signature(_ed25519.write(_ed25519.PUBLIC, key), value).encode()
+    return lambda _line: Signature(ed25519_keys.write(ed25519_keys.PUBLIC, key), value).encode()
 
 
 def with_other_number(line: bytes) -> bytes:
@@ -225,7 +225,7 @@ def test_what_was_forged_is_a_miss(victim: Victim, attack: str, recalls: bool) -
     warm = victim.build(TRUSTED, **ASKED)
     assert (right.compiled, warm) == (UNITS, replace(right, compiled=0))
     if not recalls:
-        shutil.rmtree(_home.own_folder() / "recall")
+        shutil.rmtree(user_folders.own_folder() / "recall")
     first, *others = victim.units
     for unit, other in zip(victim.units, [*others, first], strict=True):
         ({**FORGED, **DAMAGED})[attack](unit, other)
@@ -244,7 +244,7 @@ def test_what_the_forgeries_are_worth_where_nobody_asks_for_signatures(victim: V
     right = victim.build()
     for unit in victim.units:
         unit.record.write_bytes(unit.poison())
-    shutil.rmtree(_home.own_folder() / "recall")
+    shutil.rmtree(user_folders.own_folder() / "recall")
     served = victim.build()
     assert (served.compiled, served.warnings, served.made == right.made) == (0, (), False)
 
@@ -268,11 +268,11 @@ def test_of_a_poisoned_store_nothing_is_taken_where_keys_are_trusted(
             shutil.rmtree(victim.cache, ignore_errors=True)
             return victim.build(*trusted, **at, **environ)
 
-        shutil.rmtree(_home.own_folder() / "recall")
+        shutil.rmtree(user_folders.own_folder() / "recall")
         victim.build(HATCH_CUBIN_REMOTE_WRITE="1", **at, **signed)
         served = build_elsewhere()
         assert (served.compiled, served.made == right.made) == (0, False)  # who trusts whoever writes there
-        shutil.rmtree(_home.own_folder() / "recall")
+        shutil.rmtree(user_folders.own_folder() / "recall")
         assert build_elsewhere(TRUSTED) == replace(right, compiled=UNITS)
         write = {"HATCH_CUBIN_REMOTE_WRITE": "1", **signs(TRUSTED)}
         assert build_elsewhere(TRUSTED, **write) == replace(right, compiled=UNITS)
@@ -337,7 +337,7 @@ def test_what_a_build_cannot_sign_is_no_hit_for_the_next_one_either(
 
 def test_what_is_signed_is_a_hit_for_whoever_asks_for_no_signatures(victim: Victim) -> None:
     right = victim.build(**signs(STRANGER))
-    shutil.rmtree(_home.own_folder() / "recall")
+    shutil.rmtree(user_folders.own_folder() / "recall")
     assert victim.build() == replace(right, compiled=0)
 
 
@@ -349,7 +349,7 @@ def test_the_key_is_in_nothing_that_a_build_writes_or_says(
 ) -> None:
     report = tmp_path / "report.json"
     outcome = victim.build(TRUSTED, **ASKED, **signs(TRUSTED), HATCH_CUBIN_REPORT=str(report))
-    written = [*_home.own_folder().glob("[!h]*/*"), *victim.cache.rglob("entries/*/*"), report]
+    written = [*user_folders.own_folder().glob("[!h]*/*"), *victim.cache.rglob("entries/*/*"), report]
     (letters,) = (value.partition(":")[2].encode() for value in signs(TRUSTED).values())
     assert outcome.made is not None
     texts = [*map(Path.read_bytes, written), *outcome.made.values(), *map(str.encode, capfd.readouterr())]

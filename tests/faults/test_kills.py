@@ -21,7 +21,7 @@ import pytest
 
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.cache.proof import decode, place, record_key
+from hatch_cubin.cache.records import decode, place, record_key
 from tests.figures import Figures
 from tests.helpers import SAXPY, pyproject, run, wheel_files, write_tree
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _home
-from hatch_cubin.cache.proof import place, record_key
+from hatch_cubin.cache.records import place, record_key
 from hatch_cubin.cli.main import main
+from hatch_cubin.common import user_folders
 from tests.faults.harness.builds import Builds, Outcome
 from tests.strange import (
     a_file,
@@ -40,7 +40,7 @@ CASES = [
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own folder."""
-    monkeypatch.setattr(_home, "own_folder", lambda: tmp_path / "own")
+    monkeypatch.setattr(user_folders, "own_folder", lambda: tmp_path / "own")
     return tmp_path / "own"
 
 

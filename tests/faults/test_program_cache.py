@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.cache import rows
-from hatch_cubin.cache.database import Database
+from hatch_cubin.program_cache import statements
+from hatch_cubin.program_cache.database import Database
 from tests.capabilities import namespace
 from tests.figures import Figures
 from tests.helpers import run
@@ -232,7 +232,7 @@ def test_damage_under_those_who_use_it_is_never_served(tmp_path: Path, figures: 
     said: list[str] = []
     cache = Database(str(path), CAP, said.append)
     cache.write(b"k", b"code")
-    assert (cache.read(b"k"), rows.is_used(str(path))) == (b"code", True), said
+    assert (cache.read(b"k"), statements.is_used(str(path))) == (b"code", True), said
     cache.close()
 
 
@@ -240,7 +240,7 @@ def test_damage_under_those_who_use_it_is_never_served(tmp_path: Path, figures: 
 
 SCRIPT = """
 import sys
-from hatch_cubin.cache.database import Database
+from hatch_cubin.program_cache.database import Database
 said = []
 cache = Database(sys.argv[1], None, said.append)
 print(cache.read(b"k"))

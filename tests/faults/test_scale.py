@@ -25,9 +25,9 @@ from pathlib import Path
 from hatch_cubin.bundle import layout
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.keys.jobs import make_jobs
-from hatch_cubin.sources.project import Project, read_sources
-from hatch_cubin.table.config import parse_config
-from hatch_cubin.table.tables import find_table
+from hatch_cubin.project.project import Project, read_sources
+from hatch_cubin.config.config import parse_config
+from hatch_cubin.config.table_location import find_table
 from hatch_cubin.toolkit.toolkit import Toolkit
 
 def peak():  # of this process alone, in MiB

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _home, _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.cache.proof import Request
-from hatch_cubin.sources.project import Project
-from hatch_cubin.stores import calls, shared
-from hatch_cubin.stores.calls import Calls
-from hatch_cubin.stores.http import HttpStore
-from hatch_cubin.stores.shared import FEW, Shared
-from hatch_cubin.stores.where import Place
-from hatch_cubin.table import urls
+from hatch_cubin.cache.records import Request
+from hatch_cubin.common import user_folders
+from hatch_cubin.config import store_urls
+from hatch_cubin.project.project import Project
+from hatch_cubin.remote import calls, shared_store
+from hatch_cubin.remote.calls import Calls
+from hatch_cubin.remote.http import HttpStore
+from hatch_cubin.remote.location import Place
+from hatch_cubin.remote.shared_store import FEW, Shared
 from tests.helpers import SAXPY, make_project
 from tests.results import folder_with, item
 from tests.shelf import Fault, Handler, Shelf, answer, endless, reset
@@ -37,7 +38,7 @@ MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(calls, "_SLICE_S", 0.02)
-    monkeypatch.setattr(shared, "_APART_S", 0.01)
+    monkeypatch.setattr(shared_store, "_APART_S", 0.01)
 
 
 def cut_off(handler: Handler) -> bool:
@@ -140,7 +141,7 @@ SILENT = {"404 with a body"}
 
 def machine(server: Shelf, folder: Path, units: int, said: list[str], patience_s: float = 60) -> Shared:
     """Return the store of a build on a machine of its own, which already has what is in *folder*."""
-    store = HttpStore(Place(urls.parse(server.url), None, own=True))
+    store = HttpStore(Place(store_urls.parse(server.url), None, own=True))
     cache = Cache(folder, None, said.append)
     return Shared(Calls(store, said.append, patience_s), cache, name=("demo", "13.0"), units=units)
 
@@ -254,7 +255,7 @@ def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: Shelf,
 def build(tmp_path: Path, server: Shelf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Build a project with a cache of its own behind which the server is; return what came of it."""
     pytest.importorskip("cuda.core")
-    monkeypatch.setattr(_home, "own_folder", lambda: tmp_path / "own")
+    monkeypatch.setattr(user_folders, "own_folder", lambda: tmp_path / "own")
     machines = iter(range(100))
 
     def run(**environ: str) -> dict[str, Any]:
@@ -266,7 +267,7 @@ def build(tmp_path: Path, server: Shelf, monkeypatch: pytest.MonkeyPatch) -> Cal
             "HATCH_CUBIN_REPORT": str(here / "report.json"),
         }
         project = make_project(here, kernels, "archs = ['sm_90']\n", **own, **environ)
-        files = _pipeline.build(replace(project, warn=said.append))
+        files = pipeline.build(replace(project, warn=said.append))
         report = json.loads((here / "report.json").read_text("utf-8"))
         return {"files": files, "said": said, **report}
 
@@ -290,7 +291,7 @@ def test_what_one_build_compiles_the_next_machine_fetches(server: Shelf, build: 
 def test_a_wheel_is_the_same_whatever_the_store_does(
     server: Shelf, build: Callable[..., Any], fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hatch_cubin.stores.opening.PATIENCE_S", 0.2)
+    monkeypatch.setattr("hatch_cubin.remote.opening.PATIENCE_S", 0.2)
     sound = build(HATCH_CUBIN_REMOTE_WRITE="1")
     server.fault = FAULTS[fault]
     found = build(HATCH_CUBIN_REMOTE_WRITE="1")
@@ -303,7 +304,7 @@ def test_a_wheel_is_the_same_whatever_the_store_does(
 def test_a_rebuild_that_verifies_asks_no_store(
     tmp_path: Path, server: Shelf, build: Callable[..., Any]
 ) -> None:
-    from hatch_cubin.wheels.rebuild import rebuild
+    from hatch_cubin.wheels.checking.rebuild import rebuild
 
     build(HATCH_CUBIN_REMOTE_WRITE="1")
     server.log.clear()

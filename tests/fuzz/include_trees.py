@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from hatch_cubin.errors import SourceError
-from hatch_cubin.keys.closures import Start
+from hatch_cubin.headers.includes import Resolver
+from hatch_cubin.headers.recalled_closures import Start
+from hatch_cubin.headers.resolve import Root
 from hatch_cubin.keys.recall import Recall
-from hatch_cubin.sources.includes import Resolver
-from hatch_cubin.sources.search import Root
-from hatch_cubin.sources.tree import Tree
+from hatch_cubin.project.source_roots import Tree
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
 

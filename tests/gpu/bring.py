@@ -20,10 +20,10 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from hatch_cubin import _pipeline
-from hatch_cubin.sources.project import Project
-from hatch_cubin.table import tables
-from hatch_cubin.table.config import parse_config
+from hatch_cubin.building import pipeline
+from hatch_cubin.config import table_location
+from hatch_cubin.config.config import parse_config
+from hatch_cubin.project.project import Project
 from tests.helpers import REPOSITORY, SAXPY, make_project, pyproject, write_tree
 from tests.recipes import RECIPES
 from tests.standin import install
@@ -63,7 +63,7 @@ def bring(folder: Path, *, cuda12: bool) -> int:
 
 def _built(sources: dict[str, str], options: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as root:
-        return dict(_pipeline.build(make_project(Path(root), sources, options)))
+        return dict(pipeline.build(make_project(Path(root), sources, options)))
 
 
 def _old_ptx() -> str:
@@ -75,9 +75,9 @@ def _old_ptx() -> str:
 def _example() -> dict[str, bytes]:
     """Return the bundle of the example project, by the toolkit that is here."""
     root = REPOSITORY / "example_project"
-    table, place, _backend = tables.find_table(root)
+    table, place, _backend = table_location.find_table(root)
     config = replace(parse_config(table, place, {}), toolkit=None)
-    return dict(_pipeline.build(Project(root=root, packages={"waves": "src/waves"}, config=config)))
+    return dict(pipeline.build(Project(root=root, packages={"waves": "src/waves"}, config=config)))
 
 
 def _bring_cuda12(site: Path) -> None:

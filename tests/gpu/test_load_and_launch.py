@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from tests.helpers import SAXPY, SCALE, load_bundle, make_project
 
 pytestmark = pytest.mark.nvrtc
@@ -38,7 +38,7 @@ def device() -> Any:
 
 def load(root: Path, archs: str, sources: dict[str, str | bytes], options: str = OPTIONS) -> Any:
     project = make_project(root, sources, options.replace("{archs}", archs))
-    return load_bundle(root / "bundle", _pipeline.build(project))
+    return load_bundle(root / "bundle", pipeline.build(project))
 
 
 def native(device: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from tests.helpers import SAXPY, make_project, write_tree
 from tests.recipes import RECIPES
 
@@ -23,7 +23,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.core import Device
 
     arch = "sm_{}{}".format(*Device().compute_capability)
-    files = _pipeline.build(make_project(tmp_path / "project", {"saxpy.cu": SAXPY}, f'archs = ["{arch}"]'))
+    files = pipeline.build(make_project(tmp_path / "project", {"saxpy.cu": SAXPY}, f'archs = ["{arch}"]'))
     write_tree(
         tmp_path / "mypkg", {"__init__.py": "", **{f"_cubins/{name}": data for name, data in files.items()}}
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hatch_cubin._arch import Arch
-from hatch_cubin.table import options, reader
+from hatch_cubin.common.arch_names import Arch
+from hatch_cubin.config import nvrtc_options, reader
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 names = st.text("ab_.-", min_size=1, max_size=4)
@@ -44,7 +44,7 @@ _words = st.sampled_from(
     ["sm_90", "90a", "all", "sm_999", "13.0", "system", "**/*.cu", "../x", "/x", "2 GiB", "a.b", "a-b"]
 )
 _macros = st.sampled_from(["N", "T", "F(x)", "1N"])
-_options_keys = st.sampled_from([*options.ALLOWED, *options.REFUSED])
+_options_keys = st.sampled_from([*nvrtc_options.ALLOWED, *nvrtc_options.REFUSED])
 _plausible: st.SearchStrategy[Any] = (
     _values
     | _words

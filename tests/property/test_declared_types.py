@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hatch_cubin.cubin.types import parameter_types
-from hatch_cubin.sources.declared import declared_types, names_of
+from hatch_cubin.cubin.symbol_types import parameter_types
+from hatch_cubin.project.declared_kernels import declared_types, names_of
 
 _PROBE = "\n#undef k\n#undef float\n#undef int\ntemplate <class> __global__ void probe() {}\n"
 _NAMED = b"&k", b"&probe<decltype(&k)>"

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatch_cubin.cli.main import main
-from hatch_cubin.table import toml
-from hatch_cubin.table.config import parse_config
-from hatch_cubin.table.tables import find_table
+from hatch_cubin.config import toml_positions
+from hatch_cubin.config.config import parse_config
+from hatch_cubin.config.table_location import find_table
 from tests.helpers import write_tree
 
 from . import strategies as some
@@ -75,7 +75,7 @@ def pyprojects(draw: st.DrawFn) -> str:
 
 def is_toml(text: str) -> bool:
     try:
-        toml.loads(text)
+        toml_positions.loads(text)
     except ValueError:
         return False
     return True

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin import _arch, _plan
-from hatch_cubin._plan import Unit
+from hatch_cubin.common import arch_names
+from hatch_cubin.config import nvrtc_options, reader
+from hatch_cubin.config.config import Config, Place, parse_config
 from hatch_cubin.errors import ConfigError, HatchCubinError
-from hatch_cubin.sources.source import Source
-from hatch_cubin.table import options, reader
-from hatch_cubin.table.config import Config, Place, parse_config
+from hatch_cubin.planning import unit_plan
+from hatch_cubin.planning.unit_plan import Unit
+from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit
 from tests.figures import Figures
 from tests.helpers import COPY_PTX, TABLE, read_config
@@ -44,7 +45,7 @@ _scalars = _strings | _numbers | st.booleans() | st.none()
 _lists = st.lists(_strings, max_size=4) | st.lists(_scalars, max_size=3)
 _anything = _scalars | _lists | st.dictionaries(_strings, _scalars | _lists, max_size=3)
 _names = st.sampled_from(["N", "M", "F(a, b)"])
-_hostile_table = st.dictionaries(_strings | st.sampled_from([*options.REFUSED]), _anything, max_size=3)
+_hostile_table = st.dictionaries(_strings | st.sampled_from([*nvrtc_options.REFUSED]), _anything, max_size=3)
 _of_kind: Mapping[str, st.SearchStrategy[Any]] = {
     "a boolean": st.booleans(),
     "an integer": _numbers,
@@ -52,7 +53,7 @@ _of_kind: Mapping[str, st.SearchStrategy[Any]] = {
     "a string or an array of strings": _strings | st.lists(_strings, max_size=3),
     "an integer or an array of integers": _numbers | st.lists(_numbers, max_size=3),
 }
-_options_table = st.sampled_from([*options.ALLOWED.items()]).flatmap(
+_options_table = st.sampled_from([*nvrtc_options.ALLOWED.items()]).flatmap(
     lambda option: st.dictionaries(st.just(option[0]), _of_kind[option[1]])
 )
 _taken_or_not: Mapping[str, st.SearchStrategy[Any]] = {
@@ -86,9 +87,9 @@ tables = _tables([*reader._CHECKS], {}) | st.fixed_dictionaries({"source": _rule
 def units_of(config: Config) -> list[Unit]:
     """Return what a table asks for of two sources; archs that depend on the machine are left out."""
     specs = {config.archs, *(rule.archs for rule in config.source if rule.archs)}
-    targets = {each: _arch.expand(each, SUPPORTED, (90,)) for each in specs}
-    modules = _plan.plan_modules(config, SOURCES, targets)
-    return [*_plan.plan_units(modules, _plan.Toolchain("NVRTC", SUPPORTED, families=True)).units]
+    targets = {each: arch_names.expand(each, SUPPORTED, (90,)) for each in specs}
+    modules = unit_plan.plan_modules(config, SOURCES, targets)
+    return [*unit_plan.plan_units(modules, unit_plan.Toolchain("NVRTC", SUPPORTED, families=True)).units]
 
 
 def flags_of(unit: Unit) -> list[bytes]:
@@ -108,7 +109,7 @@ def flags() -> frozenset[bytes]:
     }
     texts = {"optimization_info": "'inline'", "ofast_compile": "'max'", "undefine_macro": "['N']"}
     found = {b"--define-macro"}
-    for name, kind in options.ALLOWED.items():
+    for name, kind in nvrtc_options.ALLOWED.items():
         for value in [texts[name]] if name in texts else harmless[kind]:
             config = read_config(f"archs = ['sm_90']\noptions = {{ {name} = {value} }}")
             found.update(flag for unit in units_of(config) for flag in flags_of(unit))

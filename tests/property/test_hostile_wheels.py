@@ -13,14 +13,14 @@ import pytest
 
 from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
-from hatch_cubin.wheels import weight
-from hatch_cubin.wheels.check import check
-from hatch_cubin.wheels.diff_parts import diff_parts
-from hatch_cubin.wheels.installed import Bundle, Found
-from hatch_cubin.wheels.page import page
-from hatch_cubin.wheels.sides import Side, compare_sides
-from hatch_cubin.wheels.survey import survey
-from hatch_cubin.wheels.verify import bundle_problems
+from hatch_cubin.wheels.checking import size_advice
+from hatch_cubin.wheels.checking.check import check
+from hatch_cubin.wheels.checking.verify import bundle_problems
+from hatch_cubin.wheels.comparing.comparison import Side, compare_sides
+from hatch_cubin.wheels.comparing.diff_report import diff_parts
+from hatch_cubin.wheels.reading.bundles import Bundle, Found
+from hatch_cubin.wheels.reading.page import page
+from hatch_cubin.wheels.reading.survey import survey
 from tests.cubins import cubin
 from tests.figures import Figures
 from tests.fuzz import manifests
@@ -51,7 +51,7 @@ def judge_for_a_release(files: Mapping[str, bytes]) -> None:
     """Check a bundle, compare it, and see what would make it smaller."""
     found = in_memory(files)
     check(Found("demo", (found,)))
-    [*weight._of_bundle(found, 1000)]
+    [*size_advice._of_bundle(found, 1000)]
     with contextlib.suppress(BundleError):
         facts, sound = survey(found), survey(in_memory(FILES))
         sides = [Side("a", "a", None, {"demo": facts}), Side("b", "b", None, {"demo": sound})]

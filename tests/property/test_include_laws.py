@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.sources import scan
+from hatch_cubin.project import scan
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.figures import Figures
 from tests.fuzz import include_trees

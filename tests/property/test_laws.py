@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin import _arch
-from hatch_cubin._arch import Arch
-from hatch_cubin._digest import digest
-from hatch_cubin._plan import Module, Plan, Toolchain, plan_modules, plan_units
+from hatch_cubin.common import arch_names
+from hatch_cubin.common.arch_names import Arch
+from hatch_cubin.common.digest import digest
 from hatch_cubin.compiling.diagnostics import parse_log
-from hatch_cubin.cubin import names
+from hatch_cubin.config import toml_positions
+from hatch_cubin.config.config import Config, Place, parse_config
+from hatch_cubin.cubin import kernel_names
 from hatch_cubin.errors import ConfigError, SourceError, render
-from hatch_cubin.sources.source import Source, decode, glob_regex, read_ptx_header, without_comments
-from hatch_cubin.table import toml
-from hatch_cubin.table.config import Config, Place, parse_config
+from hatch_cubin.planning.unit_plan import Module, Plan, Toolchain, plan_modules, plan_units
+from hatch_cubin.project.source import Source, decode, glob_regex, read_ptx_header, without_comments
 from tests.helpers import TABLE, read_config
 
 from . import strategies as some
@@ -74,8 +74,8 @@ def test_every_key_of_a_toml_text_is_found_on_its_line(
     written: tuple[str, Mapping[tuple[str | int, ...], int]],
 ) -> None:
     text, lines = written
-    assert set(_paths(toml.loads(text))) == set(lines)
-    assert toml.key_lines(text) == lines
+    assert set(_paths(toml_positions.loads(text))) == set(lines)
+    assert toml_positions.key_lines(text) == lines
 
 
 def _paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -166,7 +166,7 @@ def test_any_text_has_a_ptx_header_or_is_refused(text: str) -> None:
     if isinstance(outcome, SourceError):
         assert len(outcome.problems) == 1
     else:
-        assert str(_arch.parse_arch(outcome.target)) in outcome.target_text
+        assert str(arch_names.parse_arch(outcome.target)) in outcome.target_text
 
 
 @few
@@ -176,13 +176,13 @@ def test_any_text_has_a_ptx_header_or_is_refused(text: str) -> None:
     )
 )
 def test_a_symbol_always_has_a_name(symbol: str) -> None:
-    assert names.plain_name(symbol) or not symbol
+    assert kernel_names.plain_name(symbol) or not symbol
 
 
 @few
 @given(st.lists(st.sampled_from(["_Z1av", "_Z1ai", "a", "_ZN1b1aEv", "_Z1aIfEvv"]), unique=True))
 def test_every_symbol_is_named_exactly_once(symbols: list[str]) -> None:
-    named = names.spelled_names(symbols, {"a<float>": "_Z1aIfEvv"})
+    named = kernel_names.spelled_names(symbols, {"a<float>": "_Z1aIfEvv"})
     assert sorted(named.values()) == sorted({*symbols, "_Z1aIfEvv"})
 
 
@@ -192,14 +192,14 @@ def test_every_symbol_is_named_exactly_once(symbols: list[str]) -> None:
 @few
 @given(some.archs)
 def test_an_arch_reads_back_from_its_first_form(arch: Arch) -> None:
-    assert _arch.parse_arch(str(arch)) == arch
+    assert arch_names.parse_arch(str(arch)) == arch
 
 
 @few
 @given(st.lists(some.specs))
 def test_expanding_the_first_forms_changes_nothing(specs: list[str]) -> None:
-    once = [target.arch for target in _arch.expand(specs, SUPPORTED, (90,))]
-    assert [target.arch for target in _arch.expand(map(str, once), SUPPORTED, ())] == once
+    once = [target.arch for target in arch_names.expand(specs, SUPPORTED, (90,))]
+    assert [target.arch for target in arch_names.expand(map(str, once), SUPPORTED, ())] == once
     assert len(set(once)) == len(once)
 
 
@@ -207,13 +207,13 @@ def test_expanding_the_first_forms_changes_nothing(specs: list[str]) -> None:
 @given(some.archs, some.archs)
 def test_ptx_with_a_suffix_serves_no_more_than_plain_ptx(target: Arch, arch: Arch) -> None:
     plain = Arch(target.number)
-    assert _arch.can_assemble(target, target)
-    assert _arch.can_assemble(plain, arch) >= _arch.can_assemble(target, arch)
+    assert arch_names.can_assemble(target, target)
+    assert arch_names.can_assemble(plain, arch) >= arch_names.can_assemble(target, arch)
 
 
 def planned(sources: list[Source]) -> tuple[list[tuple[str, str]], Plan | tuple[str, ...]]:
     config = read_config("[[tool.hatch.build.hooks.cubin.source]]\npath = '**'\nvariants = { N = [2, 1] }")
-    targets = {config.archs: _arch.expand(config.archs, SUPPORTED, ())}
+    targets = {config.archs: arch_names.expand(config.archs, SUPPORTED, ())}
     modules = plan_modules(config, sources, targets)
     plan = plan_units(modules, Toolchain("NVRTC", SUPPORTED, families=True))
     return [(module.name, module.source.path) for module in modules], tuple(unit.name for unit in plan.units)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin._plan import Module
 from hatch_cubin.errors import SourceError
-from hatch_cubin.keys import vain
-from hatch_cubin.keys.locked import is_unsure
-from hatch_cubin.sources.includes import Closure, Resolver
-from hatch_cubin.sources.search import OWN, Root, content_digest
-from hatch_cubin.sources.source import Source
-from hatch_cubin.sources.tree import Tree
+from hatch_cubin.headers import absent_includes
+from hatch_cubin.headers.includes import Closure, Resolver
+from hatch_cubin.headers.resolve import OWN, Root, content_digest
+from hatch_cubin.lockfile.lock_comparison import is_unsure
+from hatch_cubin.planning.unit_plan import Module
+from hatch_cubin.project.source import Source
+from hatch_cubin.project.source_roots import Tree
 from tests.figures import Figures
 from tests.fuzz import include_trees
 
@@ -40,7 +40,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
     source, search = include_trees.make_tree(root, chance, PLAIN), _search(root, others)
     before = _closure(root, source, search)
     module = Module("k", Source("demo/k.cu", source), (), (), {}, ("i1", "i2"), (), ())
-    absent = vain.absent(Tree(root), vain.tried([(module, before)]))
+    absent = absent_includes.absent(Tree(root), absent_includes.tried([(module, before)]))
     files = {logical[len(OWN) :]: each for logical, each in before.files.items() if logical.startswith(OWN)}
     unsure = is_unsure(before, search)
     counts.update(trees=1, unsure=unsure)
@@ -48,7 +48,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
         if unsure or (change.place.startswith("i2/") and not others.startswith(OWN)):
             continue
         same = all(content_digest(root / path) == each for path, each in files.items())
-        same = same and not list(vain.appeared(Tree(root), absent))
+        same = same and not list(absent_includes.appeared(Tree(root), absent))
         counts.update(changes=1, told=not same)
         try:
             if same and _closure(root, source, search).digest() != before.digest():
@@ -74,6 +74,6 @@ def test_what_is_as_the_lock_says_has_the_closure_that_it_had(
 def test_a_lock_that_forgets_what_is_absent_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vain, "appeared", lambda *_: ())
+    monkeypatch.setattr(absent_includes, "appeared", lambda *_: ())
     chance, counts = random.Random(1), Counter[str]()  # noqa: S311
     assert any(list(_wrong(tmp_path / str(number), chance, "project/i2", counts)) for number in range(20))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_cubin.stores import actions, packs
-from hatch_cubin.stores.actions import Action, File
-from hatch_cubin.stores.packs import Index, Item, Pack
+from hatch_cubin.remote import bazel_actions, packs
+from hatch_cubin.remote.bazel_actions import Action, File
+from hatch_cubin.remote.packs import Index, Item, Pack
 
 pytestmark = pytest.mark.counted
 
@@ -67,14 +67,14 @@ def test_any_bytes_are_an_index_or_refused(data: bytes) -> None:
 
 @given(ACTIONS)
 def test_an_action_is_what_was_written_down(action: Action) -> None:
-    assert actions.decode(actions.encode(action)) == action
+    assert bazel_actions.decode(bazel_actions.encode(action)) == action
 
 
 @given(ACTIONS, st.data())
 def test_a_damaged_action_is_refused_or_read_to_its_end(action: Action, data: st.DataObject) -> None:
-    text = bytearray(actions.encode(action) or b"\0")
+    text = bytearray(bazel_actions.encode(action) or b"\0")
     text[data.draw(st.integers(0, len(text) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        actions.decode(bytes(text))
+        bazel_actions.decode(bytes(text))
     except ValueError:
         return

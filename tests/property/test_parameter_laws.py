@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatch_cubin.cubin.ptx import ptx_parameters
-from hatch_cubin.cubin.types import parameter_types
-from hatch_cubin.sources.declared import declared_types
+from hatch_cubin.cubin.symbol_types import parameter_types
+from hatch_cubin.project.declared_kernels import declared_types
 
 pytestmark = pytest.mark.counted
 

@@ -11,8 +11,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin.cache import database
-from hatch_cubin.cache.database import Database
+from hatch_cubin.program_cache import database
+from hatch_cubin.program_cache.database import Database
 
 CAP = 10
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from hatch_cubin.keys import closures
+from hatch_cubin.headers import recalled_closures
 from tests.figures import Figures
 from tests.fuzz import edits
 
@@ -22,7 +22,7 @@ def test_what_is_recalled_is_what_is_found_without(figures: Figures, request: py
 @pytest.mark.parametrize("blind", ["outside", "in the project"])
 def test_a_memory_that_does_not_look_is_found_out(monkeypatch: pytest.MonkeyPatch, blind: str) -> None:
     if blind == "outside":
-        monkeypatch.setattr(closures, "_summed", lambda _parts: "")
+        monkeypatch.setattr(recalled_closures, "_summed", lambda _parts: "")
     else:
-        monkeypatch.setattr(closures.Closures, "_nothing_appeared", lambda _closures, _project: True)
+        monkeypatch.setattr(recalled_closures.Closures, "_nothing_appeared", lambda _closures, _project: True)
     assert next(edits.wrong_closures(200, 0, Counter()), None) is not None

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hatch_cubin.sources.scan import scan
+from hatch_cubin.project.scan import scan
 
 _INCLUDE = '#include "v.h"\n'
 _WORDS = (

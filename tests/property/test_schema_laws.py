@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hatch_cubin import _ed25519
+from hatch_cubin.common import ed25519_keys
+from hatch_cubin.config import reader
+from hatch_cubin.config.config import Place, parse_config
+from hatch_cubin.config.nvrtc_options import ALLOWED
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.table import reader
-from hatch_cubin.table.config import Place, parse_config
-from hatch_cubin.table.options import ALLOWED
 from tests import schemas
 
 from . import strategies as some
@@ -38,7 +38,7 @@ _OPTIONS = st.dictionaries(
     | st.lists(st.integers(), max_size=2),
     max_size=2,
 )
-_KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
+_KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 _SIZES = st.from_regex(r"[0-9]{1,3}(\.[0-9])? ?[KMGT]?i?B?", fullmatch=True)
 _ARCHS = st.lists(some.specs, max_size=3)
 _OF_SOURCE: Mapping[str, st.SearchStrategy[Any]] = {

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatch_cubin import loader
-from hatch_cubin._arch import parse_arch
 from hatch_cubin.bundle.manifest import Entry, Manifest, Module
-from hatch_cubin.wheels import variants
+from hatch_cubin.common.arch_names import parse_arch
+from hatch_cubin.wheels.splitting import variants
 
 from .test_selection_laws import drivers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin import errors
-from hatch_cubin._streams import plain
+from hatch_cubin.common.streams import plain
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, Problem, reported
 
 
@@ -25,6 +25,14 @@ from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Locat
 )
 def test_a_problem_says_what_where_and_what_next(problem: Problem, text: str) -> None:
     assert str(problem) == text
+
+
+def test_a_printed_problem_ends_with_its_code() -> None:
+    found = errors.problem("no-such-thing", "it broke", Location("k.cu", 3), "mend it")
+    assert found == Problem("it broke", Location("k.cu", 3), "mend it", (), "no-such-thing")
+    assert errors.render(ConfigError(found)) == [
+        "hatch-cubin: error: k.cu:3: it broke [no-such-thing]\n  hint: mend it"
+    ]
 
 
 def test_names_that_others_chose_cannot_steer_a_terminal() -> None:

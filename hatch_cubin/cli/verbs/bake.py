@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, Problem
-from ..verb import (
+from ..verb_base import (
     Answer,
     archs_argument,
     check_build,
@@ -27,10 +27,10 @@ from ..verb import (
 )
 
 if TYPE_CHECKING:
-    from ..._pipeline import Plan
-    from ..._sharding import Shard
+    from ...building.pipeline import Plan
+    from ...building.sharding import Shard
     from ...keys.jobs import Job
-    from ...sources.project import Project
+    from ...project.project import Project
 
 
 T = TypeVar("T")
@@ -86,24 +86,24 @@ def run(args: argparse.Namespace) -> Answer:
     check_build(project)
     if args.recheck:
         project = _rechecked(project, args.recheck)
-    from ... import _pipeline, _report, _sharding
+    from ...building import pipeline, report, sharding
 
-    plan = _pipeline.choose_plan(project, require_compiler, in_part=True, followed=bool(args.shard))
+    plan = pipeline.choose_plan(project, require_compiler, in_part=True, followed=bool(args.shard))
     facts: Mapping[str, Any] = {}
     if args.only:
         plan = _chosen(plan, args.only)
     if args.shard:
-        jobs, facts = _sharding.share(project, plan.jobs, plan.toolkit, args.shard, args.weights or ())
+        jobs, facts = sharding.share(project, plan.jobs, plan.toolkit, args.shard, args.weights or ())
         plan = plan._replace(jobs=jobs)
-    results = _pipeline.attempt(project, plan)
-    found, problems = _report.facts(results), _pipeline.failures(results, plan)
+    results = pipeline.attempt(project, plan)
+    found, problems = report.facts(results), pipeline.failures(results, plan)
     summary = _summary(found, problems) if os.environ.get("GITHUB_STEP_SUMMARY") else ()
     return Answer({**found, **facts}, problems=problems, summary=summary)
 
 
 def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]:
     """Return what a job of CI tells of it: how many units were compiled, and which took longest."""
-    from ...wheels.parts import Part, Table
+    from ...wheels.reading.report import Part, Table
     from ..rendering import as_markdown, problem_parts
 
     units, counts = found["units"], ("hits", "compiled", "failed", "missing")
@@ -131,15 +131,15 @@ def _rechecked(project: Project, part: float) -> Project:
 
 
 def _executor(text: str) -> str:
-    from ...table import checks
+    from ...config import value_checks
 
-    return _checked(checks.executor, text)
+    return _checked(value_checks.executor, text)
 
 
 def _share(text: str) -> float:
-    from ...table import checks
+    from ...config import value_checks
 
-    return _checked(checks.share, text)
+    return _checked(value_checks.share, text)
 
 
 def _checked(check: Callable[[str], T], text: str) -> T:
@@ -150,14 +150,14 @@ def _checked(check: Callable[[str], T], text: str) -> T:
 
 
 def _shard(text: str) -> Shard:
-    from ..._sharding import Shard
+    from ...building.sharding import Shard
 
     return _checked(Shard.parse, text)
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
     """Return the part of a plan that at least one glob matches, by a source's path or a module's name."""
-    from ...sources.source import glob_regex
+    from ...project.source import glob_regex
 
     rules = [glob_regex(glob) for glob in globs]
     meant = {job.unit for job in plan.jobs if _is_meant(job, rules)}

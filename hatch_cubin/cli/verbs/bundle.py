@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigError, Location, Problem
-from ..verb import (
+from ..verb_base import (
     Answer,
     archs_argument,
     json_argument,
@@ -23,7 +23,7 @@ from ..verb import (
 )
 
 if TYPE_CHECKING:
-    from ...sources.project import Project
+    from ...project.project import Project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +39,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Build the bundle and write it."""
     project = _aimed(open_project(args), args.into)
-    from ... import _pipeline
+    from ...building import pipeline
     from ...bundle import layout
-    from ...sources.source import BUNDLE
+    from ...project.source import BUNDLE
 
-    files = _pipeline.build(project, require=require_compiler)
+    files = pipeline.build(project, require=require_compiler)
     layout.write(files, project.root / project.bundle_folder, project.root)
     total = sum(map(len, files.values()))
     facts = {
@@ -59,7 +59,7 @@ def _aimed(project: Project, into: str) -> Project:
     """Return the project with the package whose folder is *into*, whatever package the table names."""
     from pathlib import Path
 
-    from ...doors import open as door
+    from ...frontends import open_project as door
 
     root, folder = Path(os.path.realpath(project.root)), Path(os.path.realpath(into))
     if not door.is_package(folder):

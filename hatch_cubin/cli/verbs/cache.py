@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ... import _files, _home
-from ..._digest import digest
-from ..._sizes import count
 from ...cache import history, housekeeping
+from ...common import file_access, user_folders
+from ...common.digest import digest
+from ...common.sizes import count
+from ...config import table_location
+from ...config.config import parse_config
 from ...errors import CheckError, Location, Problem
-from ...table import tables
-from ...table.config import parse_config
-from .. import store
-from ..verb import (
+from .. import remote_cache
+from ..verb_base import (
     Answer,
     archs_argument,
     json_argument,
@@ -162,7 +162,7 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        _home.forget()  # a build that recalls a unit would not read its record
+        user_folders.forget()  # a build that recalls a unit would not read its record
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} as they were stored, {size(there.bytes)}"
     problems = [Problem(each.what, Location(each.file), _HINTS[each.kind]) for each in there.found]
@@ -181,25 +181,25 @@ def _gc(args: argparse.Namespace) -> Answer:
         raise CheckError(Problem(what, hint="--keep-last-build comes after a build of the same user"))
     with _told(folder):
         removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
-    _home.sweep()
+    user_folders.sweep()
     return _removed(folder, removed)
 
 
 def _clear(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
-    _home.forget()
+    user_folders.forget()
     with _told(folder):
         removed = housekeeping.clear(folder)
-    _home.sweep()
+    user_folders.sweep()
     return _removed(folder, removed)
 
 
 def _key(args: argparse.Namespace) -> Answer:
     project = open_project(args)
     require_compiler(project)
-    from ... import _pipeline
+    from ...building import pipeline
 
-    plan = _pipeline.make_plan(project)
+    plan = pipeline.make_plan(project)
     key = digest(sorted(job.keys.key for job in plan.jobs))
     facts = {"key": key, "units": len(plan.jobs), "toolchain": plan.toolkit.toolchain().label}
     return Answer(facts, [key])
@@ -210,8 +210,14 @@ _ACTIONS = {
     "stats": (_stats, "say what is in the cache, and what the last builds found there"),
     "fsck": (_fsck, "read all that is in the cache, and say what is damaged, orphaned or foreign"),
     "merge": (_merge, "copy what other cache folders have and their records prove"),
-    "pull": (store.pull, "take from the shared store what the project's plan needs and the cache lacks"),
-    "push": (store.push, "give the shared store what the cache has for the project's plan and it lacks"),
+    "pull": (
+        remote_cache.pull,
+        "take from the shared store what the project's plan needs and the cache lacks",
+    ),
+    "push": (
+        remote_cache.push,
+        "give the shared store what the cache has for the project's plan and it lacks",
+    ),
     "gc": (_gc, "drop what is not needed any more"),
     "clear": (_clear, "drop everything, and what builds recall, of any project"),
     "key": (_key, "print one hash over the keys of all units of the project"),
@@ -229,7 +235,7 @@ def _folder(args: argparse.Namespace) -> Path:
 def _in_the_way(folder: Path) -> Iterator[Problem]:
     """Yield what makes a build have no cache: something stands there, or before it, that is no folder."""
     try:
-        mode = _files.looked_at(folder).st_mode
+        mode = file_access.looked_at(folder).st_mode
     except FileNotFoundError:  # the next build makes it
         return
     except OSError as exc:
@@ -237,7 +243,7 @@ def _in_the_way(folder: Path) -> Iterator[Problem]:
     else:
         if stat.S_ISDIR(mode):
             return
-        why = f"it {_files.kind(mode)}"
+        why = f"it {file_access.kind(mode)}"
     yield Problem(f"no cache can be there: {why}", Location(str(folder)), _ELSEWHERE)
 
 
@@ -246,10 +252,10 @@ def _place(args: argparse.Namespace) -> Path:
     root = Path(args.project).absolute()
     configured = os.environ.get("HATCH_CUBIN_CACHE_DIR")
     if not configured and (root / "pyproject.toml").exists():
-        with contextlib.suppress(tables.NoTableError):
-            settings, place, _backend = tables.find_table(root)
+        with contextlib.suppress(table_location.NoTableError):
+            settings, place, _backend = table_location.find_table(root)
             configured = parse_config(settings, place, os.environ).cache_dir
-    return _home.cubins_folder(root, configured or None)
+    return user_folders.cubins_folder(root, configured or None)
 
 
 @contextlib.contextmanager

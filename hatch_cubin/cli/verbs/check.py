@@ -15,17 +15,17 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...config import table_location
+from ...config.config import parse_config
+from ...config.value_checks import guess
 from ...errors import ConfigError, HatchCubinError, Problem
-from ...sources.source import glob_regex
-from ...table import tables
-from ...table.checks import guess
-from ...table.config import parse_config
-from ...wheels.check import Verdict, check, names_of, parts
-from ...wheels.cuobjdump import second_reader
-from ...wheels.installed import named, opened
-from ...wheels.parts import Part
+from ...project.source import glob_regex
+from ...wheels.checking.check import Verdict, check, names_of, parts
+from ...wheels.reading.bundles import named, opened
+from ...wheels.reading.cuobjdump import second_reader
+from ...wheels.reading.report import Part
 from ..rendering import as_lines, as_markdown, problem_parts
-from ..verb import Answer, capability, folder_argument, output_arguments, size_of, wheels_argument
+from ..verb_base import Answer, capability, folder_argument, output_arguments, size_of, wheels_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +120,7 @@ def _facts(what: str, path: str, verdict: Verdict) -> dict[str, Any]:
 def _table(folder: str) -> tuple[str | None, Sequence[Problem]]:
     """Return where the table is that a build would read, or all that is wrong with it."""
     try:
-        settings, place, _backend = tables.find_table(folder)
+        settings, place, _backend = table_location.find_table(folder)
         parse_config(settings, place, os.environ)
     except ConfigError as exc:
         return None, exc.problems
@@ -131,8 +131,8 @@ def _budget(folder: str) -> int | None:
     """Return what the table of the project that is here allows; None where there is no project."""
     if not os.path.exists(os.path.join(folder, "pyproject.toml")):
         return None
-    with contextlib.suppress(tables.NoTableError):
-        settings, place, _backend = tables.find_table(folder)
+    with contextlib.suppress(table_location.NoTableError):
+        settings, place, _backend = table_location.find_table(folder)
         return parse_config(settings, place, os.environ).max_size
     return None
 

@@ -13,18 +13,18 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..._sizes import count
+from ...common.sizes import count
+from ...config import value_checks
 from ...errors import BundleError, HatchCubinError, Location, Problem
-from ...table import checks
-from ...wheels.cuobjdump import second_reader
-from ...wheels.diff import KINDS, BundleDiff, Limit, too_much
-from ...wheels.diff_parts import change, diff_parts
-from ...wheels.installed import Bundle, named, opened
-from ...wheels.page import page
-from ...wheels.sides import Side, compare_sides, side_of
-from ...wheels.survey import survey, unreadable
+from ...wheels.comparing.comparison import Side, compare_sides, side_of
+from ...wheels.comparing.diff import KINDS, BundleDiff, Limit, too_much
+from ...wheels.comparing.diff_report import change, diff_parts
+from ...wheels.reading.bundles import Bundle, named, opened
+from ...wheels.reading.cuobjdump import second_reader
+from ...wheels.reading.page import page
+from ...wheels.reading.survey import survey, unreadable
 from ..rendering import as_lines, as_markdown, problem_parts
-from ..verb import (
+from ..verb_base import (
     Answer,
     check_build,
     open_project,
@@ -113,9 +113,9 @@ def _of_project(args: argparse.Namespace) -> Side:
     """Build the project here, as its wheel would have it."""
     project = open_project(args)
     check_build(project)
-    from ... import _pipeline
+    from ...building import pipeline
 
-    files = _pipeline.build(project, require=require_compiler)
+    files = pipeline.build(project, require=require_compiler)
     bundle = Bundle(project.bundle_folder, dict.fromkeys(files), files.__getitem__)
     title = f"what the project in {args.project} builds"
     return Side(args.project, title, None, {project.package: survey(bundle, second_reader(os.environ))})
@@ -158,7 +158,7 @@ def _limit(text: str) -> Limit:
     """Return what `spills`, `registers=8` or `size=5%` means; ValueError where it means nothing."""
     what, _, amount = text.partition("=")
     if what not in KINDS:
-        meant = checks.guess(what, KINDS)
+        meant = value_checks.guess(what, KINDS)
         raise ValueError(f"{what!r} is none of {', '.join(KINDS)}" + (f": {meant}" if meant else ""))
     if not amount:
         return Limit(what, text)
@@ -167,7 +167,7 @@ def _limit(text: str) -> Limit:
     if amount.endswith("%"):
         return Limit(what, text, _number(text, amount[:-1]), percent=True)
     counted = what in ("spills", "registers")
-    return Limit(what, text, _number(text, amount) if counted else checks.size(amount))
+    return Limit(what, text, _number(text, amount) if counted else value_checks.size(amount))
 
 
 def _number(text: str, amount: str) -> float:

@@ -15,19 +15,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ... import _arch, _gpus
-from ..._order import by_number
-from ..._sizes import cuda
+from ...common import arch_names, gpu_names
+from ...common.natural_order import by_number
+from ...common.sizes import cuda
 from ...errors import ConfigError, Problem
-from ..verb import Answer, capability, json_argument, open_project, project_arguments, require_compiler
+from ..verb_base import Answer, capability, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
-    from ..._arch import Arch
-    from ..._pipeline import Plan
-    from ...explaining.choice import Asked
-    from ...explaining.lookup import Found
+    from ...building.pipeline import Plan
+    from ...common.arch_names import Arch
+    from ...explaining.arch_choice import Asked
+    from ...explaining.miss_reasons import Found
     from ...keys.jobs import Job
-    from ...sources.tree import Tree
+    from ...project.source_roots import Tree
 
 _SHOWN = 8  # of a list; -v shows the rest
 
@@ -53,31 +53,31 @@ def run(args: argparse.Namespace) -> Answer:
         args.refuse("--driver needs --gpu")
     project = open_project(args)
     require_compiler(project)
-    from ... import _pipeline
-    from ...explaining import choice, kernels, lookup
+    from ...building import pipeline
+    from ...explaining import arch_choice, kernel_lookup, miss_reasons
     from ...keys.jobs import expand
 
-    plan = _pipeline.make_plan(project)
+    plan = pipeline.make_plan(project)
     every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
-    with _pipeline.open_cache(project) as cache:
-        jobs = _chosen(every, args.source, project.tree, lambda: kernels.by_kernel(every, cache))
+    with pipeline.open_cache(project) as cache:
+        jobs = _chosen(every, args.source, project.tree, lambda: kernel_lookup.by_kernel(every, cache))
     module = next((job.unit.module for job in jobs if not job.unit.module.part_of), jobs[0].unit.module)
     source, toolchain = module.source, plan.toolkit.toolchain()
-    specs = choice.asked(
+    specs = arch_choice.asked(
         project.config,
         module,
         toolchain,
         lambda specs: expand(specs, plan.toolkit),
-        replaced=bool(project.environ.get(choice.VARIABLE)),
+        replaced=bool(project.environ.get(arch_choice.VARIABLE)),
     )
-    with _pipeline.open_cache(project) as cache:
-        units = lookup.look_up(jobs, cache)
+    with pipeline.open_cache(project) as cache:
+        units = miss_reasons.look_up(jobs, cache)
     arch, gpu = None, None
     if args.arch is not None:
-        built, why = choice.about_arch(args.arch, source, toolchain, specs)
+        built, why = arch_choice.about_arch(args.arch, source, toolchain, specs)
         arch = {"arch": str(args.arch), "built": built, "why": why}
     if args.gpu is not None:
-        _built, absent = choice.about_arch(_arch.Arch(args.gpu), source, toolchain, specs)
+        _built, absent = arch_choice.about_arch(arch_names.Arch(args.gpu), source, toolchain, specs)
         gpu = _gpu(args.gpu, args.driver, units, plan, absent)
     units = [unit for unit in units if args.arch in {None, unit.job.unit.arch}]
     facts = {
@@ -117,7 +117,7 @@ def _chosen(
             by_name.setdefault(name, []).append(job)
     if path in by_name:
         return by_name[path]
-    from ...explaining.kernels import plain
+    from ...explaining.kernel_lookup import plain
 
     kernels = by_kernel()
     found = kernels.get(plain(asked), [])
@@ -133,7 +133,7 @@ def _chosen(
 
 def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: Tree) -> str:
     """Return a hint at what may be meant by a name that is not known."""
-    from ...sources.search import OWN
+    from ...headers.resolve import OWN
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
     if readers:
@@ -147,14 +147,14 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: Tree) ->
 
 def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent: str) -> dict[str, Any]:
     """Return what a GPU would load of each module; *absent* says why no unit is built for just that GPU."""
-    from ...explaining import choice
+    from ...explaining import arch_choice
 
     major, minor = plan.toolkit.version
     newest = major * 1000 + minor * 10
     entries: dict[str, list[tuple[str, int | None]]] = {}
     for unit in units:
         entries.setdefault(unit.module, []).append((unit.arch, _needs(unit, plan.toolkit.major)))
-    loads = {module: choice.loads(cc, driver, each, newest) for module, each in entries.items()}
+    loads = {module: arch_choice.loads(cc, driver, each, newest) for module, each in entries.items()}
     return {
         "cc": f"{cc // 10}.{cc % 10}",
         "driver": driver and cuda(driver),
@@ -255,9 +255,9 @@ def _listed(names: Sequence[str], *, verbose: bool) -> str:
 
 def _one_arch(text: str) -> Arch:
     try:
-        return _arch.parse_arch(text)
+        return arch_names.parse_arch(text)
     except ValueError as exc:
-        meant = " or ".join(_gpus.archs_meant(text))
+        meant = " or ".join(gpu_names.archs_meant(text))
         advice = f"did you mean {meant}?" if meant else "write it as sm_89 or compute_89"
         raise argparse.ArgumentTypeError(f"{exc}: {advice}") from None
 

@@ -17,14 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import _files, _limits
+from ...common import file_access, read_limits
+from ...config import table_location, toml_edit
+from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own, with_us
+from ...config.toml_edit import Setting
+from ...config.toml_positions import Place
 from ...errors import ConfigError, Location, Problem
-from ...sources.source import BUNDLE
-from ...table import edit, tables
-from ...table.edit import Setting
-from ...table.names import WRAPPER, backend_meant, is_nearly_own, is_own, with_us
-from ...table.toml import Place
-from ..verb import Answer, folder_argument, json_argument
+from ...project.source import BUNDLE
+from ..verb_base import Answer, folder_argument, json_argument
 
 # What all-major means for every toolkit of CUDA 13 so far.
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
@@ -64,19 +64,19 @@ def run(args: argparse.Namespace) -> Answer:
         if (root / "setup.py").exists():
             hint = "make an empty one, which is enough beside setup.py"
         raise ConfigError(Problem(what, hint=hint))
-    pyproject, backend = tables.read_project(root)
+    pyproject, backend = table_location.read_project(root)
     if backend.partition(".")[0] == WRAPPER.partition(".")[0] and backend != WRAPPER:
-        where = tables.place_of(root, ("build-system",)).of("build-backend")
+        where = table_location.place_of(root, ("build-system",)).of("build-backend")
         hint = f'build-backend = "{WRAPPER}"'
         raise ConfigError(Problem(f"there is no build backend {backend!r}", where, hint))
     place, is_new = _table_place(root)
-    if is_new and (unread := tables.unread_table(root, backend)):
-        if tables.is_hidden(unread, place):
-            raise ConfigError(tables.hidden(unread, place))
+    if is_new and (unread := table_location.unread_table(root, backend)):
+        if table_location.is_hidden(unread, place):
+            raise ConfigError(table_location.hidden(unread, place))
         what = f"there is a table {unread} already, which the project's build backend does not read"
         raise ConfigError(Problem(what, unread.of(), f"rename it to {place}"))
     packages = _packages(root, backend, place)
-    has_door = backend in (*tables.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
+    has_door = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
     builds_kernels = has_door or is_new  # who has a table without a door calls 'bundle'
     if builds_kernels:
         _require(files, pyproject, backend)
@@ -102,7 +102,9 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
     """Return the backend inside of ours, as far as the build requirements tell it."""
-    requires = tables.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
+    requires = (
+        table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
+    )
     known = map(backend_meant, re.findall(r"[\w.-]+", json.dumps(requires)))
     return [Setting("backend", f'"{meant}"', _INSIDE) for meant in known if meant][:1]
 
@@ -123,7 +125,7 @@ class _Files:
         if path.exists() and not (path.is_file() or path.is_dir()):  # to open a pipe would wait for ever
             raise ConfigError(Problem("cannot be read: it is not a regular file", Location(name)))
         try:
-            return _files.read(path, _limits.TABLE).decode()
+            return file_access.read(path, read_limits.TABLE).decode()
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as exc:
@@ -138,7 +140,7 @@ class _Files:
         """Add keys to a table."""
         lines = [f"[{'.'.join(table)}]", *(f"{setting.key} = {setting.value}" for setting in settings)]
         with _by_hand(name, lines):
-            text = edit.add_settings(self.read(name), table, settings)
+            text = toml_edit.add_settings(self.read(name), table, settings)
         keys = ", ".join(setting.key for setting in settings)
         self._change(name, text, f"{lines[0]} {keys}")
 
@@ -146,21 +148,21 @@ class _Files:
         """Add items to an array."""
         what = f"[{'.'.join(array[:-1])}] {array[-1]}"
         with _by_hand(name, [f"{what}: {', '.join(items)}"]):
-            text = edit.add_items(self.read(name), array, items)
+            text = toml_edit.add_items(self.read(name), array, items)
         self._change(name, text, what)
 
     def replace_value(self, name: str, key: tuple[str, ...], value: str) -> None:
         """Give a key another value."""
         what = f"[{'.'.join(key[:-1])}] {key[-1]} = {value}"
         with _by_hand(name, [what]):
-            text = edit.replace_value(self.read(name), key, value)
+            text = toml_edit.replace_value(self.read(name), key, value)
         self._change(name, text, what)
 
     def remove_key(self, name: str, key: tuple[str, ...]) -> None:
         """Remove a key."""
         what = f"[{'.'.join(key[:-1])}] without {key[-1]}"
         with _by_hand(name, [what]):
-            text = edit.remove_key(self.read(name), key)
+            text = toml_edit.remove_key(self.read(name), key)
         self._change(name, text, what)
 
     def add_line(self, name: str, line: str) -> None:
@@ -207,17 +209,17 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 def _table_place(root: Path) -> tuple[Place, bool]:
     """Return where the table stands or would stand, and whether it has yet to be added."""
     try:
-        _table, place, _backend = tables.find_table(root)
-    except tables.NoTableError as absent:
+        _table, place, _backend = table_location.find_table(root)
+    except table_location.NoTableError as absent:
         return absent.place, True
     return place, False
 
 
 def _packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
     """Return the packages and their folders, as far as these are known before anything is set up."""
-    from ...doors import open as door
+    from ...frontends import open_project as door
 
-    if backend in tables.HATCH_BACKENDS:
+    if backend in table_location.HATCH_BACKENDS:
         with contextlib.suppress(ConfigError):  # hatchling is not here, or cannot build this yet
             return door.packages(root, backend, place)
     return door.found_packages(root)
@@ -228,7 +230,7 @@ def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Set
     system = ("build-system",)
     files.replace_value(_PYPROJECT, (*system, "build-backend"), json.dumps(WRAPPER))
     inner = [Setting("backend", json.dumps(backend), _INSIDE)]
-    if path := tables.inside(pyproject, *system).get("backend-path"):
+    if path := table_location.inside(pyproject, *system).get("backend-path"):
         files.remove_key(_PYPROJECT, (*system, "backend-path"))
         inner.append(Setting("backend-path", json.dumps(path)))
     return inner
@@ -236,14 +238,14 @@ def _wrap(files: _Files, pyproject: Mapping[str, Any], backend: str) -> list[Set
 
 def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
     """Have the build front end install hatch-cubin."""
-    system = tables.inside(pyproject, "build-system")
+    system = table_location.inside(pyproject, "build-system")
     requires = system.get("requires")
     if requires is None:
         written = json.dumps([backend.partition(".")[0], "hatch-cubin"])
         files.add_settings(_PYPROJECT, ("build-system",), Setting("requires", written))
     elif isinstance(requires, list) and any(map(is_nearly_own, requires)):
         hint = f"requires = {json.dumps(with_us(requires))}"
-        where = tables.place_of(files.root, ("build-system",)).of("requires")
+        where = table_location.place_of(files.root, ("build-system",)).of("requires")
         raise ConfigError(Problem("another name than hatch-cubin is required", where, hint))
     elif not isinstance(requires, list) or not any(map(is_own, requires)):
         files.add_items(_PYPROJECT, ("build-system", "requires"), ['"hatch-cubin"'])
@@ -251,7 +253,7 @@ def _require(files: _Files, pyproject: Mapping[str, Any], backend: str) -> None:
 
 def _add_cache_keys(files: _Files, pyproject: Mapping[str, Any], packages: Mapping[str, str]) -> None:
     """Tell uv what an editable install is built from: it would keep one with outdated or missing kernels."""
-    uv = tables.inside(pyproject, "tool", "uv")
+    uv = table_location.inside(pyproject, "tool", "uv")
     known = uv.get("cache-keys")
     if known is None:
         keys = [*_default_keys(files.root), *_kernel_keys(packages)]

@@ -15,16 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import _home, _limits
-from ..._sizes import count, size
+from ...common import read_limits, user_folders
+from ...common.sizes import count, size
 from ...errors import BundleError, Location, Problem
-from ...wheels.cuobjdump import second_reader
-from ...wheels.diff_parts import diff_parts
-from ...wheels.installed import named, opened
-from ...wheels.page import page
-from ...wheels.parts import Part
-from ...wheels.sides import compare_sides, side_of
-from ...wheels.survey import (
+from ...wheels.comparing.comparison import compare_sides, side_of
+from ...wheels.comparing.diff_report import diff_parts
+from ...wheels.reading.bundles import named, opened
+from ...wheels.reading.cuobjdump import second_reader
+from ...wheels.reading.page import page
+from ...wheels.reading.report import Part
+from ...wheels.reading.survey import (
     BundleFacts,
     KernelFacts,
     SecondReader,
@@ -35,7 +35,7 @@ from ...wheels.survey import (
     unreadable,
 )
 from ..rendering import plain
-from ..verb import Answer, json_argument, table, wheels_argument, write_page
+from ..verb_base import Answer, json_argument, table, wheels_argument, write_page
 
 _BAR = 24
 _PARTS = 5
@@ -121,7 +121,7 @@ def _title(paths: Sequence[str]) -> str:
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
     """Return what each unit took to compile, by module and arch; BundleError for another build's report."""
     try:
-        with _home.kept(path, _limits.INDEX) as file:
+        with user_folders.kept(path, read_limits.INDEX) as file:
             report = json.loads(file.read())
         units = {(unit["module"], unit["arch"]): unit for unit in report["units"]}
         sizes = {unit: int(found["bytes"]) for unit, found in units.items()}

@@ -11,9 +11,9 @@ import os
 import shlex
 import sys
 
-from ... import _streams
+from ...common import streams
 from ...errors import PREFIX, CheckError, Location, Problem
-from ..verb import Answer, json_argument
+from ..verb_base import Answer, json_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Write a private key, and show its public one."""
     from ...cache import signing
-    from ...table import lines
+    from ...config import toml_lines
 
     private, public = signing.new_key()
     try:
@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> Answer:
     except OSError as exc:
         raise CheckError(Problem(f"cannot be written: {exc.strerror}", Location(args.file))) from exc
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(os.path.abspath(args.file))}"
-    with _streams.Lossy(sys.stderr):
-        _streams.tell(sys.stderr, f"{PREFIX}whoever has this file can sign, so commit it nowhere: {variable}")
-    return Answer({"file": args.file, "public_key": public}, [lines.setting("trusted-keys", [public])])
+    with streams.Lossy(sys.stderr):
+        streams.tell(sys.stderr, f"{PREFIX}whoever has this file can sign, so commit it nowhere: {variable}")
+    return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
 
 
 def _for_the_owner(path: str, flags: int) -> int:

@@ -11,13 +11,13 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..._sizes import count
+from ...common.sizes import count
 from ...errors import BundleError, CheckError, Location, Problem
-from ..verb import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
+from ..verb_base import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
-    from ...keys.lock import Lock
-    from ...sources.project import Project
+    from ...lockfile.lock_format import Lock
+    from ...project.project import Project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,31 +36,31 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _check(project: Project) -> Answer:
-    from ... import _pipeline
-    from ...keys import lock
+    from ...building import pipeline
+    from ...lockfile import lock_format
 
-    found = lock.read(project.root)
+    found = lock_format.read(project.root)
     if found is None:
-        raise CheckError(Problem(f"there is no {lock.NAME}", hint="'hatch-cubin lock' writes one"))
-    changes = _pipeline.check_lock(project, found)
+        raise CheckError(Problem(f"there is no {lock_format.NAME}", hint="'hatch-cubin lock' writes one"))
+    changes = pipeline.check_lock(project, found)
     if changes:
-        stale = Problem("is stale", Location(lock.NAME), lock.HINT, tuple(changes))
+        stale = Problem("is stale", Location(lock_format.NAME), lock_format.HINT, tuple(changes))
         return Answer(_facts(found, changes), problems=[stale])
-    return Answer(_facts(found), [f"{lock.NAME} is what would be written"])
+    return Answer(_facts(found), [f"{lock_format.NAME} is what would be written"])
 
 
 def _write(project: Project) -> Answer:
-    from ... import _pipeline
-    from ...keys import lock
+    from ...building import pipeline
+    from ...lockfile import lock_format
 
-    made = _pipeline.make_lock(project)
+    made = pipeline.make_lock(project)
     try:
-        (project.root / lock.NAME).write_bytes(lock.encode(made).encode())
+        (project.root / lock_format.NAME).write_bytes(lock_format.encode(made).encode())
     except OSError as exc:
-        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(lock.NAME))) from exc
+        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(lock_format.NAME))) from exc
     facts = _facts(made)
     units = count(facts["units"], "unit")
-    lines = [f"{lock.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
+    lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit it"]
     lines += (
         f"what {path} includes, only the compiler's headers tell: builds need it" for path in made.unsure
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..._sizes import count
-from ..verb import (
+from ...common.sizes import count
+from ..verb_base import (
     Answer,
     archs_argument,
     check_build,
@@ -36,11 +36,11 @@ def run(args: argparse.Namespace) -> Answer:
     """Plan, and look each unit up."""
     project = open_project(args)
     check_build(project)
-    from ... import _pipeline
-    from ..._order import by_number
+    from ...building import pipeline
+    from ...common.natural_order import by_number
 
-    plan = _pipeline.choose_plan(project, require_compiler)
-    with _pipeline.open_cache(project) as cache:
+    plan = pipeline.choose_plan(project, require_compiler)
+    with pipeline.open_cache(project) as cache:
         units = [
             {
                 "module": job.unit.module.name,

@@ -18,10 +18,10 @@ import os
 import shutil
 from pathlib import Path
 
-from ... import _home, _limits, _locks
+from ...common import file_lock, read_limits, user_folders
 from ...errors import BundleError, Location, Problem
-from ...wheels.installed import opened
-from ..verb import Answer, json_argument, size
+from ...wheels.reading.bundles import opened
+from ..verb_base import Answer, json_argument, size
 
 _PATIENCE_S = 10.0  # with another split into the same folder
 _EXPERIMENTAL = "wheel variants are experimental: the drafts of them, PEP 825 and PEP 850, may change"
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _as_companions(path: Path, into: Path) -> list[str]:
-    from ...doors import repack
-    from ...wheels.split import split
+    from ...frontends import repack
+    from ...wheels.splitting.split import split
 
     with opened(str(path)) as found:
         parts = split(found)
@@ -72,9 +72,9 @@ def _as_companions(path: Path, into: Path) -> list[str]:
 
 def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
     """Write the wheel as it is and its variants, and what describes these: the names of all."""
-    from ...doors import repack
-    from ...wheels.cut_variants import cut
-    from ...wheels.variants import described
+    from ...frontends import repack
+    from ...wheels.splitting.cut_variants import cut
+    from ...wheels.splitting.variants import described
 
     with opened(str(path)) as found:
         parts = cut(found)
@@ -89,7 +89,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
             added = {name: [data] for name, data in part.written.items()}
             named = wheel._replace(name=f"{path.stem}-{part.label}.whl")
             names.append(repack.write(named, into, {**added}, part.gone.__contains__, platform=""))
-    with _locks.wait_for_lock(into, _PATIENCE_S):  # others may add their labels just now
+    with file_lock.wait_for_lock(into, _PATIENCE_S):  # others may add their labels just now
         labels = _with_those_of_others(index, parts.labels)
         with repack.placed(into, index.name) as place:
             place.write_bytes(described(labels))
@@ -98,7 +98,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
 def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
     """Raise an error that names the variants of other builds that are there: installers would take them."""
-    from ...wheels.tags import NAME
+    from ...wheels.checking.wheel_tags import NAME
 
     own, mine = NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
     there = [(each, NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
@@ -114,10 +114,10 @@ def _refuse_others(into: Path, path: Path, labels: list[str]) -> None:
 
 def _with_those_of_others(index: Path, labels: list[str]) -> list[str]:
     """Return the labels with those of other wheels of the same version, as of those for other systems."""
-    from ...wheels.variants import labels_in
+    from ...wheels.splitting.variants import labels_in
 
     try:
-        with _home.kept(index, _limits.INDEX) as file:
+        with user_folders.kept(index, read_limits.INDEX) as file:
             there = labels_in(file.read())
     except FileNotFoundError:
         there = []

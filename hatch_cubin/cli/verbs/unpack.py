@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ...wheels.installed import Found, opened, package_at
-from ..verb import Answer, json_argument, size
+from ...wheels.reading.bundles import Found, opened, package_at
+from ..verb_base import Answer, json_argument, size
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Read the bundles, and write them."""
-    from ...wheels.unpacking import unpacked, write
+    from ...wheels.reading.unpacking import unpacked, write
 
     with opened(args.wheel) as found:
         bundles = [(bundle.place, unpacked(bundle)) for bundle in found.bundles]

@@ -23,17 +23,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..._digest import file_digest
-from ..._sizes import count
+from ...common.digest import file_digest
+from ...common.sizes import count
 from ...errors import BundleError, HatchCubinError, Location, Problem
-from ...wheels.bill import bill_of
-from ...wheels.companions import belongs_to, bound, is_of, missing
-from ...wheels.installed import Bundle, Found, bundles_of, named, opened
-from ...wheels.notes import NOTES
-from ...wheels.proof import proof_problems
-from ...wheels.survey import manifest_of, unit_name
-from ...wheels.verify import is_of_this_version
-from ..verb import (
+from ...wheels.checking.editable_check import NOTES
+from ...wheels.checking.integrity import proof_problems
+from ...wheels.checking.sbom_check import bill_of
+from ...wheels.checking.verify import is_of_this_version
+from ...wheels.reading.bundles import Bundle, Found, bundles_of, named, opened
+from ...wheels.reading.companions import belongs_to, bound, is_of, missing
+from ...wheels.reading.survey import manifest_of, unit_name
+from ..verb_base import (
     Answer,
     json_argument,
     open_project,
@@ -44,8 +44,8 @@ from ..verb import (
 
 if TYPE_CHECKING:
     from ...bundle.manifest import Manifest
-    from ...sources.project import Project
-    from ...wheels.rebuild import Comparison, Rebuilt, Verdict
+    from ...project.project import Project
+    from ...wheels.checking.rebuild import Comparison, Rebuilt, Verdict
 
 T = TypeVar("T")
 
@@ -142,20 +142,20 @@ class _Again:
 
     def project(self, found: Found) -> Project:
         """Return the project, with the package that the bundle was built for."""
-        from ...doors import open as door
+        from ...frontends import open_project as door
 
         told = (manifest_of(bundle).folder for bundle in found.bundles)
         return door.aimed_at_one_of(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
         """Return how to install the builds of the project's lock; None where it has none."""
-        from ... import _locking
+        from ...lockfile import locked_build
 
-        return _locking.install_command(self._opened())
+        return locked_build.install_command(self._opened())
 
     def rebuilt(self, project: Project) -> Rebuilt:
         """Return what the project gives."""
-        from ...wheels.rebuild import rebuild
+        from ...wheels.checking.rebuild import rebuild
 
         form = project.bundle_folder, project.config.pack
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
@@ -218,7 +218,7 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
 
 
 def _compare(again: _Again, found: Found) -> tuple[Bundle, Comparison]:
-    from ...wheels.rebuild import compare_bundle
+    from ...wheels.checking.rebuild import compare_bundle
 
     project = again.project(found)
     bundle = _bundle_of(project, found)

@@ -18,11 +18,11 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import host
-from .fleet import Answered, Event, Gone, Joined, Lost, Unfit, said
-from .host import Asked
+from . import worker_side
 from .lease import Lease
-from .parcel import Parcel
+from .shipped_files import Parcel
+from .worker_side import Asked
+from .workers import Answered, Event, Gone, Joined, Lost, Unfit, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -221,14 +221,16 @@ class DaskFleet:
             return Unfit(name, f"no hatch-cubin, this build has {mine.version}")
         if version != mine.version:
             return Unfit(name, f"hatch-cubin {version}, this build has {mine.version}")
-        process, differs = await self._call(name, host.identify, self._asked)
+        process, differs = await self._call(name, worker_side.identify, self._asked)
         if differs is not None:
             return Unfit(name, differs)
         listing = self._parcel.listing
-        lacking = await self._call(name, host.equip, self._asked, listing)
+        lacking = await self._call(name, worker_side.equip, self._asked, listing)
         for _round in range(_MOST_ROUNDS):
             for piece in self._parcel.pieces(lacking):
-                lacking = await self._call(name, host.equip, self._asked, listing, host.packed(piece))
+                lacking = await self._call(
+                    name, worker_side.equip, self._asked, listing, worker_side.packed(piece)
+                )
         if lacking:
             return Unfit(name, "it does not keep the files that it is given")
         slots = max(1, facts["nthreads"])
@@ -237,7 +239,7 @@ class DaskFleet:
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         """Have a worker that has hatch-cubin call a function of ours."""
         # Dask would look for tasks of its own in what it can see.
-        return await self._submit(worker, host.called, pickle.dumps((function, arguments)))
+        return await self._submit(worker, worker_side.called, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
         """Have one worker, and no other, call a function once."""
@@ -248,7 +250,7 @@ class DaskFleet:
     async def _compile(self, worker: str, lease: Lease) -> None:
         reply, wrong = None, None
         try:
-            reply = await self._call(worker, host.compile_lease, self._asked, lease)
+            reply = await self._call(worker, worker_side.compile_lease, self._asked, lease)
         except Exception as exc:  # noqa: BLE001 - whatever its Python raises
             wrong = said(exc)
         self.events.put(Answered(lease.number, reply, wrong))
@@ -263,7 +265,7 @@ class DaskFleet:
             with contextlib.suppress(Exception):
                 for build in self._builds:
                     await asyncio.wait_for(
-                        self._client.run(host.stop, build, workers=[*self._ready], on_error="ignore"),
+                        self._client.run(worker_side.stop, build, workers=[*self._ready], on_error="ignore"),
                         _CLOSE_S / 2,
                     )
             await self._client.close()

@@ -15,18 +15,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import __version__
-from ..._digest import digest
-from ..._environment import without_secrets
+from ...common.digest import digest
+from ...common.environment import without_secrets
 from ...errors import HatchCubinError
-from ...keys.headers import toolkit_roots
+from ...headers.search_path import toolkit_roots
 from ...keys.ingredients import KEY_SCHEMA
-from ...sources import disk
+from ...project import disk
 from ...toolkit.assembler import wheel as assembler_wheel
 from ...toolkit.libraries import identity as installed
 from ...toolkit.toolkit import DATA_MODEL, OTHER_MACHINE, Toolkit
 
 _LIMIT_S = 60.0
-_CODE = ("../executor.py", "../processes.py", "../../toolkit/worker.py", "lease.py", "shelf.py", "host.py")
+_CODE = (
+    "../executor.py",
+    "../processes.py",
+    "../../toolkit/worker.py",
+    "lease.py",
+    "worker_files.py",
+    "worker_side.py",
+)
 _MAIN = f"""\
 import sys
 sys.path[:] = sys.argv[3:]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from ..._digest import digest
+from ...common.digest import digest
 from ..executor import Result, Task
 
 _NONE = Result(0, ok=False)

@@ -12,17 +12,17 @@ from typing import Any
 
 from ...errors import ConfigError, Problem, ToolchainError
 from ...keys.jobs import Job
-from ...sources.project import Project
+from ...project.project import Project
 from ...toolkit.toolkit import Toolkit
 from .. import cores, executor
+from ..compiler_paths import CompilePaths
 from ..executor import Next, Result, Setup, Task
-from ..paths import CompilePaths
 from ..tasks import folders_of
-from . import host, identity
-from .crew import Crew, NoneLeftError, Terms
-from .fleet import Fleet, said
-from .host import Asked
-from .parcel import Parcel, pack, travels
+from . import identity, worker_side
+from .scheduler import Crew, NoneLeftError, Terms
+from .shipped_files import Parcel, pack, travels
+from .worker_side import Asked
+from .workers import Fleet, said
 
 _GROUP = "hatch_cubin.executors"
 _LOCAL = ",local"
@@ -96,10 +96,10 @@ def _fleet(name: str, asked: Asked, parcel: Parcel, slots: int) -> Fleet:
         from .dask import DaskFleet
 
         return DaskFleet(name, f"tcp://{rest}" if scheme == "dask" else name, asked, parcel)
-    from .plain import PlainFleet
+    from .plain_executor import PlainFleet
 
     made = _called(_of_scheme(scheme), name, name) if mark else _called(_of_module(name), name)
-    whole = host.Parcel(asked, parcel.listing, host.packed([*parcel.blobs.values()]))
+    whole = worker_side.Parcel(asked, parcel.listing, worker_side.packed([*parcel.blobs.values()]))
     return PlainFleet(name, made, whole, slots)
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from ..._plan import Module
+from ...config import toml_lines
 from ...errors import Location, Problem
-from ...sources.scan import WORD, spliced
-from ...sources.source import may_have_kernel, without_comments
-from ...table import lines
-from .host import APART
-from .kernels import GAP, declared, examples
-from .setting import Setting
+from ...planning.unit_plan import Module
+from ...project.scan import WORD, spliced
+from ...project.source import may_have_kernel, without_comments
+from .failed_compile import Setting
+from .host_code import APART
+from .kernel_declarations import GAP, declared, examples
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
@@ -91,7 +91,7 @@ def _about_templates(setting: Setting, left_out: str) -> str:
     if entries := examples(found, own or templates)[:MOST_EXAMPLES]:
         filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
-            table = lines.source_table(setting.module.tables, setting.path, instantiate=entries)
+            table = toml_lines.source_table(setting.module.tables, setting.path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"
         return left_out
     if _GLOBAL.search(without_comments(setting.text_of(setting.path))):  # in a macro, or one of conditions

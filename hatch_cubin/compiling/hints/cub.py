@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ...sources.source import without_comments
-from .setting import Setting
+from ...project.source import without_comments
+from .failed_compile import Setting
 
 WHOLE = "cub/cub.cuh"
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...errors import Location, SourceError
-from ...sources.includes import Resolver
-from ...sources.scan import Include
-from ...sources.search import OWN, Root
-from ...sources.tree import Tree
-from ...toolkit.installed import name_of
+from ...headers.includes import Resolver
+from ...headers.resolve import OWN, Root
+from ...project.scan import Include
+from ...project.source_roots import Tree
+from ...toolkit.installed_wheels import name_of
 from ..diagnostics import Diagnostic, Told
-from . import conditions, cub, host, misnamed
-from .setting import Setting
-from .way import Step
+from . import conditions, cub, host_code, misnamed_headers
+from .failed_compile import Setting
+from .include_chain import Step
 
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
@@ -99,10 +99,12 @@ def _leading_nowhere(setting: Setting) -> Iterator[Step]:
 
 def _about(name: str, includer: str, setting: Setting, everything: Sequence[tuple[str, str]]) -> str:
     """Return what to do about a header that was not found, and with it about *everything* that was not."""
-    if (hint := host.about_header(name)) is not None:
+    if (hint := host_code.about_header(name)) is not None:
         return hint
     if folder_of(name, includer, setting) is not None:
-        folders = [folder_of(each, by, setting) for each, by in everything if host.about_header(each) is None]
+        folders = [
+            folder_of(each, by, setting) for each, by in everything if host_code.about_header(each) is None
+        ]
         return setting.line("include-dirs", [*dict.fromkeys(filter(None, folders))])
     if (package := _package_of(name, setting)) is not None:
         packages = [_package_of(each, setting) for each, _by in everything]
@@ -110,7 +112,7 @@ def _about(name: str, includer: str, setting: Setting, everything: Sequence[tupl
     if name == cub.WHOLE and not _is_here(name, setting):
         return f"{cub.about_whole(setting)}; {_about_toolkit(name, setting)}"
     is_toolkits = _FOLDERS_OF_TOOLKIT.fullmatch(name) or _NAMES_OF_TOOLKIT.fullmatch(name)
-    meant = misnamed.projects(name, includer, setting) or misnamed.toolkits(name, setting)
+    meant = misnamed_headers.projects(name, includer, setting) or misnamed_headers.toolkits(name, setting)
     return meant or (_about_toolkit(name, setting) if is_toolkits else _NOWHERE)
 
 
@@ -143,17 +145,17 @@ def folder_of(name: str, includer: str, setting: Setting) -> str | None:
 def _folder_of(tree: Tree, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
     folders = [path.removesuffix(name).rstrip("/") or "." for path in _called(name, tree) if path != includer]
     near = os.path.dirname(includer)
-    steps = {folder: misnamed.steps(near, folder) for folder in folders}
+    steps = {folder: misnamed_headers.steps(near, folder) for folder in folders}
     nearest = sorted(folder for folder in folders if steps[folder] == min(steps.values()))
     if len(nearest) <= 1:
         return next(iter(nearest), None)
     astray = {folder: _leads_astray(name, folder, tree, search) for folder in nearest}
-    return min(nearest, key=lambda folder: (astray[folder], -misnamed.in_common(near, folder)))
+    return min(nearest, key=lambda folder: (astray[folder], -misnamed_headers.in_common(near, folder)))
 
 
 def _called(name: str, tree: Tree) -> list[str]:
     """Return the files of a project that an include of *name* may mean, but those of installed packages."""
-    found = (path for path in misnamed.files_of(tree) if path == name or path.endswith(f"/{name}"))
+    found = (path for path in misnamed_headers.files_of(tree) if path == name or path.endswith(f"/{name}"))
     return [path for path in found if os.path.isfile(tree.at(path))]
 
 
@@ -164,7 +166,7 @@ def _leads_astray(name: str, folder: str, tree: Tree, search: tuple[Root, ...]) 
         closure = Resolver(tree, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
     except SourceError:
         return True
-    return any(host.about_header(each) for each in closure.missing)
+    return any(host_code.about_header(each) for each in closure.missing)
 
 
 def _package_of(name: str, setting: Setting) -> str | None:

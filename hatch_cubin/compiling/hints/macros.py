@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import Location
-from ...sources.source import without_comments
+from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Told
-from .setting import Setting
+from .failed_compile import Setting
 
 _OF_SYNTAX = re.compile(r"expected an? |.* is not allowed|invalid|.* requires an initializer")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import executor
 from hatch_cubin.compiling.executor import Next, Result, Setup, Task
 from hatch_cubin.errors import HatchCubinError
-from hatch_cubin.sources.project import Project
+from hatch_cubin.project.project import Project
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
 from tests.helpers import make_project
@@ -68,13 +68,13 @@ class Builds:
 
     def build(self, read: Callable[[str], bytes] = read_as_before) -> Outcome:
         """Build the bundle with a compiler that has a way to *read* of its own."""
-        return self._outcome(_pipeline.build, read)
+        return self._outcome(pipeline.build, read)
 
     def bake(self) -> Outcome:
         """Do the part of a build that has to do with the cache."""
         return self._outcome(
             lambda project: {
-                unit.name: compiled for unit, compiled in _pipeline.bake(project, self._plan).done.items()
+                unit.name: compiled for unit, compiled in pipeline.bake(project, self._plan).done.items()
             }
         )
 
@@ -84,9 +84,9 @@ class Builds:
         return [job.keys.key for job in self._plan.jobs]
 
     @functools.cached_property
-    def _plan(self) -> _pipeline.Plan:
+    def _plan(self) -> pipeline.Plan:
         with self.stubbed():
-            return _pipeline.make_plan(self.project)
+            return pipeline.make_plan(self.project)
 
     def _outcome(
         self, work: Callable[[Project], Mapping[str, Any]], read: Callable[[str], bytes] = read_as_before
@@ -104,7 +104,7 @@ class Builds:
     def stubbed(read: Callable[[str], bytes] = read_as_before) -> Iterator[Stub]:
         """Let the stub compile, in what is called meanwhile."""
         stub = Stub(read)
-        with patch.object(executor, "run", stub.run), patch.object(_pipeline, "Toolkit", toolkit):
+        with patch.object(executor, "run", stub.run), patch.object(pipeline, "Toolkit", toolkit):
             yield stub
 
 

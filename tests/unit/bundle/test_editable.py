@@ -14,8 +14,8 @@ import pytest
 
 from hatch_cubin import loader
 from hatch_cubin.bundle import layout
-from hatch_cubin.sources import disk
-from hatch_cubin.sources.tree import Tree
+from hatch_cubin.project import disk
+from hatch_cubin.project.source_roots import Tree
 from tests.helpers import bundle, load_bundle, made, write_tree
 
 editable = loader._part("_editable")

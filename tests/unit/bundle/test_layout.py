@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _pipeline, loader
-from hatch_cubin._locks import Lock
+from hatch_cubin import __version__, loader
+from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout, loader_files
+from hatch_cubin.common.file_lock import Lock
 from hatch_cubin.errors import BundleError
 from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256, write_tree
 from tests.strange import a_link_to_nowhere, a_pipe
@@ -167,7 +168,7 @@ def test_a_real_build_is_found_and_read(tmp_path: Path) -> None:
         archs = ["sm_80", "compute_80"]
         """
     sources = {"saxpy.cu": SAXPY, "scale.cu": SCALE, "copy.ptx": COPY_PTX}
-    cubins = load_bundle(tmp_path / "bundle", _pipeline.build(make_project(tmp_path, sources, options)))
+    cubins = load_bundle(tmp_path / "bundle", pipeline.build(make_project(tmp_path, sources, options)))
     assert cubins.names() == ("copy", "saxpy", "scale<double, 2>", "scale<float, 4>")
     assert cubins.archs() == ("sm_80", "sm_90a", "compute_80")
     assert cubins.find("scale < float,4 >", cc=(9, 0)).kernels["scale<float, 4>"] == "_Z5scaleIfLi4EEvPT_"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout
 from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, sha256
 
@@ -193,7 +193,7 @@ def test_an_empty_bundle_is_an_empty_cache(tmp_path: Path) -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("built")
     options = 'archs = ["sm_90", "sm_90a"]\noptions = { std = "c++17" }\ndefine = { N = 4 }'
-    files = _pipeline.build(
+    files = pipeline.build(
         make_project(root, {"saxpy.cu": SAXPY}, options, HATCH_CUBIN_CACHE_DIR=str(root / "cache"))
     )
     return load_bundle(root / "bundle", files)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from tests.helpers import SAXPY, bundle, load_bundle, made, make_project, sha256
 
 pytest.importorskip("cuda.core.utils")
@@ -228,7 +228,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
     project = make_project(
         root, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]', HATCH_CUBIN_CACHE_DIR=str(root / "cache")
     )
-    return load_bundle(root / "bundle", _pipeline.build(project))
+    return load_bundle(root / "bundle", pipeline.build(project))
 
 
 def program(code: str = SAXPY, **options: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 
 from hatch_cubin import loader
 from tests.helpers import bundle, load_bundle, made
-from tests.unit.bundle.test_signatures import taking
+from tests.unit.bundle.test_kernel_parameters import taking
 
 PLACES = ((0, 4), (8, 8), (16, 8), (24, 8))
 SAXPY = {"saxpy": ("float", "const float *", "float *", "unsigned long")}

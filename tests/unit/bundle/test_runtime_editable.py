@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin._locks import Lock, try_lock, wait_for_lock
 from hatch_cubin.bundle import layout
+from hatch_cubin.common.file_lock import Lock, try_lock, wait_for_lock
 from tests.helpers import bundle, load_bundle, made
 
 NAMES = ("a", "b", "c")

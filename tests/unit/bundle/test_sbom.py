@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _pipeline
+from hatch_cubin import __version__
+from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX, SAXPY, install_wheel, make_project, run, sha256, write_tree
@@ -21,7 +22,7 @@ HALF = '#include <cuda_fp16.h>\nextern "C" __global__ void halve(half *x) { *x =
 
 
 def _bill(root: Path, files: dict[str, str], options: str = ONE) -> Any:
-    return json.loads(_pipeline.build(make_project(root, files, options))[sbom.NAME])
+    return json.loads(pipeline.build(make_project(root, files, options))[sbom.NAME])
 
 
 def _named(bill: Any, kind: str) -> dict[str, str | None]:
@@ -93,9 +94,9 @@ def test_header_wheels_are_named_with_their_versions(tmp_path: Path, monkeypatch
 
 
 def test_two_builds_in_two_folders_have_one_bill(tmp_path: Path) -> None:
-    bills = [_pipeline.build(make_project(tmp_path / name, {"k.cu": SAXPY}, ONE))[sbom.NAME] for name in "ab"]
+    bills = [pipeline.build(make_project(tmp_path / name, {"k.cu": SAXPY}, ONE))[sbom.NAME] for name in "ab"]
     assert bills[0] == bills[1]
-    other = _pipeline.build(make_project(tmp_path / "c", {"k.cu": f"{SAXPY}\n"}, ONE))[sbom.NAME]
+    other = pipeline.build(make_project(tmp_path / "c", {"k.cu": f"{SAXPY}\n"}, ONE))[sbom.NAME]
     serials = {json.loads(each)["serialNumber"] for each in (*bills, other)}
     assert len(serials) == 2
 
@@ -108,7 +109,7 @@ GIT = ("git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=f
 
 def _provenance(root: Path) -> dict[str, str]:
     project = make_project(root, {"k.cu": (root / "demo/k.cu").read_text()}, TRACED)
-    component = json.loads(_pipeline.build(project)[sbom.NAME])["metadata"]["component"]
+    component = json.loads(pipeline.build(project)[sbom.NAME])["metadata"]["component"]
     return {each["name"]: each["value"] for each in component.get("properties", [])}
 
 
@@ -138,7 +139,7 @@ def test_a_commit_knows_the_source_roots(tmp_path: Path) -> None:
     run(*GIT, "commit", "-qm", "one", cwd=tmp_path)
 
     def found() -> Any:
-        bill = json.loads(_pipeline.build(project)[sbom.NAME])
+        bill = json.loads(pipeline.build(project)[sbom.NAME])
         files = [part["name"] for part in bill["components"] if part["type"] == "file"]
         return files, bill["metadata"]["component"]["properties"][1]["value"]
 

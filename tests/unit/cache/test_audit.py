@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 import pytest
 
-from hatch_cubin._locks import Lock
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.audit import Audit, Finding, audit
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.proof import Record, place, record_key
+from hatch_cubin.cache.records import Record, place, record_key
 from hatch_cubin.cache.signing import Signer, Signing
+from hatch_cubin.common.file_lock import Lock
 from tests.helpers import sha256, write_tree
 from tests.strange import a_folder, a_link_to_a_device, a_link_to_itself, a_link_to_nowhere, a_pipe, a_socket
 

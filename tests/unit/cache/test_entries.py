@@ -15,9 +15,9 @@ import pytest
 
 from hatch_cubin.cache import entries, housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.proof import File, Known, Record, decode, describe, place, read, record_key
+from hatch_cubin.cache.records import File, Known, Record, decode, describe, place, read, record_key
 from hatch_cubin.cache.signing import RECORD, Doubt, Signer, Signing, Trust
-from hatch_cubin.sources import disk
+from hatch_cubin.project import disk
 from tests.cubins import FUNC, KERNEL, OBJECT, REGISTERS, SECTION, elf
 from tests.helpers import sha256, write_tree
 from tests.strange import (

@@ -12,7 +12,7 @@ import pytest
 
 from hatch_cubin.cache import exchange, housekeeping
 from hatch_cubin.cache.entries import Cache
-from hatch_cubin.cache.proof import Known, Record, Request, decode, place, record_key
+from hatch_cubin.cache.records import Known, Record, Request, decode, place, record_key
 from tests.results import folder_with, item
 
 ONE, OTHER = item("one"), item("other")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _home
 from hatch_cubin.cache import history
+from hatch_cubin.common import user_folders
 
 KEYS = [b"\2" * 32, b"\1" * 32]
 
@@ -18,7 +18,7 @@ KEYS = [b"\2" * 32, b"\1" * 32]
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own folder."""
     folder = tmp_path / "own"
-    monkeypatch.setattr(_home, "own_folder", lambda: folder)
+    monkeypatch.setattr(user_folders, "own_folder", lambda: folder)
     return folder
 
 
@@ -109,7 +109,7 @@ def test_a_user_without_a_home_has_no_notes(tmp_path: Path, monkeypatch: pytest.
     def none() -> Path:
         raise RuntimeError("no home")
 
-    monkeypatch.setattr(_home, "own_folder", none)
+    monkeypatch.setattr(user_folders, "own_folder", none)
     note(tmp_path)
     assert history.builds(tmp_path) == []
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin._locks import try_lock
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.housekeeping import Removed, Stats, clear, records, stats, trim
-from hatch_cubin.cache.proof import Record, place, record_key
+from hatch_cubin.cache.records import Record, place, record_key
 from hatch_cubin.cache.signing import Signer, Signing
+from hatch_cubin.common.file_lock import try_lock
 from tests.helpers import run, write_tree
 
 pytest.importorskip("cuda.core")

@@ -12,7 +12,7 @@ from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.audit import Finding
 from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.cache.merging import Merged, merge, obstacle
-from hatch_cubin.cache.proof import place, record_key
+from hatch_cubin.cache.records import place, record_key
 from hatch_cubin.cache.signing import RECORD, Signer
 from tests.faults.harness import damage
 from tests.helpers import write_tree

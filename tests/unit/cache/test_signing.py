@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _ed25519
-from hatch_cubin._ed25519 import Signature
-from hatch_cubin.cache.proof import decode, split
+from hatch_cubin.cache.records import decode, split
 from hatch_cubin.cache.signing import INDEX, RECORD, Doubt, Signer, Signing, Trust, new_key, signing_of
+from hatch_cubin.common import ed25519_keys
+from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import SignatureError
-from hatch_cubin.sources.project import Project
+from hatch_cubin.project.project import Project
 from tests.helpers import read_config
 from tests.strange import a_pipe
 
 OWN, OTHER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
-PRIVATE = _ed25519.write(_ed25519.PRIVATE, bytes([1]) * 32)
+PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes([1]) * 32)
 HINT = "\n  hint: give it a key, or '@' and the path of a file that 'hatch-cubin keygen' has written"
 DATA = b"a record\n{}\n"
 
@@ -48,7 +48,7 @@ def test_what_is_signed_is_a_kind_and_the_exact_bytes() -> None:
 
     signature = Signature.decode(OWN.sign(RECORD, DATA))
     assert signature is not None
-    public = Ed25519PublicKey.from_public_bytes(_ed25519.read(_ed25519.PUBLIC, signature.key))
+    public = Ed25519PublicKey.from_public_bytes(ed25519_keys.read(ed25519_keys.PUBLIC, signature.key))
     public.verify(signature.value, b"hatch-cubin/record/v1\0" + DATA)
 
 

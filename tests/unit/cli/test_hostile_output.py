@@ -15,7 +15,7 @@ from hatch_cubin.cli.main import VERBS, main
 from tests import hostile
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, pyproject, write_tree
-from tests.unit.doors.test_hatch import _hook
+from tests.unit.frontends.test_hatch import _hook
 
 NAMES = [text for text in hostile.TEXTS if "\ud800" not in text and "\0" not in text]
 OF_WHEELS = ("inspect", "verify", "check", "unpack", "split", "diff")

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _ed25519, _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cache.signing import Signer
 from hatch_cubin.cli import main
-from hatch_cubin.wheels import check
+from hatch_cubin.common import ed25519_keys
+from hatch_cubin.wheels.checking import check
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
 from tests.library import code, whole_wheel
 from tests.shelf import shelf
@@ -188,7 +189,7 @@ def test_explain_prints_the_fields_that_are_documented(
 def signed_by_another(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have all that the project consists of in the cache, signed with a key that its table does not trust."""
     one, other = (Signer(bytes([number]) * 32).key for number in (1, 2))
-    monkeypatch.setenv("HATCH_CUBIN_SIGNING_KEY", _ed25519.write(_ed25519.PRIVATE, bytes([1]) * 32))
+    monkeypatch.setenv("HATCH_CUBIN_SIGNING_KEY", ed25519_keys.write(ed25519_keys.PRIVATE, bytes([1]) * 32))
     for key in (one, other):
         table = f'{PROJECT["pyproject.toml"]}trusted-keys = ["{key}"]\n'
         write_tree(project, {"pyproject.toml": table, "demo/saxpy.cu": f"{SAXPY}// signed\n"})
@@ -231,7 +232,7 @@ def test_what_looks_at_wheels_prints_the_fields_that_are_documented(
         "toolchain": {"nvrtc": "13.0.1", "nvjitlink": None},
     }
     with monkeypatch.context() as patch:
-        patch.setattr(_pipeline, "_header", lambda *_: other)
+        patch.setattr(pipeline, "_header", lambda *_: other)
         main.main(["bundle", "--into", "demo"])
     with zipfile.ZipFile(project / "demo-1.0-py3-none-any.whl", "w") as archive:
         for path in sorted((project / "demo").rglob("*")):

@@ -15,7 +15,7 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.cli import main
-from hatch_cubin.cli.verb import Answer, open_project, size, table
+from hatch_cubin.cli.verb_base import Answer, open_project, size, table
 from hatch_cubin.errors import ConfigError, Location, Problem
 from tests.helpers import SAXPY, bundle, pyproject, run, write_tree
 
@@ -143,8 +143,9 @@ def test_several_problems_are_counted(
 LATER = Problem("is damaged", Location("k.cubin", 2), "build again", ("it has", "no kernel"))
 EARLIER = Problem("is missing", Location("a.cubin"))
 AS_JSON = [
-    {"what": "is missing", "path": "a.cubin", "line": None, "details": [], "hint": None},
+    {"code": "", "what": "is missing", "path": "a.cubin", "line": None, "details": [], "hint": None},
     {
+        "code": "",
         "what": "is damaged",
         "path": "k.cubin",
         "line": 2,

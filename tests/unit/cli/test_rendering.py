@@ -5,7 +5,7 @@ from __future__ import annotations
 from hatch_cubin.cli import rendering
 from hatch_cubin.cli.rendering import as_lines, as_markdown, problem_parts
 from hatch_cubin.errors import Location, Problem
-from hatch_cubin.wheels.parts import Part, Table
+from hatch_cubin.wheels.reading.report import Part, Table
 
 PARTS = [
     Part("first", ["a line"]),

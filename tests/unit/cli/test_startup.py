@@ -34,7 +34,8 @@ def test_help_needs_the_frame_alone(tmp_path: Path) -> None:
     assert {name for name in names if name.startswith("hatch_cubin.")} == {
         "hatch_cubin.cli",
         "hatch_cubin.cli.main",
-        "hatch_cubin._streams",
+        "hatch_cubin.common",
+        "hatch_cubin.common.streams",
     }
     assert names & SLOW == set()
 
@@ -47,5 +48,5 @@ def test_help_needs_the_frame_alone(tmp_path: Path) -> None:
 def test_a_wrong_table_is_told_before_anything_slow_is_imported(tmp_path: Path, arguments: list[str]) -> None:
     write_tree(tmp_path, {"pyproject.toml": pyproject("arch = 1\n")})
     names = imported(tmp_path, *arguments)
-    assert "hatch_cubin.table.reader" in names
+    assert "hatch_cubin.config.reader" in names
     assert names & SLOW == set()

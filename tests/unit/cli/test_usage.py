@@ -10,7 +10,7 @@ import re
 import pytest
 
 from hatch_cubin.cli import main
-from hatch_cubin.table.checks import _SOME_ARCHS
+from hatch_cubin.config.value_checks import _SOME_ARCHS
 
 
 @pytest.mark.parametrize("arguments", [[], ["nix"], ["plan", "--nix"], ["plan", "--archs", "sm_9x"]])

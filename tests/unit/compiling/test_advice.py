@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import NO_KERNEL, Diagnostic
-from hatch_cubin.sources.search import Root
+from hatch_cubin.headers.resolve import Root
 from tests.helpers import write_tree
 
 from .hints.settings import APART, error, setting, undefined

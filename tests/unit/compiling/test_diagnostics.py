@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin._arch import parse_arch
-from hatch_cubin._plan import Module, Unit
+from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling import diagnostics
 from hatch_cubin.compiling.diagnostics import Diagnostic, parse_log
 from hatch_cubin.errors import Location, Problem
-from hatch_cubin.sources.source import Source
+from hatch_cubin.planning.unit_plan import Module, Unit
+from hatch_cubin.project.source import Source
 
 FOLDERS = {"/proc/self/fd/77": "project", "/proc/self/fd/345": "nvrtc/cccl"}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
+from hatch_cubin.config import toml_positions
 from hatch_cubin.errors import CompileError, HatchCubinError
-from hatch_cubin.table import toml
 from tests.helpers import SAXPY, make_project
 
 pytestmark = pytest.mark.nvrtc
@@ -24,7 +24,7 @@ WGMMA = ASM.format("wgmma.fence.sync.aligned;")
 def problem(root: Path, files: Mapping[str, str], options: str) -> HatchCubinError | None:
     """Build a project; return what is wrong with it."""
     try:
-        _pipeline.build(make_project(root, files, options))
+        pipeline.build(make_project(root, files, options))
     except CompileError as exc:
         return exc
     return None
@@ -38,7 +38,7 @@ def pasted(options: str, hint: str, values: Mapping[str, str]) -> str:
     key = shown.partition(" = ")[0]
     kept = [line for line in options.splitlines() if not line.startswith(f"{key} = ")]
     text = "\n".join([*kept, shown])
-    toml.loads(text)
+    toml_positions.loads(text)
     return f"{text}\n"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import limits
 from tests.helpers import make_project
 
@@ -36,7 +36,7 @@ ABOUT_CLUSTERS = "\n  hint: a cluster has 8 blocks at most on every GPU that has
 def warnings(root: Path, files: dict[str, str | bytes], options: str = "archs = ['sm_90']") -> list[str]:
     """Build a project, and return its warnings."""
     said: list[str] = []
-    _pipeline.build(dataclasses.replace(make_project(root, files, options), warn=said.append))
+    pipeline.build(dataclasses.replace(make_project(root, files, options), warn=said.append))
     return said
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.compiling import linking
 from hatch_cubin.compiling.executor import Result
@@ -23,7 +23,7 @@ from hatch_cubin.compiling.results import Results
 from hatch_cubin.cubin import elf
 from hatch_cubin.cubin.target import arch_of
 from hatch_cubin.errors import CompileError
-from hatch_cubin.sources.project import Project
+from hatch_cubin.project.project import Project
 from hatch_cubin.toolkit import worker
 from tests.helpers import SAXPY, TABLE, make_project, run, write_tree
 
@@ -77,9 +77,7 @@ def project_of(root: Path, files: Mapping[str, str | bytes], options: str, **env
 
 def report(project: Project, root: Path) -> dict[str, Any]:
     path = root / "report.json"
-    _pipeline.build(
-        dataclasses.replace(project, environ={**project.environ, "HATCH_CUBIN_REPORT": str(path)})
-    )
+    pipeline.build(dataclasses.replace(project, environ={**project.environ, "HATCH_CUBIN_REPORT": str(path)}))
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 
@@ -90,7 +88,7 @@ def compiled_again(project: Project, root: Path) -> list[str]:
 
 def failure(root: Path, files: Mapping[str, str | bytes], options: str) -> list[str]:
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(project_of(root, files, options))
+        pipeline.build(project_of(root, files, options))
     return [re.sub(r" \((?:nvJitLink|NVRTC) [\d.]+\)", "", str(problem)) for problem in caught.value.problems]
 
 
@@ -100,7 +98,7 @@ def test_what_a_link_gives_are_the_kernels_of_all_sources_by_the_names_that_were
 ) -> None:
     options = module("solver", "a.cu", "b.cu", mode=mode) + "define = { STEP = 1 }\n"
     options += f'{RULE}path = "demo/a.cu"\ninstantiate = ["scale< float >"]\n'
-    files = _pipeline.build(
+    files = pipeline.build(
         project_of(tmp_path, {"a.cu": KERNELS, "b.cu": FUNCTIONS, "saxpy.cu": SAXPY}, options)
     )
     cubins = {name: elf.read_cubin(data) for name, data in files.items() if name.endswith(".cubin")}
@@ -151,7 +149,7 @@ def test_the_same_sources_give_the_same_keys_and_bytes_in_any_folder(tmp_path: P
     options += module("r", "a.cu", "h.ptx", mode="rdc")
     files = {"a.cu": USER, "b.cu": ADD, "h.ptx": ADD_PTX}
     one, other = (
-        _pipeline.build(
+        pipeline.build(
             project_of(tmp_path / name, files, options, HATCH_CUBIN_CACHE_DIR=str(tmp_path / cache))
         )
         for name, cache in (("one", "c1"), ("a/deep/er/one", "c2"))
@@ -172,7 +170,7 @@ def test_kernels_without_linkage_have_names_of_their_own_in_sources_that_are_cal
     }
     """
     files = {f"{folder}/util.cu": text.replace("NUMBER", folder[1:]) for folder in ("f1", "f2")}
-    built = _pipeline.build(project_of(tmp_path, files, module("m", *files, mode=mode)))
+    built = pipeline.build(project_of(tmp_path, files, module("m", *files, mode=mode)))
     kernels = elf.read_cubin(built["m.sm_90.cubin"]).kernels
     assert len({*kernels}) == len(kernels) == 2
     assert not any("$" in name for name in kernels)
@@ -375,10 +373,10 @@ def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path
     options = module("m", "a.cu", "b.cu", mode="lto") + "variants = { STEP = [1, 2] }\n"
     files = {"a.cu": USER, "b.cu": ADD.replace("1", "STEP")}
     project = dataclasses.replace(project_of(tmp_path, files, options), say=said.append)
-    _pipeline.build(project)
+    pipeline.build(project)
     assert len(said) == 1
     write_tree(tmp_path, {"demo/b.cu": ADD})
-    _pipeline.build(project)
+    pipeline.build(project)
     assert said[1] == "m: STEP changes nothing: its 2 variants are the same code"
 
 
@@ -393,7 +391,7 @@ def test_an_ordinary_source_that_needs_another_is_told_which_table_links_the_two
         '    mode = "lto"',
     ]
     pasted = "\n".join(line.strip() for line in told.splitlines()[3:])
-    files_again = _pipeline.build(project_of(tmp_path, {"b.cu": ADD}, f"\n{pasted}\n"))
+    files_again = pipeline.build(project_of(tmp_path, {"b.cu": ADD}, f"\n{pasted}\n"))
     assert "a.sm_90.cubin" in files_again
 
 
@@ -508,7 +506,7 @@ def test_objects_that_do_not_agree_about_a_symbol_are_told_with_both_places(tmp_
 
 
 def test_what_nvlink_takes_is_linked(tmp_path: Path) -> None:
-    files = _pipeline.build(project_of(tmp_path, *pairs(ALIKE)))
+    files = pipeline.build(project_of(tmp_path, *pairs(ALIKE)))
     assert sum(name.endswith(".cubin") for name in files) == len(ALIKE)
 
 
@@ -565,13 +563,13 @@ def fatbin(cubin: bytes, arch: int) -> bytes:
 def test_what_a_fatbin_defines_is_compared_too(tmp_path: Path, text: str, told: str | None) -> None:
     sources = {"a.cu": K.format("1"), "b.cu": "__device__ int v[4];\n"}
     project = project_of(tmp_path, sources, module("m", *sources, mode="rdc"))
-    results = _pipeline.attempt(project, _pipeline.make_plan(project))
+    results = pipeline.attempt(project, pipeline.make_plan(project))
     cubin = next(hit.data for unit, hit in results.done.items() if unit.module.name == "m/demo/b.cu")
     write_tree(tmp_path, {"lib/v.fatbin": fatbin(cubin, 90)})
     options = module("m", "a.cu", mode="rdc", link=["lib/v.fatbin"])
     files = {"a.cu": text, "b.cu": SAXPY}
     if told is None:
-        assert "m.sm_90.cubin" in _pipeline.build(project_of(tmp_path, files, options))
+        assert "m.sm_90.cubin" in pipeline.build(project_of(tmp_path, files, options))
         return
     (found,) = failure(tmp_path, files, options)
     assert found.splitlines()[0].partition(": ")[2] == told
@@ -630,8 +628,8 @@ def test_where_nothing_can_be_caught_nothing_is(monkeypatch: pytest.MonkeyPatch)
 def links(root: Path, files: Mapping[str, str | bytes], options: str) -> tuple[Project, Links, Results]:
     """Return the one link of a project whose objects are compiled, before it is made."""
     project = project_of(root, files, options)
-    plan = _pipeline.make_plan(project)
-    results = _pipeline.attempt(project, plan)
+    plan = pipeline.make_plan(project)
+    results = pipeline.attempt(project, plan)
     (job,) = (job for job in plan.jobs if job.linked)
     results.done.pop(job.unit, None)
     results.failed.clear()
@@ -698,7 +696,7 @@ def test_a_file_that_changes_while_the_build_runs_is_not_linked(tmp_path: Path) 
 
 def test_lto_ir_of_a_newer_compiler_is_told_before_it_is_linked(tmp_path: Path) -> None:
     project = project_of(tmp_path, {"a.cu": USER, "b.cu": ADD}, module("m", "a.cu", "b.cu", mode="lto"))
-    results = _pipeline.attempt(project, _pipeline.make_plan(project))
+    results = pipeline.attempt(project, pipeline.make_plan(project))
     data = next(hit.data for unit, hit in results.done.items() if unit.module.name == "m/demo/b.cu")
     write_tree(tmp_path, {"lib/old.ltoir": data, "lib/new.ltoir": data[:5] + bytes([data[5] + 1]) + data[6:]})
     options = module("m", "a.cu", mode="lto", link=["lib/old.ltoir"])
@@ -727,7 +725,7 @@ def object_for(root: Path, arch: str) -> bytes:
     project = make_project(
         root / arch, {"a.cu": USER, "b.cu": ADD}, f"{ONE}{options}", HATCH_CUBIN_CACHE_DIR=str(cache)
     )
-    _pipeline.build(project)
+    pipeline.build(project)
     entries = [path.read_bytes() for path in cache.glob("entries/*/*")]
     (found,) = (
         data
@@ -757,14 +755,14 @@ def test_code_that_other_gpus_lack_is_no_part_of_code_for_them(tmp_path: Path, o
 def test_code_that_runs_wherever_the_result_runs_is_linked(tmp_path: Path, own: str, arch: str) -> None:
     files: dict[str, str | bytes] = {"a.cu": USER, "../lib/f.cubin": object_for(tmp_path, own)}
     options = module("m", "a.cu", mode="rdc", link=["lib/f.cubin"], archs=[arch])
-    built = _pipeline.build(project_of(tmp_path / "project", files, options))
+    built = pipeline.build(project_of(tmp_path / "project", files, options))
     assert arch_of(built[f"m.{arch}.cubin"]) == arch
 
 
 def test_a_linkers_result_for_another_arch_is_refused(tmp_path: Path) -> None:
     options = module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_90a"])
     files = {"a.cu": USER, "b.cu": ADD}
-    other = _pipeline.build(project_of(tmp_path / "other", files, options))["m.sm_90a.cubin"]
+    other = pipeline.build(project_of(tmp_path / "other", files, options))["m.sm_90a.cubin"]
     _project, found, _results = links(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc"))
     assert told_of(found, Result(0, ok=True, output=other)) == [
         "the linker's result is for sm_90a, not for sm_90"

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _home, _pipeline
-from hatch_cubin._arch import parse_arch
-from hatch_cubin._plan import Unit
+from hatch_cubin.building import pipeline
 from hatch_cubin.cache.entries import Compiled
-from hatch_cubin.cache.proof import decode, place, record_key
+from hatch_cubin.cache.records import decode, place, record_key
+from hatch_cubin.common import user_folders
+from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.compiling.outcome import misfit, outcome_of
 from hatch_cubin.errors import CompileError
-from hatch_cubin.sources.source import Source
+from hatch_cubin.planning.unit_plan import Unit
+from hatch_cubin.project.source import Source
 from tests.cubins import FUNC, KERNEL, elf
 from tests.helpers import COPY_PTX, SAXPY, SCALE, made, make_project
 from tests.unit.cubin.test_target import with_header
@@ -185,17 +186,17 @@ def test_a_cache_that_has_another_archs_code_under_a_key_is_not_believed(
         ),
         warn=said.append,
     )
-    right = _pipeline.build(project)
+    right = pipeline.build(project)
     swapped(tmp_path / "cache")
     if not recalled:
-        shutil.rmtree(_home.own_folder() / "recall")
-    assert _pipeline.build(project) == right
+        shutil.rmtree(user_folders.own_folder() / "recall")
+    assert pipeline.build(project) == right
     assert said == ["damaged cache entries, built again: 2"]
-    assert _pipeline.build(project) == right
+    assert pipeline.build(project) == right
 
 
 @pytest.mark.nvrtc
 def test_ptx_whose_later_target_is_for_one_arch_alone_is_not_built_under_the_first(tmp_path: Path) -> None:
     text = COPY_PTX.replace(".target sm_80\n", ".target sm_80\n.target sm_90a\n")
     with pytest.raises(CompileError):
-        _pipeline.build(make_project(tmp_path, {"copy.ptx": text}, 'archs = ["compute_80"]'))
+        pipeline.build(make_project(tmp_path, {"copy.ptx": text}, 'archs = ["compute_80"]'))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hatch_cubin.table import reader, toml
+from hatch_cubin.config import reader, toml_positions
 from tests.helpers import REPOSITORY
 
 KEYS = "|".join([*reader._CHECKS, *reader._SOURCE_CHECKS])
@@ -63,7 +63,7 @@ def test_there_are_such_texts() -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_that_a_text_shows_is_toml_to_its_end(line: str) -> None:
-    assert toml.loads(line)
+    assert toml_positions.loads(line)
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS if "\npasted\n" in text])

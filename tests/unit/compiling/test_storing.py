@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cache.entries import Cache, Compiled, Pair
-from hatch_cubin.compiling import processes, storer, storing
+from hatch_cubin.compiling import processes, storing, storing_process
 from hatch_cubin.compiling.storing import MANY, Storing
 from hatch_cubin.toolkit.worker import framed, receive
 
@@ -117,14 +117,14 @@ def test_each_is_told_once_it_is_stored_and_in_order(cache: Cache) -> None:
 
 
 def test_several_wait_for_the_disk_together(cache: Cache) -> None:
-    together = threading.Barrier(storer.THREADS, timeout=60)
+    together = threading.Barrier(storing_process.THREADS, timeout=60)
 
     def wait() -> list[Pair]:
         together.wait()
         return []
 
     results = Storing(cache, ignore, FEW)
-    for number in range(storer.THREADS):
+    for number in range(storing_process.THREADS):
         results.start(number, wait)
     results.close()
     assert not together.broken
@@ -247,7 +247,7 @@ def test_another_process_answers_each_request(tmp_path: Path) -> None:
         framed({"id": number, "pairs": pairs}) for number, pairs in {**pairs, 3: impossible}.items()
     )
     answers = io.BytesIO()
-    storer.serve(io.BytesIO(requests), answers, cache.folder)
+    storing_process.serve(io.BytesIO(requests), answers, cache.folder)
     answers.seek(0)
     said = [*iter(lambda: receive(answers), None)]
     first, second, *rest = said
@@ -256,6 +256,6 @@ def test_another_process_answers_each_request(tmp_path: Path) -> None:
 
 
 def test_another_process_that_is_asked_for_nothing_stores_nothing(tmp_path: Path) -> None:
-    storer.serve(io.BytesIO(), answers := io.BytesIO(), tmp_path / "cubins")
+    storing_process.serve(io.BytesIO(), answers := io.BytesIO(), tmp_path / "cubins")
     assert answers.getvalue() == framed({"ready": True})
     assert not (tmp_path / "cubins").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.cubin.elf import read_kernels
 from hatch_cubin.cubin.ptx import ptx_parameters
-from hatch_cubin.sources.source import ptx_entries
+from hatch_cubin.project.source import ptx_entries
 from tests.cubins import assembled
 from tests.unit.cubin.test_elf import TAKING
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cubin.target import arch_of, is_for_debugger, oldest_toolkit, other_arch
 from tests.cubins import FUNC, KERNEL, REGISTERS, elf
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
@@ -50,7 +50,7 @@ def test_what_nvrtc_and_nvjitlink_make_says_for_which_arch_it_is(tmp_path: Path)
     )
     ptx = f"[[tool.hatch.build.hooks.cubin.source]]\npath = 'demo/copy.ptx'\narchs = [{assembled}]\n"
     sources = {"k.cu": SAXPY, "saxpy.cu": SAXPY, "copy.ptx": COPY_PTX}
-    files = _pipeline.build(make_project(tmp_path, sources, f"archs = [{listed}]\n{ptx}{tables}"))
+    files = pipeline.build(make_project(tmp_path, sources, f"archs = [{listed}]\n{ptx}{tables}"))
     units = [name for name in files if name.endswith((".cubin", ".ptx"))]
     assert {name: arch_of(files[name]) for name in units} == {name: name.split(".")[-2] for name in units}
     assert len(units) > 3 * len(ARCHS)
@@ -72,7 +72,7 @@ def test_lto_ir_says_for_which_arch_it_is_but_for_families(tmp_path: Path) -> No
             "instantiate = ['scale<int, 1>']\n",
             HATCH_CUBIN_CACHE_DIR=str(tmp_path / arch / "cache"),
         )
-        _pipeline.build(project)
+        pipeline.build(project)
         entries = [path.read_bytes() for path in (tmp_path / arch / "cache").glob("entries/*/*")]
         (lto,) = (data for data in entries if data.startswith(b"\xedCN\x7f"))
         found[arch] = arch_of(lto)
@@ -87,7 +87,7 @@ def test_code_for_a_debugger_is_told_from_code_with_line_numbers(
     tmp_path: Path, option: str, *, debug: bool
 ) -> None:
     table = f'archs = ["sm_75", "sm_100", "compute_90"]\noptions = {{ {option} = true }}\n'
-    files = _pipeline.build(make_project(tmp_path, {"k.cu": SAXPY}, table))
+    files = pipeline.build(make_project(tmp_path, {"k.cu": SAXPY}, table))
     units = [data for name, data in files.items() if name.endswith((".cubin", ".ptx"))]
     assert [is_for_debugger(data) for data in units] == [debug] * 3
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
-from hatch_cubin.table import toml
-from hatch_cubin.table.config import Place, parse_config
+from hatch_cubin.building import pipeline
+from hatch_cubin.config import toml_positions
+from hatch_cubin.config.config import Place, parse_config
 from tests.helpers import REPOSITORY, TABLE, make_project
 from tests.pages import blocks, rows
 
@@ -24,7 +24,7 @@ def test_the_kernel_of_the_cupy_section_builds_with_its_table(tmp_path: Path) ->
     (source,), (table, *_others) = blocks(GUIDE, "c++"), blocks(GUIDE, "toml")
     settings = table.removeprefix(HEADER).replace("src/mypkg/kernels/scale.cu", "demo/scale.cu")
     settings = settings.replace('toolkit = "13.0"\n', "")  # the tests have the newest
-    bundle = _pipeline.build(make_project(tmp_path, {"scale.cu": source}, settings))
+    bundle = pipeline.build(make_project(tmp_path, {"scale.cu": source}, settings))
     kernels = json.loads(bundle["manifest.json"])["modules"]["scale"]["kernels"]
     assert sorted(kernels) == ["scale<double>", "scale<float>"]
 
@@ -38,4 +38,4 @@ def test_the_string_before_and_the_file_after_are_the_same_kernel() -> None:
 @pytest.mark.parametrize("text", [text for text in SETTINGS if not text.startswith("mode")])
 def test_each_setting_that_stands_for_one_of_another_tool_is_valid(text: str) -> None:
     place = Place("pyproject.toml", text, TABLE)
-    assert parse_config(toml.loads(text), place, {}) != parse_config({}, place, {})
+    assert parse_config(toml_positions.loads(text), place, {}) != parse_config({}, place, {})

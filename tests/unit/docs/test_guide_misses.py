@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.explaining import differences, lookup
+from hatch_cubin.explaining import differences, miss_reasons
 from tests.helpers import REPOSITORY, pyproject, run, write_tree
 
 GUIDE = (REPOSITORY / "docs/guides/debugging-a-miss.md").read_text("utf-8")
@@ -49,7 +49,7 @@ def test_the_guide_explains_what_is_not_plain() -> None:
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_a_sentence_of_the_guide_is_one_of_the_codes(sentence: str) -> None:
     said = [each for three in differences._SENTENCES.values() for each in three if each]
-    said += [each for each in lookup.REASONS.values() if each]
+    said += [each for each in miss_reasons.REASONS.values() if each]
     patterns = [re.sub(r"\\{\w+\\}", ".+", re.escape(each)) for each in (*said, "headers from {name} differ")]
     plain = sentence.removesuffix(", and what comes with it")
     assert any(re.fullmatch(pattern, plain) for pattern in patterns)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _home
 from hatch_cubin.cli.main import main
-from hatch_cubin.table import toml
-from hatch_cubin.table.config import Place, parse_config
+from hatch_cubin.common import user_folders
+from hatch_cubin.config import toml_positions
+from hatch_cubin.config.config import Place, parse_config
 from tests.helpers import SAXPY, TABLE, pyproject, write_tree
 from tests.pages import blocks, page
 
@@ -25,7 +25,7 @@ SIGNS = "HATCH_CUBIN_SIGNING_KEY"
 def test_the_table_of_the_guide_has_the_line_that_was_printed() -> None:
     (text,) = blocks(GUIDE, "toml")
     (session,) = blocks(GUIDE, "console")
-    table: Any = toml.loads(text)
+    table: Any = toml_positions.loads(text)
     for key in TABLE:
         table = table[key]
     assert len(parse_config(table, Place("pyproject.toml", text, TABLE), {}).trusted_keys) == 1
@@ -41,14 +41,14 @@ class Project:
         self._root, self._monkeypatch, self._capsys = root, monkeypatch, capsys
 
     def trust(self, *lines: str) -> None:
-        keys = [key for line in lines for key in toml.loads(line)["trusted-keys"]]
+        keys = [key for line in lines for key in toml_positions.loads(line)["trusted-keys"]]
         options = f'archs = ["sm_90", "compute_90"]\ntrusted-keys = {json.dumps(keys)}\n'
         files = {"pyproject.toml": pyproject(options), "demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
         write_tree(self._root, files)
 
     def bake(self, **environ: str) -> tuple[int, str]:
         """Return how many units were compiled, and what was said."""
-        shutil.rmtree(_home.recall_folder(), ignore_errors=True)
+        shutil.rmtree(user_folders.recall_folder(), ignore_errors=True)
         with self._monkeypatch.context() as patch:
             for name, value in environ.items():
                 patch.setenv(name, value)
@@ -62,10 +62,10 @@ class Project:
 def test_the_steps_of_the_guide_do_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own, users = tmp_path / "own", _home.own_folder()
+    own, users = tmp_path / "own", user_folders.own_folder()
     own.mkdir()
     (own / "headers").symlink_to(users / "headers")
-    monkeypatch.setattr(_home, "own_folder", lambda: own)
+    monkeypatch.setattr(user_folders, "own_folder", lambda: own)
 
     def keygen(name: str) -> tuple[dict[str, str], str]:
         assert main(["keygen", str(tmp_path / name)]) == 0

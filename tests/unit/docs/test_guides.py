@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
-from hatch_cubin.table import config, toml
-from hatch_cubin.table.config import Config
+from hatch_cubin.building import pipeline
+from hatch_cubin.config import config, toml_positions
+from hatch_cubin.config.config import Config
 from tests.helpers import REPOSITORY, TABLE, make_project
 
 GUIDE = (REPOSITORY / "docs/guides/headers-and-templates.md").read_text("utf-8")
@@ -19,7 +19,7 @@ TOML = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
 
 
 def parsed(text: str) -> Config:
-    table: Any = toml.loads(text)
+    table: Any = toml_positions.loads(text)
     for key in TABLE:
         table = table[key]
     return config.parse_config(table, config.Place("pyproject.toml", text, TABLE), {})
@@ -56,7 +56,7 @@ def test_the_templates_of_the_guide_are_found_as_it_spells_them(tmp_path: Path) 
     assert overload in GUIDE
     names = json.dumps([*spelled, overload])
     options = f'archs = ["sm_90"]\n[[{".".join(TABLE)}.source]]\npath = "demo/k.cu"\ninstantiate = {names}\n'
-    bundle = _pipeline.build(make_project(tmp_path, {"k.cu": TEMPLATES}, options))
+    bundle = pipeline.build(make_project(tmp_path, {"k.cu": TEMPLATES}, options))
     kernels = json.loads(bundle["manifest.json"])["modules"]["k"]["kernels"]
     assert sorted(kernels) == sorted(["own<float>", "(void(*)(int*))fill", "fill", *spelled])
 
@@ -65,4 +65,4 @@ def test_the_templates_of_the_guide_are_found_as_it_spells_them(tmp_path: Path) 
 def test_the_split_source_of_the_guide_builds(tmp_path: Path) -> None:
     (split,) = re.findall(r"```c\+\+\n(.*?)```", GUIDE, re.DOTALL)
     project = make_project(tmp_path, {"k.cu": split, "shared.cuh": ""}, 'archs = ["sm_90"]\n')
-    assert "k.sm_90.cubin" in _pipeline.build(project)
+    assert "k.sm_90.cubin" in pipeline.build(project)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline, loader
+from hatch_cubin import loader
+from hatch_cubin.building import pipeline
 from hatch_cubin.cli import main
-from hatch_cubin.sources.project import Project
-from hatch_cubin.table import tables, toml
-from hatch_cubin.table.config import Place, parse_config
-from hatch_cubin.table.names import WRAPPER
+from hatch_cubin.config import table_location, toml_positions
+from hatch_cubin.config.config import Place, parse_config
+from hatch_cubin.config.known_names import WRAPPER
+from hatch_cubin.project.project import Project
 from tests.helpers import REPOSITORY, SAXPY, bundle, load_bundle, made, make_project, run, write_tree
 from tests.pages import PAGES, anchors, blocks, page, rows
 
@@ -76,11 +77,11 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("name", "text"), TOML, ids=[name for name, _text in TOML])
 def test_a_table_is_valid(name: str, text: str) -> None:
-    parsed = toml.loads(text)
-    for path in (("tool", "hatch", "build", "hooks", tables.HOOK), tables.OWN_TABLE):
-        table = tables.inside(parsed, *path)
+    parsed = toml_positions.loads(text)
+    for path in (("tool", "hatch", "build", "hooks", table_location.HOOK), table_location.OWN_TABLE):
+        table = table_location.inside(parsed, *path)
         if table:
-            wraps = tables.inside(parsed, "build-system").get("build-backend") == WRAPPER
+            wraps = table_location.inside(parsed, "build-system").get("build-backend") == WRAPPER
             parse_config(table, Place(name, text, path, wraps=wraps), {})  # raises where it is not
 
 
@@ -102,9 +103,9 @@ def test_a_command_is_one_that_there_is(name: str, command: str) -> None:
 def example(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Return the bundle of the example project, by whichever toolkit is here."""
     root = shutil.copytree(REPOSITORY / "example_project", tmp_path_factory.mktemp("example") / "waves")
-    table, place, _backend = tables.find_table(root)
+    table, place, _backend = table_location.find_table(root)
     config = replace(parse_config(table, place, {}), toolkit=None)
-    return _pipeline.build(Project(root=root, packages={"waves": "src/waves"}, config=config))
+    return pipeline.build(Project(root=root, packages={"waves": "src/waves"}, config=config))
 
 
 @pytest.mark.nvrtc
@@ -143,7 +144,7 @@ def test_the_tests_that_a_guide_advises_run(tmp_path: Path) -> None:
 
 def test_a_bundle_without_kernels_says_what_the_guide_says(tmp_path: Path) -> None:
     project = make_project(tmp_path, {"saxpy.cu": SAXPY}, HATCH_CUBIN_SKIP="1")
-    cubins = load_bundle(tmp_path / "bundle", _pipeline.build(project))
+    cubins = load_bundle(tmp_path / "bundle", pipeline.build(project))
     (message,) = re.findall(
         r"^CubinNotFoundError: mypkg._cubins: (.*)$", page("guides/without-a-compiler"), re.MULTILINE
     )
@@ -161,6 +162,6 @@ def test_instantiations_take_less_room_than_variants(tmp_path: Path) -> None:
     settings = {"variants = { BLOCK = [64, 256] }": macro, 'instantiate = ["sum<64>", "sum<256>"]': template}
     sizes = []
     for number, (setting, text) in enumerate(settings.items()):
-        files = _pipeline.build(make_project(tmp_path / str(number), {"sum.cu": text}, f"{table}{setting}\n"))
+        files = pipeline.build(make_project(tmp_path / str(number), {"sum.cu": text}, f"{table}{setting}\n"))
         sizes.append(sum(len(data) for name, data in files.items() if name.endswith(".cubin")))
     assert sizes[1] < 0.7 * sizes[0]

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from hatch_cubin import SQLiteProgramCache
-from hatch_cubin.cache import database, rows
+from hatch_cubin.program_cache import database, statements
 from tests.helpers import SAXPY, bundle, load_bundle, made
 from tests.pages import blocks, code, page, section
 from tests.pages import rows as cells
@@ -68,4 +68,4 @@ def test_the_columns_of_the_file_are_those_that_are_documented(tmp_path: Path) -
 def test_the_numbers_are_those_of_the_code() -> None:
     assert f"Reads are written into the file {database._LATE} at a time" in REFERENCE
     assert database._LATE_S == 1
-    assert f"up to {rows._PATIENCE_S:g} seconds for others" in REFERENCE
+    assert f"up to {statements._PATIENCE_S:g} seconds for others" in REFERENCE

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _arch, loader
+from hatch_cubin import loader
 from hatch_cubin.cli import main
+from hatch_cubin.common import arch_names
+from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_positions
+from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, parse_config
+from hatch_cubin.config.nvrtc_options import ALLOWED, REFUSED
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.table import ptxas, reader, reserved, toml
-from hatch_cubin.table.config import Config, ModuleRule, Place, SourceRule, parse_config
-from hatch_cubin.table.options import ALLOWED, REFUSED
 from tests.helpers import REPOSITORY, read_config
 from tests.pages import code, page, rows, section
 
@@ -57,7 +58,7 @@ def with_key(key: str, value: str) -> Config:
         rest = "".join(f"{name} = {text}\n" for name, text in OF_A_MODULE.items() if key != f"module.{name}")
         return read_config(f"[[tool.hatch.build.hooks.cubin.module]]\n{rest}{key[7:]} = {value}\n")
     if key in reader._WRAPPER_CHECKS:
-        table = {"backend": "x", **toml.loads(f"{key} = {value}\n")}
+        table = {"backend": "x", **toml_positions.loads(f"{key} = {value}\n")}
         return parse_config(table, Place("", "", (), wraps=True), {})
     return read_config(f"{key} = {value}\n")
 
@@ -84,7 +85,7 @@ def test_an_example_is_of_the_type_that_is_documented() -> None:
     def kind(value: Any) -> str:
         return f"array of {kind(value[0])}s" if isinstance(value, list) else plain[type(value)]
 
-    found = {key: kind(toml.loads(f"v = {code(cells[2])[0]}")["v"]) for key, cells in KEYS.items()}
+    found = {key: kind(toml_positions.loads(f"v = {code(cells[2])[0]}")["v"]) for key, cells in KEYS.items()}
     assert found == {key: cells[0] for key, cells in KEYS.items()}
 
 
@@ -102,7 +103,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
         if not default:
             assert value in nothing, key
             continue
-        shown = toml.loads(f"v = {code(default)[0]}")["v"]
+        shown = toml_positions.loads(f"v = {code(default)[0]}")["v"]
         assert (dict(value) if kind == "table" else [*value] if isinstance(value, tuple) else value) == shown
 
 
@@ -120,14 +121,14 @@ CUDA_13_0 = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
     ("written", "archs"), [row[:2] for row in rows(section(CONFIGURATION, "## Archs"))], ids=str
 )
 def test_an_arch_builds_what_is_documented(written: str, archs: str) -> None:
-    targets = _arch.expand(code(written), CUDA_13_0, ())
+    targets = arch_names.expand(code(written), CUDA_13_0, ())
     listed = [name for name in code(archs) if "_" in name]
     assert [str(target.arch) for target in targets] == listed
 
 
 def test_the_groups_are_those_that_are_documented() -> None:
     groups = {name for row in rows(section(CONFIGURATION, "## Archs")) for name in code(row[0])}
-    assert set(_arch.GROUPS) - groups == {"native"}
+    assert set(arch_names.GROUPS) - groups == {"native"}
     assert "`native` is the GPUs of this machine" in CONFIGURATION
 
 
@@ -147,12 +148,12 @@ def test_the_reserved_names_are_those_that_are_documented() -> None:
     refused, _, free = section(CONFIGURATION, "## Macros").partition("Other capitals are free:")
     listed = {name for line in re.findall(r"^(?:- |  ).*$", refused, re.MULTILINE) for name in code(line)}
     assert len(listed) > 30
-    assert listed <= reserved.NAMES
+    assert listed <= reserved_macros.NAMES
     free, _, called = free.partition("A macro with parameters")
     assert code(free)
-    assert not set(code(free)) & reserved.NAMES
-    assert {name.partition("(")[0] for name in code(called)} <= reserved.CALLED
-    assert f"some {len(reserved.NAMES) // 10 * 10 + 10} names" in refused
+    assert not set(code(free)) & reserved_macros.NAMES
+    assert {name.partition("(")[0] for name in code(called)} <= reserved_macros.CALLED
+    assert f"some {len(reserved_macros.NAMES) // 10 * 10 + 10} names" in refused
 
 
 def test_the_options_are_those_that_are_documented() -> None:
@@ -165,7 +166,7 @@ def test_the_options_are_those_that_are_documented() -> None:
 
 def test_the_options_of_ptxas_are_those_that_are_documented() -> None:
     allowed, refused = section(CONFIGURATION, "## Options of ptxas").split("| options | why |")
-    for text, known in ((allowed, ptxas.ALLOWED), (refused, ptxas.REFUSED)):
+    for text, known in ((allowed, ptxas_options.ALLOWED), (refused, ptxas_options.REFUSED)):
         named = {
             name for name in code(text.partition("| --- |")[2]) if re.fullmatch("--?[A-Za-z][^=]*", name)
         }
@@ -307,7 +308,7 @@ def test_a_file_runs_where_the_table_says(rule: str, file: str, runs_on: str) ->
 )
 def test_the_list_to_start_from_serves_what_the_guide_says(capability: str, runs: str, rule: str) -> None:
     guide = section(page("guides/choosing-archs"), "## A list to start from")
-    archs = toml.loads(guide.partition("```toml\n")[2].partition("```")[0])
+    archs = toml_positions.loads(guide.partition("```toml\n")[2].partition("```")[0])
     shipped = [(arch, 0) for arch in archs["tool"]["hatch"]["build"]["hooks"]["cubin"]["archs"]]
     found = loader.select(int(capability.replace(".", "")), None, shipped)
     assert found == ((code(runs)[0], rule) if code(runs) else None)
@@ -339,7 +340,7 @@ def all_said() -> str:
     return "\0".join(said())
 
 
-@pytest.mark.parametrize("message", [row[0] for row in rows(ERRORS)])
+@pytest.mark.parametrize("message", [row[-2] for row in rows(ERRORS)])
 def test_a_message_that_is_documented_is_one_that_the_code_has(message: str) -> None:
     (text,) = re.fullmatch(r"`(.*)`", message).groups()  # type: ignore[union-attr]
     assert text in all_said()

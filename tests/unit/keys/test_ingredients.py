@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hatch_cubin import _linked
-from hatch_cubin._arch import Arch
-from hatch_cubin._plan import Link, Module, Unit
+from hatch_cubin.common.arch_names import Arch
+from hatch_cubin.config.config import Config, ModuleRule, SourceRule
 from hatch_cubin.explaining import differences
 from hatch_cubin.explaining.differences import nearest, say_one
-from hatch_cubin.keys import ingredients, lock, locked
+from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.ingredients import (
     INGREDIENTS,
     NVJITLINK,
@@ -29,9 +28,11 @@ from hatch_cubin.keys.ingredients import (
 )
 from hatch_cubin.keys.jobs import Job, every_closure, make_jobs
 from hatch_cubin.keys.recall import Recall
-from hatch_cubin.sources.project import Project, Sources, read_sources
-from hatch_cubin.sources.source import Source
-from hatch_cubin.table.config import Config, ModuleRule, SourceRule
+from hatch_cubin.lockfile import lock_comparison, lock_format
+from hatch_cubin.planning import linked_modules
+from hatch_cubin.planning.unit_plan import Link, Module, Unit
+from hatch_cubin.project.project import Project, Sources, read_sources
+from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.linker import Input
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
@@ -133,7 +134,7 @@ class State(NamedTuple):
     sources: Sources
     toolkit: Toolkit
     jobs: Sequence[Job]
-    lock: lock.Lock
+    lock: lock_format.Lock
     records: Mapping[str, Mapping[str, Any]]  # by tool and key: what makes each unit, as it was then
 
 
@@ -141,7 +142,7 @@ def state(project: Project) -> State:
     sources, toolkit = read_sources(project), Toolkit(None)
     jobs = make_jobs(project, sources, toolkit)
     everything = every_closure(project, sources, toolkit, Recall(None), jobs)
-    found = locked.describe(project, everything, toolkit, jobs, {})
+    found = lock_comparison.describe(project, everything, toolkit, jobs, {})
     records: dict[str, dict[str, Any]] = {tool: {} for tool in (NVRTC, PTXAS, NVJITLINK)}
     for job in jobs:
         records[Making(job.unit, toolkit).tool][job.keys.key.hex()] = job.inputs
@@ -169,7 +170,7 @@ def changed(before: State, after: State, tool: str) -> Iterator[set[str]]:
 
 def stale(before: State, after: State) -> tuple[str, ...]:
     """Return what a build with the lock reports as changed, without a compiler."""
-    return locked.plan(before.lock, after.project, after.sources).changes
+    return lock_comparison.plan(before.lock, after.project, after.sources).changes
 
 
 def edited(name: str, old: str = "", new: str = " ") -> Callable[[Path, pytest.MonkeyPatch], Project]:
@@ -212,7 +213,7 @@ CASES: Mapping[str, Sequence[Callable[[Path, pytest.MonkeyPatch], Project]]] = {
     "arch": [with_options('"sm_90"', '"sm_100"')],
     "path": [moved],
     "source": [edited("k.cu"), edited("copy.ptx")],
-    "data_model": [patched((toolkit_module, "DATA_MODEL", "odd"), (locked, "DATA_MODEL", "odd"))],
+    "data_model": [patched((toolkit_module, "DATA_MODEL", "odd"), (lock_comparison, "DATA_MODEL", "odd"))],
     "schema": [patched((ingredients, "_SCHEMAS", {NVRTC: "a", PTXAS: "b", NVJITLINK: "c"}))],
     "assembled": [with_options('"compute_90"', '"compute_100"')],
     "object": [with_options('"lto"', '"rdc"')],
@@ -246,7 +247,7 @@ def test_what_changes_a_key_makes_the_lock_stale_and_is_named_by_explain(
         with monkeypatch.context() as patch:
             after = state(case(tmp_path / str(number), patch))
             if each.name in ONLY_WITH_A_COMPILER:
-                assert locked.against(before.lock, after.jobs, after.toolkit)
+                assert lock_comparison.against(before.lock, after.jobs, after.toolkit)
             else:
                 assert stale(before, after)
             now = after.lock._asdict()
@@ -329,7 +330,7 @@ def test_a_row_for_a_new_setting_needs_little_and_changes_no_key_where_it_is_not
 
 
 def test_the_lock_and_the_list_agree_on_their_fields() -> None:
-    assert {field for each in INGREDIENTS for field in each.locked} <= {*lock.Lock._fields}
+    assert {field for each in INGREDIENTS for field in each.locked} <= {*lock_format.Lock._fields}
 
 
 def fields(*classes: Any) -> list[str]:
@@ -385,7 +386,10 @@ def test_every_field_of_a_module_is_an_ingredient(field: str) -> None:
     making, made = (Making(Unit(each, Arch(90)), toolkit) for each in (module, after))
     assert keys_of(making) != keys_of(made)
     assert inputs_of(making) != inputs_of(made)
-    assert _linked._without_names(module) != _linked._without_names(after) or name in {"source", "part_of"}
+    assert linked_modules._without_names(module) != linked_modules._without_names(after) or name in {
+        "source",
+        "part_of",
+    }
     assert settings_of(module) != settings_of(after) or name in {
         "source",
         "part_of",

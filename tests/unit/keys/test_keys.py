@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from hatch_cubin.config.nvrtc_options import OF_PTX
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.jobs import Job, make_jobs, reachable_files
-from hatch_cubin.sources.project import read_sources
-from hatch_cubin.table.options import OF_PTX
+from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import assembler
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _ed25519, _home, _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.cache.signing import Signer
+from hatch_cubin.common import ed25519_keys, user_folders
 from hatch_cubin.keys import recall
-from hatch_cubin.sources import disk
-from hatch_cubin.sources.project import Project
+from hatch_cubin.project import disk
+from hatch_cubin.project.project import Project
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit.toolkit import Facts
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, SCALE, make_project, run, write_tree
@@ -43,10 +44,10 @@ UNITS = 2  # of the small project
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own folder, with the headers that NVRTC takes seconds to unpack."""
-    folder, users = tmp_path / "own", _home.own_folder()
+    folder, users = tmp_path / "own", user_folders.own_folder()
     folder.mkdir()
     (folder / "headers").symlink_to(users / "headers")
-    monkeypatch.setattr(_home, "own_folder", lambda: folder)
+    monkeypatch.setattr(user_folders, "own_folder", lambda: folder)
     return folder
 
 
@@ -71,33 +72,33 @@ def overwrite(path: Path, data: bytes) -> None:
 
 def known(project: Project) -> list[bool]:
     """Say of each unit whether it is recalled."""
-    return [job.known is not None for job in _pipeline.make_plan(project).jobs]
+    return [job.known is not None for job in pipeline.make_plan(project).jobs]
 
 
 @pytest.mark.nvrtc
 def test_what_is_recalled_is_what_is_found_out_without(tmp_path: Path, own: Path) -> None:
     project = make_project(tmp_path / "project", FILES, OPTIONS)
-    first, planned = _pipeline.build(project), _pipeline.make_plan(project).jobs
+    first, planned = pipeline.build(project), pipeline.make_plan(project).jobs
     assert [job.known is not None for job in planned] == [True] * ALL
-    recalled = _pipeline.build(project)
+    recalled = pipeline.build(project)
     shutil.rmtree(own / "recall")
-    plan = _pipeline.make_plan(project)
+    plan = pipeline.make_plan(project)
     assert [(job.keys, job.inputs, job.closure) for job in plan.jobs] == [
         (job.keys, job.inputs, job.closure) for job in planned
     ]
     assert [job.known for job in plan.jobs] == [None] * ALL
-    assert first == recalled == _pipeline.build(project)
+    assert first == recalled == pipeline.build(project)
 
 
 LOADED = """
 import sys
 from pathlib import Path
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from tests.helpers import make_project
 from tests.unit.keys.test_recall import FILES, OPTIONS
 hold = Path(sys.argv[2])
 hold.mkdir()
-_pipeline.build_held(make_project(Path(sys.argv[1]), FILES, OPTIONS), hold)
+pipeline.build_held(make_project(Path(sys.argv[1]), FILES, OPTIONS), hold)
 maps = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else ""
 needless = ("cuda.core", "numpy", "hatch_cubin.compiling.bake")
 print(len(list(hold.iterdir())), *(name in sys.modules for name in needless), "nvrtc" in maps)
@@ -122,9 +123,9 @@ def test_a_build_of_hits_needs_nothing_that_compiles(tmp_path: Path) -> None:
 SIGNED = """
 import sys
 from pathlib import Path
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from tests.helpers import SAXPY, make_project
-_pipeline.build(make_project(Path(sys.argv[1]), {"saxpy.cu": SAXPY}, sys.argv[2]))
+pipeline.build(make_project(Path(sys.argv[1]), {"saxpy.cu": SAXPY}, sys.argv[2]))
 print(*({"cryptography", "hatch_cubin.cache.signing"} & {*sys.modules}))
 """
 
@@ -145,7 +146,7 @@ def test_what_was_checked_once_is_recalled(tmp_path: Path) -> None:
         return "cryptography" in imported
 
     asked = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
-    key = _ed25519.write(_ed25519.PRIVATE, bytes(32))
+    key = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(32))
     assert checks(trusts, "one", **asked, HATCH_CUBIN_SIGNING_KEY=key)
     assert not checks(trusts, "one", **asked, HATCH_CUBIN_REQUIRE_HITS="1")
     assert checks(trusts, "two", **asked, HATCH_CUBIN_REQUIRE_HITS="1")
@@ -163,7 +164,7 @@ def test_what_was_checked_once_is_recalled(tmp_path: Path) -> None:
 def test_what_was_damaged_is_not_recalled(
     project: Project, own: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = _pipeline.build(project)
+    first = pipeline.build(project)
     (path,) = recollections(own)
     data = path.read_bytes()
     if damage == "a bit":
@@ -179,22 +180,22 @@ def test_what_was_damaged_is_not_recalled(
     elif damage == "another format":
         monkeypatch.setattr(recall, "_FORMAT", 99)
     assert known(project) == [damage == "nothing"] * UNITS
-    assert _pipeline.build(project) == first
+    assert pipeline.build(project) == first
     assert known(project) == [True] * UNITS
 
 
 @pytest.mark.nvrtc
 def test_only_what_a_build_asked_for_is_kept(project: Project, own: Path) -> None:
-    _pipeline.build(project)
+    pipeline.build(project)
     (path,) = recollections(own)
     before = path.read_bytes()
-    _pipeline.build(project)
+    pipeline.build(project)
     assert recollections(own) == [path]
     assert path.read_bytes() == before
     text = (project.root / "demo/saxpy.cu").read_text()
     (project.root / "demo/saxpy.cu").write_text(text.replace("+=", "-="))
     assert known(project).count(False) == 2
-    _pipeline.build(project)
+    pipeline.build(project)
     assert known(project) == [True] * UNITS
     assert len(path.read_bytes().splitlines()) == len(before.splitlines())
 
@@ -203,25 +204,25 @@ def test_only_what_a_build_asked_for_is_kept(project: Project, own: Path) -> Non
 @pytest.mark.parametrize("names", [["near.cuh", "saxpy.cu"], ["half.cu"]], ids=["own headers", "others'"])
 def test_a_build_that_finds_out_nothing_writes_nothing(tmp_path: Path, own: Path, names: list[str]) -> None:
     project = make_project(tmp_path / "project", {name: FILES[name] for name in names}, 'archs = ["sm_90"]')
-    _pipeline.build(project)
+    pipeline.build(project)
     (kept,) = recollections(own)
     before = kept.stat().st_ino, kept.read_bytes()
-    _pipeline.build(project)
+    pipeline.build(project)
     assert (kept.stat().st_ino, kept.read_bytes()) == before
 
 
 @pytest.mark.nvrtc
 def test_an_entry_that_is_known_has_to_be_there_and_right(project: Project) -> None:
     cache = project.cache_folder
-    first = _pipeline.build(project)
+    first = pipeline.build(project)
     for path in cache.glob("entries/*/*"):
         path.write_bytes(path.read_bytes()[::-1])
     said: list[str] = []
-    assert _pipeline.build(replace(project, warn=said.append)) == first
+    assert pipeline.build(replace(project, warn=said.append)) == first
     assert f"damaged cache entries, built again: {UNITS}" in said
     shutil.rmtree(cache / "entries")
     assert known(project) == [True] * UNITS
-    assert _pipeline.build(project) == first
+    assert pipeline.build(project) == first
 
 
 def records(project: Project) -> list[Path]:
@@ -230,48 +231,48 @@ def records(project: Project) -> list[Path]:
 
 @pytest.mark.nvrtc
 def test_a_record_that_was_damaged_is_noticed_and_healed(project: Project) -> None:
-    first = _pipeline.build(project)
+    first = pipeline.build(project)
     for path in records(project):
         path.write_bytes(path.read_bytes()[:-9])
     said: list[str] = []
-    assert _pipeline.build(replace(project, warn=said.append)) == first
+    assert pipeline.build(replace(project, warn=said.append)) == first
     assert f"damaged cache entries, built again: {UNITS}" in said
     assert len(records(project)) == UNITS
 
 
 @pytest.mark.nvrtc
 def test_an_entry_that_somebody_replaced_with_its_record_is_not_taken(project: Project) -> None:
-    first = _pipeline.build(project)
-    with _pipeline.open_cache(project) as cache:
-        for job in _pipeline.make_plan(project).jobs:
+    first = pipeline.build(project)
+    with pipeline.open_cache(project) as cache:
+        for job in pipeline.make_plan(project).jobs:
             cache.put(job.keys.key, Compiled(b"poison for saxpy", {"saxpy": "saxpy"}), {})
-    assert _pipeline.build(project) == first
+    assert pipeline.build(project) == first
 
 
 @pytest.mark.nvrtc
 def test_records_that_were_restored_with_other_times_are_read_once(project: Project) -> None:
-    first = _pipeline.build(project)
+    first = pipeline.build(project)
     for path in records(project):
         os.utime(path, (1e9, 1e9))
-    assert _pipeline.build(project) == first
-    plan = _pipeline.make_plan(project)
-    assert [compiled.recalled for compiled in _pipeline.bake(project, plan).done.values()] == [True] * UNITS
+    assert pipeline.build(project) == first
+    plan = pipeline.make_plan(project)
+    assert [compiled.recalled for compiled in pipeline.bake(project, plan).done.values()] == [True] * UNITS
 
 
 @pytest.mark.nvrtc
 def test_a_build_for_other_archs_forgets_nothing(project: Project) -> None:
-    _pipeline.build(project)
+    pipeline.build(project)
     few = replace(project, config=replace(project.config, archs=("sm_100",)))
-    _pipeline.build(few)
+    pipeline.build(few)
     assert (known(few), known(project)) == ([True], [True] * UNITS)
 
 
 @pytest.mark.nvrtc
 def test_what_was_asked_for_is_let_go_of_and_kept_all_the_same(project: Project, own: Path) -> None:
-    _pipeline.build(project)
+    pipeline.build(project)
     (path,) = recollections(own)
     before = path.read_bytes()
-    plan = _pipeline.make_plan(project)
+    plan = pipeline.make_plan(project)
     (asked,) = {job.asked for job in plan.jobs}
     assert plan.recall.units(asked) == {}
     assert plan.toolkit.facts == plan.recall.facts
@@ -281,11 +282,11 @@ def test_what_was_asked_for_is_let_go_of_and_kept_all_the_same(project: Project,
 
 @pytest.mark.nvrtc
 def test_an_entry_that_lost_its_record_is_made_again(project: Project) -> None:
-    first = _pipeline.build(project)
+    first = pipeline.build(project)
     entries = sorted(project.cache_folder.glob("entries/*/*"))
     for path in records(project):
         path.unlink()
-    assert _pipeline.build(project) == first
+    assert pipeline.build(project) == first
     assert sorted(project.cache_folder.glob("entries/*/*")) == entries
 
 
@@ -293,13 +294,13 @@ def test_an_entry_that_lost_its_record_is_made_again(project: Project) -> None:
 def test_another_installation_is_asked_anew(
     project: Project, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _pipeline.build(project)
+    pipeline.build(project)
     another = libraries.Installation(["another"], [])
     monkeypatch.setattr(libraries, "installation", lambda _wanted: another)
     assert known(project) == [False] * UNITS
     monkeypatch.setattr(libraries, "installation", lambda _wanted: None)
     assert known(project) == [False] * UNITS
-    _pipeline.build(project)
+    pipeline.build(project)
     assert len(recollections(own)) == 1
 
 
@@ -312,12 +313,12 @@ def test_a_compiler_that_is_overwritten_with_its_size_and_its_time_is_asked_anew
     library = tmp_path / "libnvrtc.so.13"
     library.write_text("13.0.1")
     monkeypatch.setattr(libraries, "installation", lambda _: libraries.Installation([], [str(library)]))
-    _pipeline.build(project)
+    pipeline.build(project)
     os.link(library, tmp_path / "another environment")
     assert known(project) == [True] * UNITS
     overwrite(library, b"13.0.2")
     assert known(project) == [False] * UNITS
-    _pipeline.build(project)
+    pipeline.build(project)
     assert known(project) == [True] * UNITS
 
 
@@ -328,9 +329,9 @@ def test_nothing_is_kept_of_a_build_during_which_the_compiler_changed(
     library = tmp_path / "libnvrtc.so.13"
     library.write_text("13.0.1")
     monkeypatch.setattr(libraries, "installation", lambda _: libraries.Installation([], [str(library)]))
-    plan = _pipeline.make_plan(project)
+    plan = pipeline.make_plan(project)
     overwrite(library, b"13.0.2")
-    _pipeline.bake(project, plan)
+    pipeline.bake(project, plan)
     assert known(project) == [False] * UNITS
 
 
@@ -340,17 +341,17 @@ def test_who_has_no_home_recalls_nothing(project: Project, monkeypatch: pytest.M
     def none() -> Path:
         raise RuntimeError("no home")
 
-    _pipeline.build(project)
-    monkeypatch.setattr(_home, "own_folder", none)
+    pipeline.build(project)
+    monkeypatch.setattr(user_folders, "own_folder", none)
     assert known(project) == [False] * UNITS
-    _pipeline.build(project)
+    pipeline.build(project)
 
 
 @pytest.mark.nvrtc
 def test_a_folder_that_cannot_be_written_is_no_fault(project: Project, own: Path) -> None:
     write_tree(own, {"recall": "in the way"})
     said: list[str] = []
-    _pipeline.build(replace(project, warn=said.append))
+    pipeline.build(replace(project, warn=said.append))
     assert [each for each in said if "__DATE__" not in each] == []
     assert known(project) == [False] * UNITS
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
-from hatch_cubin._plan import Module, plan_modules
+from hatch_cubin.building import pipeline
+from hatch_cubin.config import toml_positions
 from hatch_cubin.errors import CompileError, ConfigError, Location, Problem, SourceError
 from hatch_cubin.keys import shared_names
-from hatch_cubin.sources.source import Source
-from hatch_cubin.table import toml
+from hatch_cubin.planning.unit_plan import Module, plan_modules
+from hatch_cubin.project.source import Source
 from tests.helpers import SAXPY, TABLE, make_project, read_config
 
 RULE = f"[[{'.'.join(TABLE)}.source]]"
@@ -31,7 +31,7 @@ def refused(paths: Sequence[str], options: str = "") -> list[Problem]:
 def tables(hint: str | None) -> list[dict[str, Any]]:
     """Return the tables that a hint has, as TOML."""
     assert hint is not None
-    found: Any = toml.loads(hint.partition(":\n")[2])
+    found: Any = toml_positions.loads(hint.partition(":\n")[2])
     for key in TABLE:
         found = found[key]
     return list(found["source"])
@@ -131,7 +131,7 @@ def test_what_else_is_wrong_is_reported_in_the_same_build(tmp_path: Path) -> Non
     wrong = "__global__ void k() { oops; }"
     files: dict[str, str | bytes] = {"a/k.cu": SAXPY, "b/k.cu": SAXPY, "wrong.cu": wrong}
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, files, 'archs = ["sm_90"]'))
+        pipeline.build(make_project(tmp_path, files, 'archs = ["sm_90"]'))
     assert [problem.where and problem.where.path for problem in caught.value.problems] == [
         "demo/b/k.cu",
         "demo/wrong.cu",
@@ -142,7 +142,7 @@ def test_what_else_is_wrong_is_reported_in_the_same_build(tmp_path: Path) -> Non
 def test_a_plan_refuses_shared_names(tmp_path: Path) -> None:
     project = make_project(tmp_path, {"a/k.cu": SAXPY, "b/k.cu": SAXPY}, 'archs = ["sm_90"]')
     with pytest.raises(SourceError) as caught:
-        _pipeline.make_plan(project)
+        pipeline.make_plan(project)
     assert [problem.where for problem in caught.value.problems] == [Location("demo/b/k.cu")]
 
 
@@ -150,7 +150,7 @@ def test_a_plan_refuses_shared_names(tmp_path: Path) -> None:
 def test_a_part_of_another_source_shares_no_name(tmp_path: Path) -> None:
     part = "__device__ int helper(int x) { return x; }\n"
     files: dict[str, str | bytes] = {"impl/k.cu": part, "k.cu": f'#include "impl/k.cu"\n{SAXPY}'}
-    plan = _pipeline.make_plan(make_project(tmp_path, files, 'archs = ["sm_90"]'))
+    plan = pipeline.make_plan(make_project(tmp_path, files, 'archs = ["sm_90"]'))
     assert [job.unit.module.source.path for job in plan.jobs] == ["demo/k.cu"]
 
 

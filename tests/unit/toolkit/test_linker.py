@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin._arch import Arch, Target
-from hatch_cubin._linked import plan_modules
-from hatch_cubin._plan import Module, Unit
+from hatch_cubin.common.arch_names import Arch, Target
 from hatch_cubin.compiling.executor import Result
 from hatch_cubin.compiling.outcome import outcome_of
 from hatch_cubin.cubin import elf
 from hatch_cubin.keys.ingredients import Making, inputs_of
-from hatch_cubin.sources.source import Source
+from hatch_cubin.planning.linked_modules import plan_modules
+from hatch_cubin.planning.unit_plan import Module, Unit
+from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import linker, worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import TABLE, read_config

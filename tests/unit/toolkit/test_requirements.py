@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _ed25519
-from hatch_cubin.table import toml
+from hatch_cubin.common import ed25519_keys
+from hatch_cubin.config import toml_positions
 from hatch_cubin.toolkit.requirements import CLUSTERS, SIGNATURES, build_requirements, versions
 from tests.helpers import REPOSITORY, read_config, write_tree
 
@@ -71,7 +71,7 @@ def test_the_systems_toolkit_needs_bindings_of_its_own_major_and_no_wheel(
     assert build_requirements(read_config('toolkit = "system"'), {}) == [CORE, bindings]
 
 
-KEY = _ed25519.write(_ed25519.PUBLIC, bytes(range(32)))
+KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_signs_is_asked_for_where_something_is_signed(
 
 
 def test_it_is_the_extra_that_the_error_names() -> None:
-    extras = toml.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"][
+    extras = toml_positions.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"][
         "optional-dependencies"
     ]
     assert SIGNATURES in extras["remote"]
@@ -165,7 +165,7 @@ def test_a_dask_cluster_is_asked_for_its_client(where: str, asked: list[str]) ->
     environ = {"HATCH_CUBIN_EXECUTOR": where}
     config = read_config('toolkit = "13"', environ)
     assert build_requirements(config, environ) == [*NEWEST, *asked]
-    declared = toml.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    declared = toml_positions.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
     assert declared["project"]["optional-dependencies"]["dask"] == [CLUSTERS]
     assert CLUSTERS in declared["dependency-groups"]["test"]
 

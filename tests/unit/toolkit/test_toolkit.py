@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.errors import ToolchainError
 from hatch_cubin.toolkit import libraries, worker
 from hatch_cubin.toolkit import toolkit as toolkit_module
-from hatch_cubin.toolkit.installed import compiler
+from hatch_cubin.toolkit.installed_wheels import compiler
 from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import write_tree

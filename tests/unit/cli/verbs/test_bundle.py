@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.cli.main import main
 from tests.build.projects import in_bundle, tree
@@ -64,7 +64,7 @@ def test_the_bundle_is_that_of_a_wheel_in_the_folder_that_was_named(
     assert "1 unit: 0 cached, 1 compiled" in printed.err
 
     other = make_project(tmp_path / "hatch", {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]')
-    assert _pipeline.build(other)["saxpy.sm_90.cubin"] == files["saxpy.sm_90.cubin"]
+    assert pipeline.build(other)["saxpy.sm_90.cubin"] == files["saxpy.sm_90.cubin"]
 
 
 @pytest.mark.nvrtc

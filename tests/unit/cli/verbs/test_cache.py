@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _home
 from hatch_cubin.cache import housekeeping
 from hatch_cubin.cache.entries import Cache, Compiled
-from hatch_cubin.cache.proof import place
+from hatch_cubin.cache.records import place
 from hatch_cubin.cli.main import main
+from hatch_cubin.common import user_folders
 from tests import strange
 from tests.helpers import SAXPY, pyproject, write_tree
 from tests.shelf import shelf
@@ -32,7 +32,7 @@ PROJECT = {
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own folder."""
     folder = tmp_path / "own"
-    monkeypatch.setattr(_home, "own_folder", lambda: folder)
+    monkeypatch.setattr(user_folders, "own_folder", lambda: folder)
     return folder
 
 
@@ -524,7 +524,7 @@ def test_a_user_without_a_folder_can_clear_a_cache(
     def nowhere() -> Path:
         raise RuntimeError("no such user")
 
-    monkeypatch.setattr(_home, "own_folder", nowhere)
+    monkeypatch.setattr(user_folders, "own_folder", nowhere)
     assert say("clear") == ["removed 0 entries, 0 B"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hatch_cubin.cli.main import main
-from hatch_cubin.wheels import check as checking
+from hatch_cubin.wheels.checking import check as checking
 from tests.cubins import FUNC, KERNEL, PTX, REGISTERS, elf, make_wheel
 from tests.helpers import bundle, made, pyproject, wheel_files, write_tree
 from tests.library import INFO, Kernel, code, units, wheel_of, whole_wheel

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
-from hatch_cubin.wheels.diff import KINDS
+from hatch_cubin.wheels.comparing.diff import KINDS
 from tests.helpers import SAXPY, bundle, pyproject, write_tree
 from tests.library import Kernel, code, units, wheel_of, whole_wheel
-from tests.unit.wheels.test_page import Page
+from tests.unit.wheels.reading.test_page import Page
 
 from .test_check import Answer
 

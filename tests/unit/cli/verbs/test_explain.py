@@ -19,7 +19,7 @@ from hatch_cubin.cache.signing import RECORD, Signer
 from hatch_cubin.cli.main import main
 from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.jobs import make_jobs
-from hatch_cubin.sources.project import read_sources
+from hatch_cubin.project.project import read_sources
 from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _arch
 from hatch_cubin.cli.main import main
 from hatch_cubin.cli.verbs import init
-from hatch_cubin.table import tables
-from hatch_cubin.table.config import parse_config
+from hatch_cubin.common import arch_names
+from hatch_cubin.config import table_location
+from hatch_cubin.config.config import parse_config
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import write_tree
 
@@ -164,7 +164,7 @@ def test_around_another_backend_hatch_cubin_becomes_the_build_backend(
         "[tool.hatch-cubin]\n# the build backend that makes the rest of the wheel\n"
         f'backend = "flit_core.buildapi"\n{SETTINGS}{UV}'
     )
-    config = parse_config(*tables.find_table(tmp_path)[:2], {})
+    config = parse_config(*table_location.find_table(tmp_path)[:2], {})
     assert (config.backend, config.backend_path) == ("flit_core.buildapi", ())
     assert capsys.readouterr().out == (
         "pyproject.toml: [build-system] requires\n"
@@ -187,7 +187,7 @@ def test_a_backend_of_the_projects_own_keeps_its_folder(tmp_path: Path) -> None:
     assert files["pyproject.toml"].startswith(
         '[build-system]\nrequires = ["x", "hatch-cubin"]\nbuild-backend = "hatch_cubin.backend"\n\n'
     )
-    config = parse_config(*tables.find_table(tmp_path)[:2], {})
+    config = parse_config(*table_location.find_table(tmp_path)[:2], {})
     assert (config.backend, config.backend_path) == ("_build:x", (".", "tools"))
 
 
@@ -210,8 +210,8 @@ def test_keys_that_uv_knows_get_company(tmp_path: Path) -> None:
 def test_without_hatchling_packages_are_looked_for_where_they_usually_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "hatch_cubin.doors.hatch", raising=False)
-    monkeypatch.delattr("hatch_cubin.doors.hatch", raising=False)
+    monkeypatch.delitem(sys.modules, "hatch_cubin.frontends.hatch", raising=False)
+    monkeypatch.delattr("hatch_cubin.frontends.hatch", raising=False)
     monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", None)
     assert UV in add(tmp_path, {"pyproject.toml": HATCH})["pyproject.toml"]
 
@@ -388,7 +388,7 @@ def test_a_table_that_hatch_toml_hides_is_not_given_company(
 
 def test_the_table_is_one_that_a_build_accepts(tmp_path: Path) -> None:
     add(tmp_path, {"pyproject.toml": HATCH})
-    table, place, _backend = tables.find_table(tmp_path)
+    table, place, _backend = table_location.find_table(tmp_path)
     config = parse_config(table, place, {})
     assert (config.archs, config.toolkit) == (init.ARCHS, init.TOOLKIT)
 
@@ -397,7 +397,7 @@ def test_the_table_is_one_that_a_build_accepts(tmp_path: Path) -> None:
 def test_the_archs_are_those_that_all_major_means() -> None:
     toolkit = Toolkit(None)
     assert toolkit.major == 13
-    assert tuple(map(str, _arch.group("all-major", toolkit.supported, ()))) == init.ARCHS
+    assert tuple(map(str, arch_names.group("all-major", toolkit.supported, ()))) == init.ARCHS
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")

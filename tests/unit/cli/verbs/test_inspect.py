@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _pipeline
+from hatch_cubin import __version__
+from hatch_cubin.building import pipeline
 from hatch_cubin.cli.main import main
-from hatch_cubin.cubin.families import digests_of
-from hatch_cubin.wheels.installed import opened
+from hatch_cubin.cubin.symbol_origins import digests_of
+from hatch_cubin.wheels.reading.bundles import opened
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, sha256, write_tree
 from tests.strange import a_pipe
-from tests.unit.wheels.test_page import Page
+from tests.unit.wheels.reading.test_page import Page
 
 
 def inspect_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
@@ -251,7 +252,7 @@ def test_a_real_bundle_with_the_report_of_its_build(
         'archs = ["sm_80", "sm_90"]',
         HATCH_CUBIN_REPORT=str(tmp_path / "r.json"),
     )
-    place = write_tree(tmp_path / "demo" / "_cubins", _pipeline.build(project))
+    place = write_tree(tmp_path / "demo" / "_cubins", pipeline.build(project))
     asked = (place, "--html", tmp_path / "page.html", "--report", tmp_path / "r.json")
     assert inspect_json(capsys, *asked)["results"][0]["bundles"][0]["totals"]["units"] == 2
     rows = Page((tmp_path / "page.html").read_text("utf-8")).units

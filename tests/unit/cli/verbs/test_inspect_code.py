@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.cli.main import main
-from hatch_cubin.wheels.listing import of_ptx
+from hatch_cubin.wheels.reading.code_listing import of_ptx
 from tests.cubins import cubin
 from tests.helpers import bundle, made, pyproject, write_tree
 

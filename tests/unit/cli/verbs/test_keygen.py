@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _ed25519
 from hatch_cubin.cache.signing import Signer
 from hatch_cubin.cli.main import main
+from hatch_cubin.common import ed25519_keys
 from tests.helpers import read_config
 
 
@@ -22,7 +22,7 @@ def test_the_private_key_goes_into_a_file_of_the_owner_and_the_public_one_is_a_l
     said, path = capsys.readouterr(), tmp_path / "the key"
     assert path.stat().st_mode & 0o777 == 0o600
     private = path.read_text()
-    public = Signer(_ed25519.read(_ed25519.PRIVATE, private.strip())).key
+    public = Signer(ed25519_keys.read(ed25519_keys.PRIVATE, private.strip())).key
     assert private.endswith("\n")
     assert said.out == f'trusted-keys = ["{public}"]\n'
     assert read_config(said.out).trusted_keys == (public,)
@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.Ca
 def test_programs_get_the_public_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "key"
     assert main(["keygen", "--json", str(path)]) == 0
-    public = Signer(_ed25519.read(_ed25519.PRIVATE, path.read_text().strip())).key
+    public = Signer(ed25519_keys.read(ed25519_keys.PRIVATE, path.read_text().strip())).key
     assert json.loads(capsys.readouterr().out) == {
         "format": 1,
         "verb": "keygen",

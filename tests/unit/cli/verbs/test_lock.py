@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cli.main import main
-from hatch_cubin.keys import lock
-from hatch_cubin.keys.lock import NAME
+from hatch_cubin.lockfile import lock_format
+from hatch_cubin.lockfile.lock_format import NAME
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, pyproject, write_tree
 
@@ -64,9 +64,9 @@ def test_a_check_says_what_has_changed(root: Path, capsys: pytest.CaptureFixture
 
 def test_a_check_names_another_compiler(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Said(capsys, root, "lock")
-    written = lock.decode((root / NAME).read_text("utf-8"))
+    written = lock_format.decode((root / NAME).read_text("utf-8"))
     other = written._replace(builds={**written.builds, "nvrtc": "13.0.1"})
-    (root / NAME).write_text(lock.encode(other), "utf-8")
+    (root / NAME).write_text(lock_format.encode(other), "utf-8")
     stale = Said(capsys, root, "lock", "--check")
     assert (stale.code, stale.err[:2]) == (
         1,
@@ -120,7 +120,7 @@ def test_a_plan_and_a_bundle_of_hits_need_no_compiler(
     Said(capsys, root, "lock")
     made = Said(capsys, root, "bundle", "--into", str(root / "demo"))
     (root / "demo/_cubins/manifest.json").unlink()
-    monkeypatch.setattr(_pipeline, "make_plan", None)
+    monkeypatch.setattr(pipeline, "make_plan", None)
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     assert Said(capsys, root, "plan").out[1:] == ["1 unit: 1 in the cache, 0 to compile"]
     assert Said(capsys, root, "bundle", "--into", str(root / "demo")).out == made.out

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.cli.main import main
-from hatch_cubin.sources.project import Project
+from hatch_cubin.project.project import Project
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import bundle, made, write_tree
 
@@ -111,13 +111,13 @@ def test_several_wheels_are_compared_with_one_rebuild(
     )
     again = shutil.copy(whole, tmp_path / "again.whl")
     builds: list[Project] = []
-    build = _pipeline.build
+    build = pipeline.build
 
     def counted(project: Project, *, noted: bool) -> dict[str, bytes]:
         builds.append(project)
         return build(project, noted=noted)
 
-    monkeypatch.setattr(_pipeline, "build", counted)
+    monkeypatch.setattr(pipeline, "build", counted)
     answer = Answer(capsys, *(whole, other, again, "--rebuild", "--project", tmp_path))
     assert len(builds) == 1
     assert [line for line in answer.out.splitlines() if "compiled again" in line] == [

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _sharding
+from hatch_cubin.building import sharding
 from hatch_cubin.cli.main import main
 from tests.helpers import SAXPY, SCALE, make_project, pyproject, write_tree
 
@@ -216,6 +216,6 @@ def test_a_header_of_several_sources_weighs_as_much_for_each(root: Path, bake: A
 
 def test_a_header_that_is_gone_by_then_weighs_nothing(root: Path) -> None:
     """The compile tells what is wrong."""
-    headers = _sharding._Headers(make_project(root, {}))
+    headers = sharding._Headers(make_project(root, {}))
     job = SimpleNamespace(search=(), closure=SimpleNamespace(files={"project/demo/gone.h": ""}))
     assert headers.bytes_of(job) == 0  # type: ignore[arg-type]

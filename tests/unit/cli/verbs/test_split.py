@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from hatch_cubin.bundle import sbom
-from hatch_cubin.bundle.raw import joined
+from hatch_cubin.bundle.unpacked_form import joined
 from hatch_cubin.cli.main import main
 from hatch_cubin.errors import BundleError
-from hatch_cubin.wheels.installed import opened
-from hatch_cubin.wheels.split import split
+from hatch_cubin.wheels.reading.bundles import opened
+from hatch_cubin.wheels.splitting.split import split
 from tests.cubins import DATE, inside, make_wheel
 from tests.cubins import FILES as OTHERS
 from tests.helpers import bundle, made, wheel_files, write_tree

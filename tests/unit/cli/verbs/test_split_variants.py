@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _locks
-from hatch_cubin.bundle.raw import joined
+from hatch_cubin.bundle.unpacked_form import joined
 from hatch_cubin.cli.main import main
-from hatch_cubin.wheels.variants import described
+from hatch_cubin.common import file_lock
+from hatch_cubin.wheels.splitting.variants import described
 from tests.cubins import inside, make_wheel
 from tests.helpers import bundle, made, run, wheel_files
 from tests.splits import INDEX, PACKED, PARTS, PLAIN, VARIANTS, finished_wheel, install, split_wheel
@@ -119,13 +119,13 @@ def test_splits_into_one_folder_at_once_lose_no_label(tmp_path: Path) -> None:
 
 
 def test_what_another_split_wrote_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = _locks.wait_for_lock
+    real = file_lock.wait_for_lock
 
-    def wait(folder: Path, seconds: float) -> _locks.Lock:
+    def wait(folder: Path, seconds: float) -> file_lock.Lock:
         (folder / INDEX).write_bytes(described(["sm75"]))
         return real(folder, seconds)
 
-    monkeypatch.setattr(_locks, "wait_for_lock", wait)
+    monkeypatch.setattr(file_lock, "wait_for_lock", wait)
     assert (as_variants(tmp_path) / INDEX).read_bytes() == described(["null", "sm75", "sm80", "sm90"])
 
 

@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _limits
+from hatch_cubin import __version__
 from hatch_cubin.bundle import layout, manifest, sbom
-from hatch_cubin.bundle.signatures import signature
+from hatch_cubin.bundle.kernel_parameters import signature
 from hatch_cubin.bundle.stub import stub
 from hatch_cubin.cli.main import main
+from hatch_cubin.common import read_limits
 from hatch_cubin.cubin.elf import read_resources
-from hatch_cubin.cubin.names import plain_name
-from hatch_cubin.sources.tree import Tree
-from hatch_cubin.wheels import releases
+from hatch_cubin.cubin.kernel_names import plain_name
+from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.wheels.checking import loader_releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
 from tests.strange import a_pipe
@@ -341,8 +342,8 @@ def test_what_is_wrong_with_a_bundle(
     assert sorted(answer.errors) == sorted(f"demo/_cubins/{each}" for each in expected)
 
 
-CROWDED = b"[" + b"[]," * _limits.PARTS + b"[]]"
-MANY = f"is not read: it has more than {_limits.PARTS} arrays and objects"
+CROWDED = b"[" + b"[]," * read_limits.PARTS + b"[]]"
+MANY = f"is not read: it has more than {read_limits.PARTS} arrays and objects"
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "keys.json"])
@@ -459,7 +460,7 @@ def of_version(monkeypatch: pytest.MonkeyPatch, version: str, loader: bytes, **g
 
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releases, "RELEASED", RELEASED)
+    monkeypatch.setattr(loader_releases, "RELEASED", RELEASED)
 
 
 @pytest.mark.usefixtures("released")

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import __version__, _home, _pipeline
+from hatch_cubin import __version__
+from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout, manifest, sbom
 from hatch_cubin.cache import entries
 from hatch_cubin.cli.main import main
-from hatch_cubin.keys import lock
-from hatch_cubin.sources.project import Project
+from hatch_cubin.common import user_folders
+from hatch_cubin.lockfile import lock_format
+from hatch_cubin.project.project import Project
 from tests.cubins import OTHERS, bill_for, cubin, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, run, sha256, write_tree
 
@@ -26,7 +28,7 @@ TWO = 'archs = ["sm_80", "sm_90"]\n'
 
 def built(project: Project) -> Path:
     """Return an editable install's bundle, built as its hook would build it."""
-    return write_tree(project.root / project.bundle_folder, _pipeline.build(project))
+    return write_tree(project.root / project.bundle_folder, pipeline.build(project))
 
 
 def rebuilt(capsys: pytest.CaptureFixture[str], what: Path, project: Path, *more: str) -> Answer:
@@ -34,7 +36,7 @@ def rebuilt(capsys: pytest.CaptureFixture[str], what: Path, project: Path, *more
 
 
 def _notes() -> set[str]:
-    return {path.name for path in _home.own_folder().glob("builds/*")}
+    return {path.name for path in user_folders.own_folder().glob("builds/*")}
 
 
 @pytest.mark.nvrtc
@@ -77,11 +79,11 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
     evil = make_project(
         tmp_path / "evil", {"saxpy.cu": SAXPY.replace("a * x[i]", "x[i]")}, 'archs = ["sm_90"]\n'
     )
-    (poison,) = _pipeline.bake(evil, _pipeline.make_plan(evil)).done.values()
-    plan = _pipeline.make_plan(project)
-    _pipeline.bake(project, plan, noted=False)  # who recalls it is not deceived
+    (poison,) = pipeline.bake(evil, pipeline.make_plan(evil)).done.values()
+    plan = pipeline.make_plan(project)
+    pipeline.bake(project, plan, noted=False)  # who recalls it is not deceived
     (victim,) = (job for job in plan.jobs if str(job.unit.arch) == "sm_90")
-    with _pipeline.open_cache(project) as cache:
+    with pipeline.open_cache(project) as cache:
         cache.put(victim.keys.key, poison, {})
     shipped = built(project)
     assert (shipped / "saxpy.sm_90.cubin").read_bytes() == poison.data
@@ -108,11 +110,11 @@ def test_a_record_that_swaps_the_names_of_kernels_is_found(
     of_source = "[[tool.hatch.build.hooks.cubin.source]]\npath = 'demo/k.cu'\n"
     table = f"archs = ['sm_90']\n{of_source}instantiate = ['k<one>', 'k<two>']\n"
     project = make_project(tmp_path, {"k.cu": source}, table)
-    plan = _pipeline.make_plan(project)
-    (compiled,) = _pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
+    plan = pipeline.make_plan(project)
+    (compiled,) = pipeline.bake(project, plan, noted=False).done.values()  # who recalls it is not deceived
     swapped = dict(zip(compiled.kernels, [*compiled.kernels.values()][::-1], strict=True))
     assert swapped != compiled.kernels
-    with _pipeline.open_cache(project) as cache:
+    with pipeline.open_cache(project) as cache:
         cache.put(plan.jobs[0].keys.key, entries.Compiled(compiled.data, swapped), {})
     shipped = built(project)
     assert Answer(capsys, shipped).code == 0
@@ -160,7 +162,7 @@ def test_another_toolchain_proves_nothing_and_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n')
-    toolkit = _pipeline.make_plan(project).toolkit
+    toolkit = pipeline.make_plan(project).toolkit
     files = bundle(
         made("saxpy", data=cubin("saxpy")),
         folder="demo/_cubins",
@@ -175,8 +177,8 @@ def test_another_toolchain_proves_nothing_and_is_named(
         f"    nvrtc: 13.0.88 when it was built, {toolkit.nvrtc} here",
         "  hint: verify it with the sources and the toolkit that it was built with",
     ]
-    made_lock = _pipeline.make_lock(project)
-    (tmp_path / lock.NAME).write_text(lock.encode(made_lock))
+    made_lock = pipeline.make_lock(project)
+    (tmp_path / lock_format.NAME).write_text(lock_format.encode(made_lock))
     again = rebuilt(capsys, tmp_path / "demo" / "_cubins", tmp_path)
     named = f"cubin.lock names a toolkit: pip install cuda-core=={toolkit.core} cuda-toolkit=="
     assert again.err.splitlines()[-1].startswith(f"  hint: {named}")
@@ -228,7 +230,7 @@ Forge = Callable[[dict[str, bytes]], object]
 
 def wheel_of(root: Path, forge: Forge | None = None, table: str = TWO, **build: str) -> Path:
     """Return a wheel of a project in *root*, with something else in it that RECORD fits."""
-    files = _pipeline.build(make_project(root, {"saxpy.cu": SAXPY}, table, **build))
+    files = pipeline.build(make_project(root, {"saxpy.cu": SAXPY}, table, **build))
     files = {BESIDE if name == sbom.NAME else f"demo/_cubins/{name}": data for name, data in files.items()}
     files["demo/__init__.py"] = b""
     if forge is not None:
@@ -315,7 +317,7 @@ def test_code_that_the_manifest_was_made_to_fit_is_found_by_a_rebuild_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = make_project(tmp_path / "evil", {"saxpy.cu": SAXPY.replace("a * x[i]", "x[i]")}, TWO)
-    of_evil = _pipeline.build(evil)
+    of_evil = pipeline.build(evil)
     meant = json.loads(of_evil["manifest.json"])["modules"]["saxpy"]["entries"]
 
     def forge(files: dict[str, bytes]) -> None:
@@ -415,7 +417,7 @@ def test_the_notes_of_an_editable_install_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = make_project(tmp_path, {"saxpy.cu": SAXPY}, TWO)
-    _pipeline.build_in_place(project, layout.OF_HATCH)
+    pipeline.build_in_place(project, layout.OF_HATCH)
     folder = tmp_path / "demo/_cubins"
     (tmp_path / "demo/saxpy.cu").touch()  # when a source was written is nobody's business
     answer = rebuilt(capsys, folder, tmp_path)

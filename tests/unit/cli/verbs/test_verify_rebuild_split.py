@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin._digest import file_digest
 from hatch_cubin.bundle.manifest import canonical
 from hatch_cubin.cli.main import main
+from hatch_cubin.common.digest import file_digest
 from tests.cubins import make_wheel
 from tests.helpers import wheel_files
 

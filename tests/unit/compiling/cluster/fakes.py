@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hatch_cubin.compiling.cluster.fleet import Answered, Event
 from hatch_cubin.compiling.cluster.lease import Lease, Reply, sealed
+from hatch_cubin.compiling.cluster.workers import Answered, Event
 from hatch_cubin.compiling.executor import Result, Task
 
 LISTING = "of these files"

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from hatch_cubin.compiling.cluster import dask as dask_module
-from hatch_cubin.compiling.cluster import host
+from hatch_cubin.compiling.cluster import worker_side
 from hatch_cubin.compiling.cluster.dask import DaskFleet
-from hatch_cubin.compiling.cluster.fleet import Answered, Event, Gone, Joined, Lost, Unfit
-from hatch_cubin.compiling.cluster.host import Asked
 from hatch_cubin.compiling.cluster.identity import Identity
 from hatch_cubin.compiling.cluster.lease import Lease, Listing
-from hatch_cubin.compiling.cluster.parcel import Parcel
+from hatch_cubin.compiling.cluster.shipped_files import Parcel
+from hatch_cubin.compiling.cluster.worker_side import Asked
+from hatch_cubin.compiling.cluster.workers import Answered, Event, Gone, Joined, Lost, Unfit
 
 from .fakes import LISTING, task
 
@@ -120,14 +120,14 @@ class FakeClient:
         (worker,) = options.pop("workers")
         assert options == {"allow_other_workers": False, "retries": 0, "pure": False}
         arguments: tuple[Any, ...] = (argument,)
-        if function is host.called:
+        if function is worker_side.called:
             function, arguments = pickle.loads(argument)  # noqa: S301 - of these tests
         self._dask.asked.append((worker, function.__name__))
         answer = self._dask.answers[function.__name__](*arguments)
         return await answer if asyncio.iscoroutine(answer) else answer
 
     async def run(self, function: Any, build: str, workers: list[str], on_error: str) -> None:
-        assert (function, on_error) == (host.stop, "ignore")
+        assert (function, on_error) == (worker_side.stop, "ignore")
         self._dask.stopped.append((build, workers))
 
     async def close(self) -> None:

@@ -150,7 +150,7 @@ def imported(module: Path) -> set[Path]:
 
 def test_the_code_that_both_sides_share_is_all_that_a_worker_compiles_with() -> None:
     """What 'identity.py' imports finds out what a machine has, which is compared by itself."""
-    host = Path(identity.__file__).parent / "host.py"
+    host = Path(identity.__file__).parent / "worker_side.py"
     compiling = {host.parent, host.parents[1], host.parents[2] / "toolkit"}
     reached, left = set[Path](), [host]
     while left:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import cores, executor
-from hatch_cubin.compiling.cluster import host, identity
+from hatch_cubin.compiling.cluster import identity, worker_side
 from hatch_cubin.compiling.cluster.lease import Lease, Listing, Reply, sealed
+from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.executor import Next, Result, Setup
-from hatch_cubin.compiling.paths import CompilePaths
 from hatch_cubin.errors import ConfigError, SourceError, ToolchainError
 from tests.helpers import SAXPY, make_project, write_tree
 
@@ -29,9 +29,9 @@ made: list[Executor] = []
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
-    monkeypatch.setattr(host, "_here", [])
+    monkeypatch.setattr(worker_side, "_here", [])
     yield
-    host.here().close()
+    worker_side.here().close()
     made.clear()
 
 
@@ -56,15 +56,15 @@ class Broken(Executor):
 class Swapping(ThreadPoolExecutor):
     """Compiles for another arch than it is told to, and answers as if it had not."""
 
-    def submit(self, _function: Any, parcel: host.Parcel, lease: Lease) -> Future[Any]:  # type: ignore[override]
+    def submit(self, _function: Any, parcel: worker_side.Parcel, lease: Lease) -> Future[Any]:  # type: ignore[override]
         return super().submit(self._swapped, parcel, lease)
 
-    def _swapped(self, parcel: host.Parcel, lease: Lease) -> Reply:
+    def _swapped(self, parcel: worker_side.Parcel, lease: Lease) -> Reply:
         others = tuple(
             replace(task, options=tuple(each.replace(b"sm_90", b"sm_100") for each in task.options))
             for task in lease.tasks
         )
-        reply = host.compile_with(parcel, lease._replace(tasks=others))
+        reply = worker_side.compile_with(parcel, lease._replace(tasks=others))
         tasks = {task.id: task for task in lease.tasks}
         results = (Result(**values) for values, _proof in reply.results)
         return reply._replace(results=tuple(sealed(tasks[each.id], lease.listing, each) for each in results))
@@ -82,22 +82,22 @@ def files(**others: str) -> dict[str, str]:
 
 def workers(project: Any) -> dict[str, str | None]:
     """Return who has compiled each unit of a project."""
-    results = _pipeline.bake(project, _pipeline.make_plan(project))
+    results = pipeline.bake(project, pipeline.make_plan(project))
     return {unit.module.name: results.workers.get(unit) for unit in results.done}
 
 
 def test_an_executor_of_ones_own_gives_the_same_bytes(tmp_path: Path) -> None:
-    here = _pipeline.build(make_project(tmp_path / "a", files(), 'archs = ["sm_90"]'))
+    here = pipeline.build(make_project(tmp_path / "a", files(), 'archs = ["sm_90"]'))
     cache = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / "cache")}
     project = make_project(tmp_path / "b", files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME, **cache)
-    assert workers(project) == {"one": host.here().name}
-    assert _pipeline.build(project) == here
+    assert workers(project) == {"one": worker_side.here().name}
+    assert pipeline.build(project) == here
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "compute_90"])
 def test_a_worker_that_gives_another_archs_code_gets_nothing_into_a_wheel(tmp_path: Path, arch: str) -> None:
     table, name = f'archs = ["{arch}"]', f"{__name__}:Swapping"
-    place = host.here().name
+    place = worker_side.here().name
     project = make_project(tmp_path / "a", files(), table, HATCH_CUBIN_EXECUTOR=name)
     real = arch.replace("90", "100")
     assert told(project, ToolchainError)[1] == (
@@ -105,7 +105,7 @@ def test_a_worker_that_gives_another_archs_code_gets_nothing_into_a_wheel(tmp_pa
         f"one for {arch}: the compiler's result is for {real}, not for {arch}"
     )
     right = make_project(tmp_path / "b", files(), table, HATCH_CUBIN_EXECUTOR=f"{name},local")
-    assert _pipeline.build(right) == _pipeline.build(make_project(tmp_path / "c", files(), table))
+    assert pipeline.build(right) == pipeline.build(make_project(tmp_path / "c", files(), table))
 
 
 def test_an_installed_package_can_know_a_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_an_installed_package_can_know_a_scheme(tmp_path: Path, monkeypatch: pyt
     ]
     right = {"HATCH_CUBIN_EXECUTOR": "mine://anything?at=all"}
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', **right)
-    assert workers(project) == {"one": host.here().name}
+    assert workers(project) == {"one": worker_side.here().name}
 
 
 def test_where_two_packages_know_one_scheme_neither_is_asked(
@@ -207,7 +207,7 @@ def test_what_is_done_here_for_a_cluster_takes_no_more_than_the_cores_here(
     sources = files(**{"two.cu": SAXPY, "three.cu": SAXPY})
     table = 'pack = true\narchs = ["sm_80", "sm_90", "compute_90"]'
     environ = {"HATCH_CUBIN_EXECUTOR": f"{__name__}:Broken,local", "HATCH_CUBIN_JOBS": "16"}
-    _pipeline.build(make_project(tmp_path, sources, table, **environ))
+    pipeline.build(make_project(tmp_path, sources, table, **environ))
     assert jobs == [2, 2]  # to compile, and to pack
 
 
@@ -217,7 +217,7 @@ def test_a_worker_that_is_not_as_needed_is_told_with_what_to_install(
     monkeypatch.setattr(identity, "difference", lambda *_both: "NVRTC 13.4.92, this build has 13.5.37")
     project = make_project(tmp_path, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
     _what, reason, hint = told(project, ToolchainError)
-    assert reason == f"worker {NAME}: {host.here().name}: NVRTC 13.4.92, this build has 13.5.37"
+    assert reason == f"worker {NAME}: {worker_side.here().name}: NVRTC 13.4.92, this build has 13.5.37"
     assert hint.startswith("hint: on each worker: pip install hatch-cubin==")
 
 
@@ -233,7 +233,7 @@ def test_what_may_read_anything_is_compiled_here(tmp_path: Path) -> None:
         own = {"HATCH_CUBIN_EXECUTOR": NAME, "HATCH_CUBIN_CACHE_DIR": str(tmp_path / f"cache {name}")}
         project = make_project(tmp_path / name, sources, 'archs = ["sm_90"]', **own)
         object.__setattr__(project, "say", (said := list[str]()).append)
-        assert workers(project) == {name: None, "one": host.here().name}
+        assert workers(project) == {name: None, "one": worker_side.here().name}
         assert said[0] == "1 of 2 compiles stay here: what they include, others may not have"
 
 
@@ -251,13 +251,13 @@ mode = "rdc"
 
 def test_what_others_compile_is_linked_here(tmp_path: Path) -> None:
     sources = {"user.cu": USER, "add.cu": ADD}
-    here = _pipeline.build(make_project(tmp_path / "a", sources, LINKED))
+    here = pipeline.build(make_project(tmp_path / "a", sources, LINKED))
     cache = {"HATCH_CUBIN_CACHE_DIR": str(tmp_path / "cache")}
     project = make_project(tmp_path / "b", sources, LINKED, HATCH_CUBIN_EXECUTOR=NAME, **cache)
-    far = host.here().name
+    far = worker_side.here().name
     assert workers(project) == {"both": None, "both/demo/add.cu": far, "both/demo/user.cu": far}
     assert len(made) == 1  # of a link alone nobody is asked
-    assert _pipeline.build(project) == here
+    assert pipeline.build(project) == here
 
 
 def test_a_header_that_is_edited_meanwhile_or_gone_is_told(tmp_path: Path) -> None:
@@ -268,10 +268,10 @@ def test_a_header_that_is_edited_meanwhile_or_gone_is_told(tmp_path: Path) -> No
     for said, edit in edits.items():
         place = tmp_path / said.split()[0]
         project = make_project(place, files(), 'archs = ["sm_90"]', HATCH_CUBIN_EXECUTOR=NAME)
-        plan = _pipeline.make_plan(project)
+        plan = pipeline.make_plan(project)
         edit(place / "demo/own.h")
         with pytest.raises(SourceError, match=f"demo/own.h: {said}"):
-            _pipeline.bake(project, plan)
+            pipeline.bake(project, plan)
 
 
 def test_without_names_by_number_nobody_else_can_compile(
@@ -283,10 +283,10 @@ def test_without_names_by_number_nobody_else_can_compile(
 
 
 def test_files_are_given_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hatch_cubin.compiling.cluster import parcel
+    from hatch_cubin.compiling.cluster import shipped_files
 
-    monkeypatch.setattr(parcel, "_PIECE", 3)
+    monkeypatch.setattr(shipped_files, "_PIECE", 3)
     blobs = {name: name.encode() * 2 for name in "abc"}
-    given = parcel.Parcel(Listing.of({}, [], {}), blobs)
+    given = shipped_files.Parcel(Listing.of({}, [], {}), blobs)
     assert [*given.pieces("abc")] == [[b"aa", b"bb"], [b"cc"]]
     assert [*given.pieces("")] == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from hatch_cubin._plan import plan_modules
 from hatch_cubin.compiling.diagnostics import Diagnostic
-from hatch_cubin.compiling.hints.setting import Setting
+from hatch_cubin.compiling.hints.failed_compile import Setting
 from hatch_cubin.errors import Location
-from hatch_cubin.sources.search import Root
-from hatch_cubin.sources.source import Source
-from hatch_cubin.sources.tree import Tree
+from hatch_cubin.headers.resolve import Root
+from hatch_cubin.planning.unit_plan import plan_modules
+from hatch_cubin.project.source import Source
+from hatch_cubin.project.source_roots import Tree
 from tests.helpers import read_config, write_tree
 
 TABLES = "[[tool.hatch.build.hooks.cubin.source]]"

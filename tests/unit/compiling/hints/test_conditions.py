@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin._plan import Module
 from hatch_cubin.compiling.hints import conditions
 from hatch_cubin.errors import Location, Problem
-from hatch_cubin.sources.source import Source
+from hatch_cubin.planning.unit_plan import Module
+from hatch_cubin.project.source import Source
 from tests.helpers import SAXPY
 
 from .settings import APART, setting, table

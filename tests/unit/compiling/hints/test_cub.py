@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.hints import cub
 from hatch_cubin.errors import CompileError
 from tests.helpers import make_project
@@ -38,10 +38,10 @@ def test_a_source_with_the_parts_that_are_named_compiles(tmp_path: Path) -> None
     source = f'#include <cub/cub.cuh>\n{names}extern "C" __global__ void k() {{}}\n'
     options = 'archs = ["sm_90"]'
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, {"k.cu": source}, options))
+        pipeline.build(make_project(tmp_path, {"k.cu": source}, options))
     (problem,) = caught.value.problems
     assert problem.hint is not None
     parts = re.findall(r"<cub/\w+/\w+\.cuh>", problem.hint)
     assert len(parts) == len(EVERY)
     mended = source.replace("#include <cub/cub.cuh>", "\n".join(f"#include {part}" for part in parts))
-    assert _pipeline.build(make_project(tmp_path, {"k.cu": mended}, options))
+    assert pipeline.build(make_project(tmp_path, {"k.cu": mended}, options))

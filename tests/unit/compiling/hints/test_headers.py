@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.hints import headers
-from hatch_cubin.compiling.hints.setting import Setting
+from hatch_cubin.compiling.hints.failed_compile import Setting
 from hatch_cubin.errors import CompileError, Location
-from hatch_cubin.sources.includes import Closure, Resolver
-from hatch_cubin.sources.search import Root
+from hatch_cubin.headers.includes import Closure, Resolver
+from hatch_cubin.headers.resolve import Root
 from tests.helpers import SAXPY, make_project, write_tree
 
 from .settings import APART, error, setting
@@ -297,14 +297,14 @@ def test_a_source_that_lacks_several_headers_compiles_once_all_hints_are_followe
     }
     options = 'archs = ["sm_90"]\n'
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, files, options))
+        pipeline.build(make_project(tmp_path, files, options))
     assert [(each.where, each.hint) for each in caught.value.problems] == [
         (Location("demo/a.cu", 1), 'include-dirs = ["demo/f", "demo/g"]'),
         (Location("demo/a.cu", 2), 'include-dirs = ["demo/f", "demo/g"]'),
         (Location("demo/a.cu", 3), NOBODY),
     ]
     followed = f"{options}{caught.value.problems[0].hint}\n"
-    assert _pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))
+    assert pipeline.build(make_project(tmp_path, {**files, "gone.h": ""}, followed))
 
 
 def test_a_header_that_is_nearly_called_like_one_that_is_found_is_guessed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin import _pipeline
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.errors import CompileError, Location
@@ -89,14 +89,14 @@ def test_of_a_variants_macro_no_value_is_shown(tmp_path: Path) -> None:
 def test_a_source_that_includes_cub_compiles_with_another_name(tmp_path: Path) -> None:
     options = f'archs = ["sm_90"]\n{RULE}variants = {{ N = [128, 64] }}'
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, {"a.cu": SUM}, options))
+        pipeline.build(make_project(tmp_path, {"a.cu": SUM}, options))
     (problem,) = caught.value.problems
     assert (problem.where, problem.what.partition(",")[0]) == (
         Location("pyproject.toml", 13),
         "the macro N takes the place of another N",
     )
     renamed = SUM.replace("N>", "MY_N>")
-    assert _pipeline.build(make_project(tmp_path, {"a.cu": renamed}, options.replace("N =", "MY_N =")))
+    assert pipeline.build(make_project(tmp_path, {"a.cu": renamed}, options.replace("N =", "MY_N =")))
 
 
 @pytest.mark.nvrtc
@@ -104,7 +104,7 @@ def test_a_variants_macro_that_the_source_defines_again_is_an_error(tmp_path: Pa
     text = '#define N 1\nextern "C" __global__ void k(int *x) { *x = N; }\n'
     options = f'archs = ["sm_90"]\n{RULE}variants = {{ N = [1, 2, 3] }}'
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, {"a.cu": text}, options))
+        pipeline.build(make_project(tmp_path, {"a.cu": text}, options))
     (problem,) = caught.value.problems
     assert problem[:3] == (
         "N is defined again: its variants would be one",
@@ -112,7 +112,7 @@ def test_a_variants_macro_that_the_source_defines_again_is_an_error(tmp_path: Pa
         "#ifndef N before it, and #endif behind, keep the value that was given",
     )
     kept = text.replace("#define N 1", "#ifndef N\n#define N 1\n#endif")
-    assert _pipeline.build(make_project(tmp_path, {"a.cu": kept}, options))
+    assert pipeline.build(make_project(tmp_path, {"a.cu": kept}, options))
 
 
 @pytest.mark.nvrtc
@@ -153,24 +153,24 @@ def test_a_macro_that_the_projects_own_code_has_as_a_name_is_told_with_its_place
     options = 'archs = ["sm_90"]\n'
     project = make_project(tmp_path, files, f'{options}define = {{ {name} = "{value}" }}\n')
     if line is None:
-        assert _pipeline.build(project)
+        assert pipeline.build(project)
         return
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(project)
+        pipeline.build(project)
     (problem,) = caught.value.problems
     assert problem[:3] == (
         f"the macro {name} takes the place of another {name}, in demo/{place}:{line}",
         Location("pyproject.toml", 11),
         f"leave {name} out of 'define', or give the macro a name that nothing else has",
     )
-    assert _pipeline.build(make_project(tmp_path, files, options))
+    assert pipeline.build(make_project(tmp_path, files, options))
 
 
 @pytest.mark.nvrtc
 def test_a_variant_that_takes_a_name_is_left_out_of_the_variants(tmp_path: Path) -> None:
     files = {"a.cu": "__global__ void k(int *x, int n) { *x = n; }\nint y = wrong;\n"}
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, files, f'archs = ["sm_90"]\n{RULE}variants = {{ n = [1] }}'))
+        pipeline.build(make_project(tmp_path, files, f'archs = ["sm_90"]\n{RULE}variants = {{ n = [1] }}'))
     hint = "leave n out of 'variants', or give the macro a name that nothing else has"
     assert caught.value.problems[0].hint == hint
     assert len(caught.value.problems) > 1  # what has another cause stays
@@ -207,7 +207,7 @@ def test_a_macro_that_nvrtcs_own_header_has_as_a_name_is_told_once(
 ) -> None:
     files = {"a.cu": "__global__ void k(int *x) { *x = 1; }\n"}
     with pytest.raises(CompileError) as caught:
-        _pipeline.build(make_project(tmp_path, files, f'archs = ["sm_90"]\ndefine = {{ {define} }}'))
+        pipeline.build(make_project(tmp_path, files, f'archs = ["sm_90"]\ndefine = {{ {define} }}'))
     (problem,) = caught.value.problems
     assert problem[:3] == (
         f"NVRTC's own built-in header does not compile with {named}",

@@ -1,8 +1,0 @@
-"""The import path under which editable installs made with setuptools build their kernels again.
-
-The path is written into those installs. So this module keeps its name, wherever the function moves.
-"""
-
-from .doors.setuptools_commands import rebuild
-
-__all__ = ["rebuild"]

@@ -1,0 +1,369 @@
+"""The whole build, for every front end: a project in, the files of its bundle out."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..bundle import kernel_parameters, layout, sbom
+from ..cache import history
+from ..cache.entries import Cache, Compiled, Content
+from ..cache.records import Known, describe
+from ..common import user_folders
+from ..compiling.obtain import complete, look_up
+from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
+from ..compiling.results import Results, require
+from ..errors import HatchCubinError, Location, Problem
+from ..keys.jobs import (
+    Job,
+    every_closure,
+    headers_of_others,
+    lies_outside,
+    make_jobs,
+    named_files,
+    reachable_files,
+)
+from ..keys.recall import Recall, Units, recall_of
+from ..lockfile import lock_comparison, lock_format, locked_build
+from ..lockfile.lock_format import Lock
+from ..planning.unit_plan import Unit
+from ..project.project import Project, Sources, read_sources
+from ..remote import build_store
+from ..toolkit import requirements
+from ..toolkit.toolkit import DATA_MODEL, Toolkit
+from .report import report, write_report
+
+if TYPE_CHECKING:
+    from ..remote.shared_store import Shared
+
+
+class Plan(NamedTuple):
+    """What is to be built, and with what."""
+
+    toolkit: Toolkit
+    jobs: tuple[Job, ...]
+    recall: Recall
+    refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
+    headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
+    found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
+    remote: Shared | None = None  # the store, where it was asked already
+    lock: Lock | None = None  # the project's
+
+
+def build(
+    project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
+) -> dict[str, bytes]:
+    """Compile what the cache lacks, and return the files of the bundle and its bill of materials, by name.
+
+    A build whose cache is thrown away afterwards must not be *noted*: its notes would take the place of those
+    of builds whose cache is kept.
+    """
+    files, _sources = build_held(project, None, noted=noted, require=require)
+    return {
+        name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
+        for name, content in files.items()
+    }
+
+
+def build_held(
+    project: Project,
+    hold: Path | None,
+    *,
+    noted: bool = True,
+    require: Callable[[Project], object] | None = None,
+) -> tuple[dict[str, Content], list[str]]:
+    """Return the same files, and the paths of the project's files that they were built from.
+
+    With a folder to *hold* hits, a hit is not returned as bytes, but as the path of a link in that folder.
+    """
+    if project.skips:
+        project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
+        empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
+        return empty, needed_files(project, by_name=True)
+    _ = project.package  # a wrong one is found out before anything is compiled
+    if project.config.pack:
+        from ..compiling.packing import require_packer  # nothing of it is needed where nothing is packed
+
+        require_packer(project)
+    with _seldom_collected():
+        plan = choose_plan(project, require, hold, in_part=True)
+        results = bake(project, plan, noted=noted, hold=hold, packs=project.config.pack)
+        built = (
+            layout.Built(job.unit, results.done[job.unit], job.keys, job.declared) for job in _shipped(plan)
+        )
+        headers = headers_of_others(plan.jobs) if plan.headers is None else plan.headers
+        bill = sbom.bill(project, plan.jobs, plan.toolkit, headers)
+        header = _header(project, plan.toolkit)
+        files = layout.lay_out(built, header, plan.toolkit.major, results.packed)
+        return {**files, sbom.NAME: [bill]}, named_files(project, plan.jobs)
+
+
+@contextlib.contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Have Python collect garbage less often: it would search a large plan again and again, and find none."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def choose_plan(
+    project: Project,
+    require: Callable[[Project], object] | None = None,
+    hold: Path | None = None,
+    *,
+    in_part: bool = False,
+    followed: bool = False,
+) -> Plan:
+    """Return the plan of a build: by the word of the project's lock, or else by that of the toolkit here.
+
+    *require* is called before the toolkit is asked, and may raise an error that tells how to install it. What
+    is found in the cache on the way is kept in the folder *hold*. A plan whose headers are *followed* is that
+    of the toolkit here in any case.
+    """
+    project.warn_of_variables()
+    plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
+    if not plan.refused:  # of the whole project
+        for problem in outside_headers(project, plan.jobs):
+            project.warn(str(problem))
+        for problem in unread_macros(project, plan.jobs):
+            project.say(str(problem))
+    return plan
+
+
+def _chosen_plan(
+    project: Project,
+    require: Callable[[Project], object] | None,
+    hold: Path | None,
+    *,
+    in_part: bool,
+    followed: bool,
+) -> Plan:
+    sources = read_sources(project)
+    word = locked_build.heard(project, sources, hold, looks=not followed)
+    if word is not None and word.found is not None:
+        for note in word.plan.notes:
+            project.say(note)
+        plan = Plan(word.plan.toolkit, word.plan.jobs, word.plan.recall)
+        return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
+    if require is not None:
+        require(project)
+    with locked_build.explained(project, word):
+        plan = make_plan(project, sources, in_part=in_part)
+    if word is None:
+        return plan
+    plan = plan._replace(remote=word.remote)
+    changes = word.plan.changes or lock_comparison.against(word.lock, plan.jobs, plan.toolkit)
+    if changes:
+        locked_build.refuse(project, changes, locked_build.install_command(project) or lock_format.HINT)
+        locked_build.tell(project, changes)
+    return plan._replace(jobs=tuple(lock_comparison.enforced(word.lock, plan.jobs)), lock=word.lock)
+
+
+def make_plan(project: Project, sources: Sources | None = None, *, in_part: bool = False) -> Plan:
+    """Return what a build consists of: every unit, with its headers and its keys.
+
+    A header that cannot be read is an error, unless the plan is made *in part*, without its units.
+    """
+    sources = read_sources(project) if sources is None else sources
+    ptx = any(source.is_ptx for source in sources)
+    install = requirements.install_command(project.config, project.environ, assembles=ptx)
+    recall = recall_of(project)
+    toolkit = Toolkit(project.config.toolkit, install, recall.facts)
+    refused: list[Problem] | None = [] if in_part else None
+    jobs = make_jobs(project, sources, toolkit, recall, refused)
+    return Plan(toolkit, tuple(jobs), recall, tuple(refused or ()))
+
+
+def bake(
+    project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
+) -> Results:
+    """Return the result of every unit; one error names all that fail, once all others are stored."""
+    results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
+    require(results, plan.toolkit, plan.refused)
+    if plan.lock is not None:
+        done = [(job, results.done[job.unit].sha256) for job in plan.jobs]
+        locked_build.prove(project, plan.lock, done)
+    return results
+
+
+def attempt(
+    project: Project, plan: Plan, *, noted: bool = True, hold: Path | None = None, packs: bool = False
+) -> Results:
+    """Return the result of every unit that has one, and which have none; if all have one, it *packs* them."""
+    start = time.monotonic()
+    user_folders.sweep()
+    with contextlib.ExitStack() as whatever_comes:
+        with open_cache(project, hold) as cache:
+            for doubt in (plan.toolkit.doubt, user_folders.trouble()):
+                if doubt is not None:
+                    project.warn(doubt)
+            remote = plan.remote or build_store.open_remote(project, cache, plan.jobs, plan.toolkit)
+            fetch = None if remote is None else partial(build_store.fetch, remote)
+            results = look_up(plan.jobs, cache, plan.found, fetch)
+            whatever_comes.callback(write_report, project, results)
+            complete(project, plan.jobs, cache, plan.toolkit, results)
+            if remote is not None:
+                build_store.conclude(project, remote, plan.jobs, results)
+            seconds = time.monotonic() - start
+            if noted:  # also where packing fails: each of these results is right
+                whatever_comes.callback(_note, project, plan, results, cache)
+            if packs and not plan.refused and len(results.done) == len(plan.jobs):
+                from ..compiling.packing import pack  # nor of this
+
+                results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
+        report(project, results, seconds)
+    return results
+
+
+def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
+    """Note what the next builds may recall, and what this one found in the cache."""
+    found = _found(plan, results, cache)
+    if results.packed:
+        from ..compiling.packing import recalled  # nor of this
+
+        found |= recalled(results.packed, cache)
+    plan.recall.keep(plan.toolkit.facts, found)
+    keys = [job.keys.key for job in plan.jobs if job.unit in results.done]
+    hits = len(keys) - len(results.seconds)
+    keys += results.packed.results if results.packed else ()
+    counts = {
+        "hits": hits,
+        "misses": len(plan.jobs) - hits,
+        "fetched": len(results.fetched),
+        "seconds": round(sum(results.seconds.values()), 3),
+    }
+    history.note(project.cache_folder, project.root, counts, keys)
+
+
+def _shipped(plan: Plan) -> list[Job]:
+    """Return the jobs whose results are in the bundle: what is only linked is not."""
+    return [job for job in plan.jobs if not job.unit.module.part_of]
+
+
+def failures(results: Results, plan: Plan) -> Sequence[Problem]:
+    """Return what is wrong with the units that have no result."""
+    try:
+        require(results, plan.toolkit, plan.refused)
+    except HatchCubinError as exc:
+        return exc.problems
+    return ()
+
+
+def _found(plan: Plan, results: Results, cache: Cache) -> dict[str, Units]:
+    """Return what is now known of the modules about which this build found out something new."""
+    found: dict[str, Units] = {}
+    for asked, units in itertools.groupby(plan.jobs, key=lambda job: job.asked):
+        pairs = [(job, results.done[job.unit]) for job in units if job.unit in results.done]
+        if not all(compiled.recalled for _job, compiled in pairs):
+            found[asked] = {
+                str(job.unit.arch): (job.keys, _known(job, compiled, cache.record_stamp(job.keys.key)))
+                for job, compiled in pairs
+            }
+    return found
+
+
+def _known(job: Job, compiled: Compiled, record: str) -> Known:
+    described = kernel_parameters.described(job.unit, compiled, job.declared)
+    description = describe(compiled.kernels, compiled.warnings, described)
+    return Known(compiled.sha256, compiled.size, record, description)
+
+
+def open_cache(project: Project, hold: Path | None = None) -> Cache:
+    """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
+    signing = None
+    if project.signs:
+        from ..cache.signing import signing_of  # which few builds need
+
+        signing = signing_of(project)
+    return Cache(project.cache_folder, project.config.cache_size, project.warn, hold, signing)
+
+
+def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = False) -> None:
+    """Write the bundle into the tree, unpacked, with the files by which an editable install notices edits.
+
+    *linked* says that the install has links to these files in a folder elsewhere. Then the files have to name
+    the project's folder.
+    """
+    notes = {}
+    project = replace(project, config=replace(project.config, pack=False))
+    if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
+        root = project.root.as_posix() if linked else None
+        sources = needed_files(project)
+        notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
+    files = build(project)
+    files.pop(sbom.NAME, None)
+    layout.write(files | notes, project.root / project.bundle_folder, project.root)
+
+
+def make_lock(project: Project) -> Lock:
+    """Compile what the cache lacks, and return the lock of what was built."""
+    sources = read_sources(project)
+    plan = make_plan(project, sources, in_part=True)
+    results = {unit: found.sha256 for unit, found in bake(project, plan).done.items()}
+    return _described(project, plan, sources, results)
+
+
+def check_lock(project: Project, found: Lock) -> list[str]:
+    """Return how a lock differs from the one that would be written now; nothing is compiled."""
+    sources = read_sources(project)
+    if changes := lock_comparison.plan(found, project, sources).changes:
+        return [*changes]
+    plan = make_plan(project, sources)
+    if changes := lock_comparison.against(found, plan.jobs, plan.toolkit):
+        return [*changes]
+    now = _described(project, plan, sources, lock_comparison.results(found, plan.jobs))
+    return lock_comparison.differences(found, now)
+
+
+def _described(project: Project, plan: Plan, sources: Sources, results: Mapping[Unit, str | None]) -> Lock:
+    everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
+    return lock_comparison.describe(project, everything, plan.toolkit, plan.jobs, results)
+
+
+def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
+    """Return every file of the project that its kernels can be built from: sources and headers.
+
+    *by_name* leaves out headers that no include names, and that only a computed one could mean.
+    """
+    return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
+
+
+def sdist_files(project: Project) -> dict[str, Path]:
+    """Return every file that an sdist needs, the lock too, by its place there, with where it is now.
+
+    Those that lie elsewhere are warned of: an sdist has none of them.
+    """
+    found = _reachable(project)
+    for path in filter(lies_outside, found):
+        what = "lies outside the project, so sdists lack it, and the kernels that include it fail there"
+        project.warn(str(Problem(what, Location(path), NEARER)))
+    own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
+    inside = (path for path in found if not lies_outside(path))
+    tree = project.tree
+    return {tree.in_sdist(path): tree.at(path) for path in (*own, *inside)}
+
+
+def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
+    try:
+        return reachable_files(project, read_sources(project), by_name=by_name)
+    except HatchCubinError:
+        if project.skips:  # a bundle without kernels does not need its sources to be right
+            return []
+        raise
+
+
+def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
+    toolchain = {"cuda_core": toolkit.core, **toolkit.compilers}
+    return {"data_model": DATA_MODEL, "folder": project.bundle_folder, "toolchain": toolchain}

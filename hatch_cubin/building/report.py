@@ -1,0 +1,83 @@
+"""What a build reports when it is done: one line for people, and a JSON file where one is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from ..common import file_access
+from ..common.natural_order import by_number
+from ..common.sizes import count
+from ..compiling.identical_variants import alike
+from ..compiling.missing_kernels import gaps
+from ..compiling.results import Results
+from ..planning.unit_plan import Unit
+from ..project.project import Project
+
+FORMAT = 1
+
+_SHOWN = 8  # workers: the file has them all
+
+
+def report(project: Project, results: Results, seconds: float) -> None:
+    """Say how many units were cached and compiled, if all went well."""
+    if results.failed or results.missing:
+        return
+    total, compiled = len(results.done), len(results.seconds)
+    for note in (*gaps(results.done), *alike(results.done)):
+        project.say(note)
+    fetched = len(results.fetched)
+    said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
+    project.say(f"{count(total, 'unit')}: {said}{compiled} compiled in {seconds:.1f} s")
+    if results.workers:
+        project.say(f"compiled by others: {_by_worker(results)}")
+
+
+def write_report(project: Project, results: Results) -> None:
+    """Write the file that HATCH_CUBIN_REPORT names; what a build did not get to is not in it."""
+    if not (path := project.environ.get("HATCH_CUBIN_REPORT")):
+        return
+    try:
+        text = json.dumps({"format": FORMAT, **facts(results)}, indent=1)
+        file_access.write(path, text + "\n")
+    except OSError as exc:
+        project.warn(f"HATCH_CUBIN_REPORT: {path} cannot be written: {exc.strerror}")
+
+
+def facts(results: Results) -> dict[str, Any]:
+    """Return the state of every unit, and their counts, for JSON."""
+    states = {unit: "compiled" if unit in results.seconds else "hit" for unit in results.done}
+    states |= {unit: "failed" for unit, _found in results.failed} | dict.fromkeys(results.missing, "missing")
+    units = [
+        {
+            "module": unit.module.name,
+            "arch": str(unit.arch),
+            "state": state,
+            "hit": state == "hit",
+            "tier": _tier(unit, results) if state == "hit" else None,
+            "worker": results.workers.get(unit),
+            "seconds": round(results.seconds.get(unit, 0.0), 3),
+            "bytes": results.done[unit].size if unit in results.done else 0,
+        }
+        for unit, state in sorted(states.items(), key=lambda item: by_number(item[0].name))
+    ]
+    return {
+        "hits": len(results.done) - len(results.seconds),
+        "compiled": len(results.seconds),
+        "failed": len(results.failed),
+        "missing": len(results.missing),
+        "remote": results.remote,
+        "units": units,
+    }
+
+
+def _by_worker(results: Results) -> str:
+    """Return how many units each other machine has compiled, those with the most first."""
+    counts = Counter(results.workers.values()).most_common()
+    more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
+    return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more
+
+
+def _tier(unit: Unit, results: Results) -> str:
+    return "remote" if unit in results.fetched else "local"

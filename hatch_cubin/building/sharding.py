@@ -1,0 +1,184 @@
+"""Which part of a plan one of several jobs of CI compiles.
+
+That follows from the plan and from reports of earlier builds alone. What is cached differs from job to job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..common import read_limits, user_folders
+from ..common.natural_order import by_number
+from ..compiling.precompiled_headers import header_path
+from ..compiling.shards import Compile, deal, weighed
+from ..compiling.tasks import served_together
+from ..errors import ConfigError, Location, Problem
+from ..keys.jobs import Job
+from ..planning.unit_plan import Unit
+from ..project.project import Project
+from ..toolkit.toolkit import Toolkit, assembled_for
+
+# A guess of milliseconds: for any unit, for each instantiation, and bytes for each.
+_ANY, _INSTANCE, _SOURCE_BYTES, _HEADER_BYTES = 30, 50, 100, 5000
+_LONGEST_S = 1e7  # that anything may take
+_HINT = "HATCH_CUBIN_REPORT=FILE has a build write one"
+
+
+class Shard(NamedTuple):
+    """The number of a job, from 1 on, and how many jobs there are."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Return what '2/8' means; ValueError with a sentence where that is nothing."""
+        number, slash, count = text.partition("/")
+        digits = all(part.isascii() and part.isdigit() and len(part) < 6 for part in (number, count))
+        if not (slash and digits and 1 <= int(number) <= int(count)):
+            raise ValueError(f"must be one of so many jobs, as in 2/8, not {text!r}")
+        return cls(int(number), int(count))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+class Share(NamedTuple):
+    """The jobs of one shard, and what is to be told of the split."""
+
+    jobs: tuple[Job, ...]
+    facts: Mapping[str, Any]
+
+
+def share(
+    project: Project, jobs: Sequence[Job], toolkit: Toolkit, shard: Shard, reports: Sequence[str]
+) -> Share:
+    """Return the part of *jobs* that a shard compiles, weighed by what *reports* of earlier builds tell."""
+    in_order = sorted(jobs, key=lambda job: (by_number(job.unit.module.name), job.unit.arch))
+    groups = {_name(group[0], toolkit): group for group in _compiled_together(in_order, toolkit)}
+    headers = _Headers(project)
+    guesses = {
+        name: sum(_guess(each[0], headers) for each in served_together(group, toolkit))
+        for name, group in groups.items()
+    }
+    known = _known(groups, reports, toolkit)
+    if reports and (new := len(groups) - len(known)):
+        project.say(f"the weights lack {new} of {len(groups)} compiles, which are guessed")
+    weight = weighed(guesses, known)
+    dealt = deal(
+        (Compile(name, _family(group[0], toolkit), weight[name]) for name, group in groups.items()),
+        shard.of,
+    )
+    loads = [0] * shard.of
+    for name, number in dealt.items():
+        loads[number] += weight[name]
+    mine = {job.unit for name, group in groups.items() if dealt[name] == shard.number - 1 for job in group}
+    part = loads[shard.number - 1] / max(1, sum(loads))
+    project.say(f"shard {shard}: {len(mine)} of {len(jobs)} units, {part:.1%} of the work")
+    facts = {"number": shard.number, "of": shard.of, "weights": loads}
+    return Share(tuple(job for job in jobs if job.unit in mine), {"shard": facts})
+
+
+def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]:
+    """Return the jobs that are done in one place: what one compile serves, and a link with its objects."""
+    groups = served_together(jobs, toolkit)
+    if not any(job.linked for job in jobs):
+        return groups
+    place = {job.unit: number for number, group in enumerate(groups) for job in group}
+    first = [*range(len(groups))]  # of those that each is joined with
+
+    def home(unit: Unit) -> int:
+        number = place[unit]
+        while first[number] != number:
+            first[number] = number = first[first[number]]
+        return number
+
+    for job in jobs:  # what has an object in common with another link is linked where that one is
+        mine = {home(job.unit), *(home(each.unit) for each in job.linked if each.unit is not None)}
+        for number in mine:
+            first[number] = min(mine)
+    joined: dict[int, list[Job]] = {}
+    for job in jobs:
+        joined.setdefault(home(job.unit), []).append(job)
+    return [*joined.values()]
+
+
+def _name(job: Job, toolkit: Toolkit) -> str:
+    return f"{job.unit.module.name} for {assembled_for(job.unit, toolkit)}"
+
+
+def _family(job: Job, toolkit: Toolkit) -> str:
+    """Return what variants of one source have in common, whose headers may be precompiled."""
+    return f"{job.unit.module.source.path} for {assembled_for(job.unit, toolkit)}"
+
+
+def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit: Toolkit) -> dict[str, int]:
+    """Return the milliseconds of each group that some report knows."""
+    names = {job.unit.module.name for group in groups.values() for job in group}
+    seconds: dict[tuple[str, str], float] = {}
+    for path in reports:
+        found = _seconds(path)
+        if found and names.isdisjoint(module for module, _arch in found):
+            what = "is the report of another project: it knows none of these modules"
+            raise ConfigError(Problem(what, Location(path), _HINT))
+        seconds |= {unit: took for unit, took in found.items() if took}
+    took = {
+        name: sum(
+            max(seconds.get((job.unit.module.name, str(job.unit.arch)), 0.0) for job in each)
+            for each in served_together(group, toolkit)
+        )
+        for name, group in groups.items()
+    }
+    return {name: round(1000 * longest) for name, longest in took.items() if longest}
+
+
+def _seconds(path: str) -> dict[tuple[str, str], float]:
+    """Return the seconds of each unit that a report has, 0 for those that were not compiled."""
+    try:
+        with user_folders.kept(Path(path), read_limits.INDEX) as file:
+            report = json.loads(file.read())
+        return {
+            (str(unit["module"]), str(unit["arch"])): _positive(unit["seconds"]) for unit in report["units"]
+        }
+    except OSError as exc:
+        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(path), _HINT)) from exc
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
+        raise ConfigError(Problem("is no build report", Location(path), _HINT)) from exc
+
+
+def _positive(value: Any) -> float:
+    if not 0 <= (seconds := float(value)) < _LONGEST_S:
+        raise ValueError(value)
+    return seconds
+
+
+def _guess(job: Job, headers: _Headers) -> int:
+    module = job.unit.module
+    own = len(module.source.text) // _SOURCE_BYTES + _INSTANCE * len(module.instantiate)
+    return _ANY + own + headers.bytes_of(job) // _HEADER_BYTES
+
+
+class _Headers:
+    """How many bytes of headers jobs can read: the same on all machines, where keys are the same."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._files: dict[str, int] = {}  # by logical name
+        self._closures: dict[int, int] = {}  # by identity, for many jobs share one
+
+    def bytes_of(self, job: Job) -> int:
+        if id(job.closure) not in self._closures:
+            self._closures[id(job.closure)] = sum(self._size(job, logical) for logical in job.closure.files)
+        return self._closures[id(job.closure)]
+
+    def _size(self, job: Job, logical: str) -> int:
+        if logical not in self._files:
+            try:
+                size = header_path(job, self._project.tree, logical).stat().st_size
+            except OSError:  # gone since; the compile tells
+                size = 0
+            self._files[logical] = size
+        return self._files[logical]

@@ -1,0 +1,65 @@
+"""Give a packed bundle the form that it has without packs: a file for each result. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ..planning.unit_plan import file_stem
+from .layout import PACKED, RAW, free_stem
+from .manifest import Entry, Manifest, Module, parts_of
+
+_OF_SPLIT_HEADER, _OF_SPLIT_ENTRY = ("companions", "wheel_variant"), ("absent", "companion")
+_NOT_OF_HEADER = ("blocks", *_OF_SPLIT_HEADER)
+_NOT_OF_ENTRY = ("block", "offset", *_OF_SPLIT_ENTRY)
+
+Codes = Mapping[tuple[str, str], bytes]  # by module and arch
+
+
+def raw(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
+    """Return the files of results, and the manifest that describes them, of one that was packed or split.
+
+    They are, to the byte, those of a build that does not pack.
+    """
+    parts = parts_of(data)
+    files: dict[str, bytes] = {}
+    stored, taken = dict[str, str](), set[str]()
+    named: dict[str, dict[str, str]] = {}  # by module and arch
+    for module in manifest.modules:  # sorted by name, as in a build
+        stem = free_stem(file_stem(module.base, _macros(module)), module.name, taken)
+        named[module.name] = {
+            entry.arch: stored.setdefault(entry.sha256, stem + _suffix(entry)) for entry in module.entries
+        }
+        files |= {name: codes[module.name, arch] for arch, name in named[module.name].items()}
+    written = parts.write(
+        {**_without(_NOT_OF_HEADER, parts.header), "format": RAW},
+        lambda module, entry: {**_without(_NOT_OF_ENTRY, entry), "file": named[module][entry["arch"]]},
+    )
+    return {"manifest.json": written, **files}
+
+
+def joined(data: bytes) -> bytes:
+    """Return the manifest of a bundle that was split, as it was before."""
+    parts = parts_of(data)
+    header = _without(_OF_SPLIT_HEADER, parts.header)
+    return parts.write(
+        {**header, "format": PACKED if "blocks" in header else RAW},
+        lambda _module, entry: _without(_OF_SPLIT_ENTRY, entry),
+    )
+
+
+def _without(names: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _suffix(entry: Entry) -> str:
+    return f".{entry.arch}.{'ptx' if entry.is_ptx else 'cubin'}"
+
+
+def _macros(module: Module) -> list[tuple[str, str]]:
+    """Return a variant's macros in the order of its name: the manifest has them in that of the alphabet."""
+    rest, left, found = module.name[len(module.base) + 1 : -1], dict(module.variant), list[tuple[str, str]]()
+    while (macro := rest.partition("=")[0]) in left:
+        found.append((macro, left.pop(macro)))
+        rest = rest[len("=".join(found[-1])) + 1 :]
+    return [*found, *left.items()]

@@ -1,0 +1,66 @@
+"""What `hatch-cubin cache` does with the shared store: give it what it lacks, or take what a plan needs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..common.sizes import count
+from ..errors import CheckError, ConfigError, Problem
+from .verb_base import Answer, open_project, require_compiler, size
+
+if TYPE_CHECKING:
+    from ..cache.entries import Cache
+    from ..keys.jobs import Job
+    from ..remote.shared_store import Shared
+
+_Exchange = Callable[["Shared", "Cache", "Sequence[Job]"], tuple[dict[str, int], str]]
+
+
+def push(args: argparse.Namespace) -> Answer:
+    """Give the store what it lacks of what the folder has for the plan."""
+
+    def give(remote: Shared, _cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
+        remote.push([job.keys.key for job in jobs])
+        return {}, f"{len(remote.pushed)} pushed"
+
+    return _exchanged(args, give)
+
+
+def pull(args: argparse.Namespace) -> Answer:
+    """Take what the plan needs and the folder lacks."""
+
+    def take(remote: Shared, cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
+        from ..remote import build_store
+
+        lacking = [job for job in jobs if job.found_in(cache) is None]
+        build_store.fetch(remote, lacking)
+        missing = sum(job.keys.key not in remote.fetched for job in lacking)
+        counts = {"local": len(jobs) - len(lacking), "missing": missing}
+        return counts, f"{counts['local']} cached, {len(lacking) - missing} fetched, {missing} missing"
+
+    return _exchanged(args, take)
+
+
+def _exchanged(args: argparse.Namespace, exchange: _Exchange) -> Answer:
+    project = open_project(args)
+    if project.config.remote_cache is None:
+        what = "there is no shared store to exchange results with"
+        raise ConfigError(Problem(what, project.config.place.of(), 'remote-cache = "https://…"'))
+    require_compiler(project)
+    from ..building import pipeline
+    from ..remote import build_store
+
+    plan, said = pipeline.make_plan(project), list[str]()
+    with pipeline.open_cache(project) as cache:
+        listening = replace(project, warn=said.append)
+        remote = build_store.open_remote(listening, cache, plan.jobs, plan.toolkit)
+        if remote is None:
+            raise CheckError(*map(Problem, said))
+        counts, done = exchange(remote, cache, plan.jobs)
+    facts: dict[str, Any] = {"units": len(plan.jobs), **counts, **remote.facts}
+    units = count(len(plan.jobs), "unit")
+    lines = [facts["url"], f"{units}: {done}, {size(facts['bytes'])}"]
+    return Answer(facts, lines, [*map(Problem, said)])

@@ -1,0 +1,188 @@
+"""What the verbs of the command line have in common: arguments, the project, answers, columns of text."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..common.sizes import size
+from ..errors import BundleError, Location, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..project.project import Project
+
+__all__ = [
+    "Answer",
+    "archs_argument",
+    "capability",
+    "check_build",
+    "jobs",
+    "json_argument",
+    "locked_argument",
+    "open_project",
+    "output_arguments",
+    "project_arguments",
+    "require_compiler",
+    "size",
+    "size_of",
+    "table",
+    "write_page",
+]
+
+
+class Answer(NamedTuple):
+    """What a verb has to say: facts for programs, lines for people, problems for both."""
+
+    facts: Mapping[str, Any]
+    lines: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()  # which change no exit code
+    summary: Sequence[str] = ()  # lines of Markdown for a job of GitHub Actions
+
+
+def json_argument(parser: argparse._ActionsContainer) -> None:
+    """Add `--json`, which every verb has that prints facts."""
+    parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+
+
+def output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--json` and `--markdown`, of which one is enough."""
+    either = parser.add_mutually_exclusive_group()
+    json_argument(either)
+    either.add_argument("--markdown", action="store_true", help="print it as Markdown, for a comment")
+
+
+def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
+    """Add what a verb looks into: any number of wheels, folders and packages, also none if that is "*"."""
+    parser.add_argument(
+        "wheels",
+        metavar="WHEEL|DIR|PACKAGE",
+        nargs=number,
+        help="a wheel, a folder, or the import name of an installed package",
+    )
+
+
+def folder_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--project`, which says where the project is."""
+    parser.add_argument(
+        "--project",
+        metavar="DIR",
+        default=os.curdir,
+        help="the project's folder, by default this one",
+    )
+
+
+def project_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--project` and `--verbose`, which every verb has that works on a project."""
+    folder_argument(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more on the way")
+
+
+def archs_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--archs`, which replaces the table's archs."""
+    parser.add_argument(
+        "--archs", metavar="LIST", type=_archs, help="instead of the table's, as in 'sm_90,compute_90'"
+    )
+
+
+def locked_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--locked`, which forbids what the project's lock does not say."""
+    parser.add_argument("--locked", action="store_true", help="a stale cubin.lock is an error")
+
+
+def open_project(args: argparse.Namespace, **environ: str) -> Project:
+    """Return the project that the arguments name; they and *environ* override the environment."""
+    from ..frontends import open_project as door
+
+    if archs := getattr(args, "archs", None):
+        environ["HATCH_CUBIN_ARCHS"] = archs
+    if getattr(args, "locked", False):
+        environ["HATCH_CUBIN_LOCKED"] = "1"
+    environ = {**os.environ, **environ}
+    return door.open_project(args.project, environ, sys.stderr, verbose=args.verbose)
+
+
+def check_build(project: Project) -> None:
+    """Raise ConfigError for what the project's own build would find wrong, or could not even tell."""
+    from ..frontends import open_project as door
+
+    door.check_build(project)
+
+
+def require_compiler(project: Project) -> None:
+    """Raise ToolchainError, with the command that helps, where the table's compiler is not installed."""
+    from ..frontends import open_project as door
+
+    door.require_compiler(project)
+
+
+def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines with aligned columns: numbers, and the columns in *right*, to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if number in right or isinstance(cell, (int, float)) else text.ljust(width)
+            for number, (text, cell, width) in enumerate(zip(line, row, widths, strict=True))
+        ).rstrip()
+        for line, row in zip(cells, rows, strict=True)
+    ]
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page for a browser; BundleError where that cannot be."""
+    from ..common import file_access
+
+    try:
+        file_access.write(path, text)
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(path)))) from exc
+
+
+def jobs(text: str) -> str:
+    """Return a number of jobs as it is given; argparse's error where HATCH_CUBIN_JOBS could not be that."""
+    from ..config import value_checks
+
+    return _checked(value_checks.jobs_of_variable, text)
+
+
+def size_of(text: str) -> int:
+    """Return the bytes that a size means; argparse's error where it is none."""
+    from ..config import value_checks
+
+    try:
+        return value_checks.size(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+
+
+def capability(text: str) -> int:
+    """Return a compute capability as a number, 8.9 as 89; argparse's error where it is none."""
+    match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
+    if match is None:
+        from ..common import gpu_names
+
+        meant = " or ".join(f"{number // 10}.{number % 10}" for number in gpu_names.capabilities(text))
+        advice = f"did you mean {meant}?" if meant else "write it as 8.9"
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: {advice}")
+    return int(match[1]) * 10 + int(match[2])
+
+
+def _archs(text: str) -> str:
+    from ..config import value_checks
+
+    return _checked(value_checks.archs_of_variable, text)
+
+
+def _checked(check: Callable[[str], object], text: str) -> str:
+    try:
+        check(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
+    return text

@@ -1,0 +1,137 @@
+"""GPU architecture names: read every usual spelling, order them, check them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from .capabilities import FIRST_A, FIRST_F, TEGRA
+
+GROUPS = ("all", "all-major", "native")
+
+_SPELLINGS = (
+    (r"(sm|compute)_([0-9]{2,3})([af]?)", "plain"),
+    (r"()([0-9]{2,3})([af]?)(-real|-virtual)?", "cmake"),
+    (r"()([0-9]{1,2}\.[0-9])([af]?)(\+PTX)?", "pytorch"),
+)
+
+
+class Arch(NamedTuple):
+    """One target: `sm_` gives a cubin, `compute_` gives PTX."""
+
+    number: int
+    suffix: str = ""
+    kind: Literal["sm", "compute"] = "sm"
+
+    def __str__(self) -> str:
+        return f"{self.kind}_{self.number}{self.suffix}"
+
+    @property
+    def is_ptx(self) -> bool:
+        return self.kind == "compute"
+
+    @property
+    def real(self) -> Arch:
+        """The arch that gives a cubin of the same code: its own PTX is assembled to that."""
+        return Arch(self.number, self.suffix)
+
+
+class Target(NamedTuple):
+    """An arch to build for, and whether it was named or came with a group."""
+
+    arch: Arch
+    named: bool = True
+
+
+def parse_spec(text: str) -> tuple[Arch, ...] | str:
+    """Return what one spelling stands for: archs, or the name of a group; ValueError otherwise."""
+    if text in GROUPS:
+        return text
+    for pattern, style in _SPELLINGS:
+        if match := re.fullmatch(pattern, text):
+            return _archs(style, *match.groups(""))
+    raise ValueError(f"{text!r} is not an arch")
+
+
+def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> tuple[Arch, ...]:
+    value = int(number.replace(".", ""))
+    if (suffix == "a" and value < FIRST_A) or (suffix == "f" and value < FIRST_F):
+        kind, first = kind or "sm", FIRST_A if suffix == "a" else FIRST_F
+        raise ValueError(
+            f"{kind}_{value}{suffix} does not exist, the first of its kind is {kind}_{first}{suffix}"
+        )
+    cubin, ptx = Arch(value, suffix), Arch(value, suffix, "compute")
+    if style == "plain":
+        return (ptx if kind == "compute" else cubin,)
+    if tail in {"-real", "-virtual"}:
+        return (cubin if tail == "-real" else ptx,)
+    return (cubin,) if style == "pytorch" and not tail else (cubin, ptx)
+
+
+def parse_arch(text: str) -> Arch:
+    """Return the one arch that *text* names; ValueError where it names none, several or a group."""
+    parsed = parse_spec(text)
+    if isinstance(parsed, str) or len(parsed) != 1:
+        raise ValueError(f"{text!r} is not one arch")
+    return parsed[0]
+
+
+def number_of(text: str) -> int | None:
+    """Return the number of an arch; None of one that does not exist, which a manifest of others may have."""
+    try:
+        arch = parse_arch(text)
+    except ValueError:
+        return None
+    return arch.number if str(arch) == text else None
+
+
+def split_specs(text: str) -> list[str]:
+    """Split a list as it stands in an environment variable: commas, semicolons or spaces."""
+    return [part for part in re.split(r"[\s,;]+", text) if part]
+
+
+def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
+    """Return the targets that *specs* stand for, in their order and each once.
+
+    A target that is named, and also comes with a group, counts as named.
+    """
+    named: dict[Arch, bool] = {}
+    for spec in specs:
+        parsed = parse_spec(spec)
+        is_group = isinstance(parsed, str)
+        for arch in group(parsed, supported, native) if isinstance(parsed, str) else parsed:
+            named[arch] = named.get(arch, False) or not is_group
+    return tuple(Target(arch, name) for arch, name in named.items())
+
+
+def group(name: str, supported: Sequence[int], native: Sequence[int]) -> tuple[Arch, ...]:
+    """Return the archs of a group, as nvcc and CMake mean them."""
+    if name == "native":
+        return tuple(Arch(number) for number in dict.fromkeys(native))
+    numbers = sorted(supported)
+    highest_major = numbers[-1] // 10
+    newest = next(number for number in numbers if number // 10 == highest_major)
+    if name == "all-major":
+        numbers = [number for number in numbers if number % 10 == 0 or number == numbers[0]]
+    return (*(Arch(number) for number in numbers), Arch(newest, kind="compute"))
+
+
+def is_supported(arch: Arch, supported: Sequence[int], *, families: bool) -> bool:
+    """Say whether a toolkit that lists *supported* can target *arch*."""
+    return arch.number in supported and (families or arch.suffix != "f")
+
+
+def can_assemble(target: Arch, arch: Arch) -> bool:
+    """Say whether PTX written for *target* can be assembled for the cubin arch *arch*."""
+    if target.suffix == "a":
+        return (arch.number, arch.suffix) == (target.number, "a")
+    if target.suffix == "f":
+        return in_family(target.number, arch.number)
+    return arch.number >= target.number
+
+
+def in_family(target: int, number: int) -> bool:
+    """Say whether capability *number* belongs to the family that `sm_<target>f` code runs on."""
+    same_line = (number in TEGRA) == (target in TEGRA)
+    return same_line and number // 10 == target // 10 and number >= target

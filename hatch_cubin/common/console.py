@@ -1,0 +1,160 @@
+"""What a person sees while a build runs: messages, and how far it has come.
+
+On a terminal, one line is redrawn several times a second. Elsewhere, a plain line is written every few
+seconds. A message takes the place of the line, and the line is drawn again below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+from . import streams
+
+_REDRAW_S, _LINE_S = 0.2, 5.0
+_SHORTEST_NAME = 16  # a shorter one says nothing
+
+
+class Console:
+    """Writes the messages of one front end, and its progress, so that neither garbles the other."""
+
+    def __init__(
+        self,
+        stream: TextIO | None,
+        say: Callable[[str], object],
+        warn: Callable[[str], object],
+        *,
+        every_s: float | None = None,
+    ) -> None:
+        self._stream = stream
+        self._say, self._warn = say, warn
+        self._terminal = streams.is_terminal(stream)
+        self._every_s = every_s or (_REDRAW_S if self._terminal else _LINE_S)
+        self._lock = threading.Lock()
+
+    def say(self, message: str) -> None:
+        """Write a message about what happens."""
+        self._message(self._say, message)
+
+    def warn(self, message: str) -> None:
+        """Write a message about what may be wrong."""
+        self._message(self._warn, message)
+
+    @contextlib.contextmanager
+    def units(self, total: int, cached: int) -> Iterator[Progress]:
+        """Show progress while the block runs: of *total* units, *cached* need no compiling."""
+        progress, over = Progress(total, cached), threading.Event()
+        drawer = threading.Thread(target=self._keep_drawing, args=(progress, over), daemon=True)
+        drawer.start()
+        try:
+            yield progress
+        finally:
+            over.set()
+            drawer.join()
+            with self._lock:
+                self._erase()
+
+    def _keep_drawing(self, progress: Progress, over: threading.Event) -> None:
+        while not over.wait(self._every_s):
+            with self._lock:
+                self._draw(progress)
+
+    def _message(self, tell: Callable[[str], object], message: str) -> None:
+        with self._lock:
+            self._erase()
+            with streams.Lossy(self._stream):
+                tell(streams.one_message(message))
+
+    def _draw(self, progress: Progress) -> None:
+        if self._terminal:
+            import shutil
+
+            self._write(f"\r\x1b[K{progress.line(shutil.get_terminal_size().columns - 1)}")
+        else:
+            self._write(f"{progress.line()}\n")
+
+    def _erase(self) -> None:
+        if self._terminal:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        with streams.Lossy(self._stream):
+            streams.write(self._stream, text)
+
+
+class Progress:
+    """How far the units of one build are: the build updates it, the thread that draws reads it."""
+
+    def __init__(self, total: int, cached: int) -> None:
+        self._total = total
+        self._cached = cached
+        self._compiled = 0
+        self._running: dict[str, None] = {}
+        self._start = time.monotonic()
+
+    def started(self, unit: str) -> None:
+        """Note that a unit is being compiled."""
+        self._running[unit] = None
+
+    def finished(self, unit: str) -> None:
+        """Note that a unit was compiled, well or not."""
+        self._running.pop(unit, None)
+        self._compiled += 1
+
+    def found(self) -> None:
+        """Note that another build compiled a unit."""
+        self._cached += 1
+
+    def line(self, columns: int | None = None) -> str:
+        """Return the progress as one line.
+
+        If it has more than so many *columns*, the name of the unit is shortened first, and goes first. How
+        much is done and how long the rest takes stay longest.
+        """
+        done = self._cached + self._compiled
+        parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]
+        if running := list(self._running):
+            more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+            parts.append(f"compiling {streams.plain(running[0])}{more}")
+        if self._compiled:
+            left = (time.monotonic() - self._start) / self._compiled * (self._total - done)
+            parts.append(f"about {_duration(left)} left")
+        line = ", ".join(parts)
+        if columns is None or (over := _columns(line) - columns) <= 0:
+            return line
+        if running:
+            name = streams.plain(running[0])
+            if (room := _columns(name) - over) >= _SHORTEST_NAME:
+                return line.replace(name, _shortened(name, room))
+            parts.pop(2)
+        if _columns(", ".join(parts)) > columns:
+            parts.pop(1)
+        return ", ".join(parts)[:columns]
+
+
+def _shortened(name: str, columns: int) -> str:
+    """Return the two ends of a name: variants of a module differ in the middle and at the end."""
+    start, end = name, name
+    while _columns(start) > (columns - 3) // 2:
+        start = start[:-1]
+    while _columns(end) > columns - 3 - _columns(start):
+        end = end[1:]
+    return f"{start}...{end}"
+
+
+def _columns(text: str) -> int:
+    """Return how many columns a terminal needs for a text: two for a wide character, none for an accent."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # which few names need
+
+    wide = (unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + sum(wide) - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,93 @@
+"""What stands at a path, and how to write to one that a user named."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, BinaryIO
+
+from .sizes import size
+
+if TYPE_CHECKING:
+    from pathlib import Path  # a wrong table is told before anything slow is imported
+
+_KINDS = {
+    stat.S_IFREG: "is a file",
+    stat.S_IFDIR: "is a folder",
+    stat.S_IFLNK: "is a link that leads nowhere",
+    stat.S_IFIFO: "is a pipe",
+    stat.S_IFSOCK: "is a socket",
+}
+
+
+def kind(mode: int) -> str:
+    """Say what a file of that mode is; of a link it is the mode of what it leads to, if there is anything."""
+    return _KINDS.get(stat.S_IFMT(mode), "is a device")
+
+
+def looked_at(path: str | Path) -> os.stat_result:
+    """Return the status of what a path leads to, and where that is nowhere, of the link."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return os.lstat(path)
+
+
+def opened(path: str | Path, most: int | None = None) -> BinaryIO:
+    """Open a file that others may have written, to read it.
+
+    OSError if it is not a plain file, or has more bytes than *most*. To open a pipe would wait for ever, and
+    a device has no end.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, f"it {kind(mode)}", str(path))
+    file = open(path, "rb", opener=_never_waiting)  # noqa: SIM115 - for the caller
+    try:
+        if most is not None:
+            refuse_larger(file.fileno(), most)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def read(path: str | Path, most: int) -> bytes:
+    """Return what is in a file of others; OSError if it is not a file, or has more bytes than *most*."""
+    with opened(path, most) as file:
+        return file.read(most)
+
+
+def refuse_larger(descriptor: int, most: int) -> int:
+    """Return how many bytes a file has; OSError if they are more than *most*: sparse ones fill memory."""
+    found = os.fstat(descriptor).st_size
+    if found > most:
+        raise OSError(errno.EFBIG, f"it has {size(found)}, and no more than {size(most)} are read")
+    return found
+
+
+def _never_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def write(path: str | Path, text: str) -> None:
+    """Write a file that a user named. It may be a terminal, another device, or a pipe that somebody reads.
+
+    A pipe that nobody reads is an OSError: to open it would wait for ever.
+    """
+    with open(path, "w", encoding="utf-8", opener=_at_once) as file:
+        file.write(text)
+
+
+def _at_once(path: str, flags: int) -> int:
+    never_wait = getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags | never_wait, 0o666)
+    except OSError as exc:
+        if exc.errno != errno.ENXIO:
+            raise
+        raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
+    if never_wait:  # for its reader: that one is there, and may be slower than we are
+        os.set_blocking(descriptor, True)
+    return descriptor

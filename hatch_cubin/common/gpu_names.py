@@ -1,0 +1,41 @@
+"""What people write where an arch should be: a GPU's name, a family's, a number, a list. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from . import arch_names
+from .capabilities import GPUS
+
+_BESIDE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|[ad]gx|[rg]tx|laptop|gpu|sxm\d?|pcie|nvl|\d+gb")
+_AROUND = re.compile(r"^[rg]tx|(?:ti|super)+$")
+_CODE = re.compile(r"(?:code=\[?|(?<=,))((?:sm|compute)_[0-9]+[af]?)(?![0-9])")
+_NUMBER = re.compile(r"(sm|compute|)[^a-z0-9]*([0-9]{1,2})\.?([0-9])([af]?)")
+
+
+def capabilities(text: str) -> tuple[int, ...]:
+    """Return the capabilities of the GPU or of the family that a text may name."""
+    words = [word for word in re.split(r"[\s_-]+", text.lower()) if not _BESIDE.fullmatch(word)]
+    name = _AROUND.sub("", "".join(words))
+    return tuple(number for number, gpu in GPUS.items() if name in gpu.names.split())
+
+
+def archs_meant(text: str) -> tuple[str, ...]:
+    """Return what a text may mean as an element of `archs`: `sm90`, `H100` and `80;90` do."""
+    if match := _NUMBER.fullmatch(text.lower()):
+        return _valid(f"{match[1] or 'sm'}_{match[2]}{match[3]}{match[4]}")
+    if named := "code=" in text and _CODE.findall(text):  # as in nvcc's -gencode
+        return tuple(arch for each in named for arch in _valid(each))
+    if found := capabilities(text):
+        return tuple(f"sm_{number}" for number in found)
+    parts = arch_names.split_specs(text)
+    each = [_valid(part) or archs_meant(part) for part in parts] if parts[1:] else []
+    return tuple(arch for archs in each for arch in archs) if all(each) else ()
+
+
+def _valid(spec: str) -> tuple[str, ...]:
+    try:
+        arch_names.parse_spec(spec)
+    except ValueError:
+        return ()
+    return (spec,)

@@ -1,0 +1,56 @@
+"""Any `concurrent.futures.Executor`: it knows no workers, so each lease takes along all that it reads."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from concurrent.futures import Executor, Future
+
+from . import worker_side
+from .lease import Lease, Reply
+from .workers import Answered, Event, Joined, said
+
+
+class PlainFleet:
+    """An executor, as one worker that takes so many leases at once."""
+
+    hopes = 0
+
+    def __init__(self, name: str, executor: Executor, parcel: worker_side.Parcel, slots: int) -> None:
+        self.name = name
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._executor, self._parcel = executor, parcel
+        self._leases: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
+        self.events.put(Joined(name, "", slots))
+        threading.Thread(target=self._submit, daemon=True).start()
+
+    def give(self, worker: str, lease: Lease) -> None:  # noqa: ARG002 - there is one
+        """Have the executor compile a lease."""
+        self._leases.put(lease)
+
+    def close(self) -> None:
+        """Drop what was not begun."""
+        self._leases.put(None)
+
+    def _submit(self) -> None:
+        """Hand leases on, in a thread: some executors take their time, or wait for room."""
+        while (lease := self._leases.get()) is not None:
+            try:
+                self._hear(self._executor.submit(worker_side.compile_with, self._parcel, lease), lease.number)
+            except BaseException as exc:  # noqa: BLE001 - whatever an executor raises: nobody else hears it
+                self.events.put(Answered(lease.number, None, said(exc)))
+        with contextlib.suppress(Exception):  # it is over, and nobody can do anything about that
+            try:
+                self._executor.shutdown(wait=False, cancel_futures=True)
+            except TypeError:  # an executor that is older than that argument
+                self._executor.shutdown(wait=False)
+
+    def _hear(self, future: Future[Reply], number: int) -> None:
+        def done(future: Future[Reply]) -> None:
+            try:
+                self.events.put(Answered(number, future.result()))
+            except BaseException as exc:  # noqa: BLE001 - whatever a task raises, the end of its thread too
+                self.events.put(Answered(number, None, said(exc)))
+
+        future.add_done_callback(done)

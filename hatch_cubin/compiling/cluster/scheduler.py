@@ -1,0 +1,402 @@
+"""Have the workers of a cluster compile: who gets which tasks, until when, and what comes of it.
+
+Every lease has a deadline: the time that all its tasks may take. Whatever a worker does, a task is given to
+another one, and the first result that is proven counts.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ..executor import Result, Task
+from .lease import Lease, opened
+from .workers import Answered, Event, Fleet, Gone, Joined, Lost, Unfit
+
+_MOST_ENDS = 3  # workers that one task may end
+_MOST_FAULTS = 3  # of a worker
+_AHEAD = 2  # leases that a worker has for each of its slots: one to compile, one to go on with
+_SHORTEST_S, _LONGEST_S = 0.2, 2.0  # that a lease should take
+_MOST_TASKS = 64
+_MOST_BYTES = 4 << 20  # of a lease: above 10 MB Dask warns of a large graph
+_GRACE_S = 60.0  # for what a lease needs beside its compiles
+_QUIET_S = 60.0  # until it is told that nothing has come back
+_CRASHES = ("fatal: the compiler crashed", "out of memory")
+
+
+class NoneLeftError(Exception):
+    """No worker is left, and there are tasks.
+
+    *why* says what is wrong with the cluster, *reasons* with its workers, of which warnings have told.
+    """
+
+    def __init__(
+        self, why: tuple[str, ...], reasons: tuple[str, ...], hint: str | None, left: list[Task]
+    ) -> None:
+        super().__init__(*why, *reasons)
+        self.why, self.reasons, self.hint, self.left = why, reasons, hint, left
+
+
+class Terms(NamedTuple):
+    """What a crew goes by."""
+
+    listing: str  # the digest of the files that tasks read
+    timeout_s: float  # for each task
+    total: int  # tasks at most
+    warn: Callable[[str], object]
+    misfit: Callable[[Result], str | None]  # how a result is not what was asked for
+
+
+@dataclass(slots=True)
+class _Given:
+    """A lease, and the worker that has it."""
+
+    worker: str
+    lease: Lease
+    since: float
+    until: float
+    again: bool = False  # whether others have its tasks too
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One worker, and the leases that it has, in their order."""
+
+    joined: Joined
+    has: list[int] = field(default_factory=list)
+
+    @property
+    def load(self) -> float:
+        return len(self.has) / self.joined.slots
+
+
+class Crew:
+    """Gives tasks to the workers of a fleet, and yields their results."""
+
+    def __init__(self, upcoming: Callable[[], Task | None], fleet: Fleet, terms: Terms) -> None:
+        self._next, self._fleet, self._terms = upcoming, fleet, terms
+        self._build = uuid.uuid4().hex
+        self._workers: dict[str, _Worker] = {}
+        self._given: dict[int, _Given] = {}
+        self._count = 0
+        self._again: deque[Task] = deque()
+        self._suspects: deque[Task] = deque()  # each is given alone
+        self._open: dict[int, Task] = {}  # by number: given, and without a result
+        self._ends: dict[int, list[str]] = {}  # the workers that a task may have ended
+        self._faults: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
+        self._useful: set[str] = set()  # workers that compiled something
+        self._useless: dict[str, str] = {}  # workers that failed at something, and how they did so last
+        self._gone: Gone | None = None
+        self._quiet_since: float | None = None  # from the first lease to the first answer
+        self._pace = _Pace()
+
+    def results(self) -> Generator[Result]:
+        """Yield the result of each task; NoneLeftError where there is nobody to do what is left."""
+        try:
+            while self._hand_out():
+                yield from self._took(self._wait())
+        finally:
+            self._name_useless()
+            self._fleet.close()
+
+    def _hand_out(self) -> bool:
+        """Give leases to whoever has room for some; say whether anything is to be waited for."""
+        while (worker := self._free()) is not None:
+            if tasks := self._lease_of_tasks():
+                self._give(worker, tasks)
+            elif tasks := self._overdue(worker):
+                self._give(worker, tasks, again=True)
+            else:
+                break
+        if self._open or self._again or self._suspects:
+            return True
+        if self._workers:
+            return False
+        return self._peek()
+
+    def _peek(self) -> bool:
+        """Say whether there is a task, for which nobody is there yet."""
+        if (task := self._next()) is not None:
+            self._again.append(task)
+        return task is not None
+
+    def _free(self) -> str | None:
+        """Return the worker that has least to do, if it has room."""
+        if not self._workers:
+            return None
+        name = min(self._workers, key=lambda each: self._workers[each].load)
+        most = _AHEAD if self._pace.done else 1  # who joins a moment later shall have something to do
+        return name if self._workers[name].load < most else None
+
+    def _lease_of_tasks(self) -> list[Task]:
+        """Return the tasks of the next lease: as many as can be done in a short time."""
+        if self._suspects:
+            return [self._suspects.popleft()]
+        slots = sum(worker.joined.slots for worker in self._workers.values())
+        left = max(1, self._terms.total - self._pace.done - len(self._open))
+        target_s = self._pace.of_all(left) / (slots * _AHEAD)
+        target_s = min(_LONGEST_S, max(_SHORTEST_S, target_s))
+        tasks: list[Task] = []
+        size, took_s = 0, 0.0
+        while len(tasks) < _MOST_TASKS and size < _MOST_BYTES and took_s < target_s:
+            task = self._again.popleft() if self._again else self._next()
+            if task is None:
+                break
+            tasks.append(task)
+            size += len(task.code)
+            took_s += self._pace.of(task)
+        return tasks
+
+    def _overdue(self, worker: str) -> list[Task]:
+        """Return tasks of a lease that takes its worker too long, for one that has nothing else to do.
+
+        First come those that only wait behind others.
+        """
+        if self._workers[worker].has:
+            return []
+        now = time.monotonic()
+        for waits in (True, False):
+            for number, given in self._given.items():
+                usual_s = sum(map(self._pace.of, given.lease.tasks))
+                limit_s = usual_s if waits else 2 * usual_s + _LONGEST_S
+                if not given.again and self._waits(number) == waits and now - given.since > limit_s:
+                    given.again = True
+                    return [task for task in given.lease.tasks if task.id in self._open]
+        return []
+
+    def _waits(self, number: int) -> bool:
+        """Say whether a lease is not begun: its worker has others before it."""
+        worker = self._workers[self._given[number].worker]
+        return worker.has.index(number) >= worker.joined.slots
+
+    def _give(self, name: str, tasks: list[Task], *, again: bool = False) -> None:
+        worker, now = self._workers[name], time.monotonic()
+        if not self._count:
+            self._quiet_since = now
+        self._count += 1
+        lease = Lease(
+            self._count,
+            self._build,
+            worker.joined.process,
+            self._terms.listing,
+            tuple(tasks),
+            self._terms.timeout_s,
+            worker.joined.memory,
+        )
+        ahead = sum(len(self._given[number].lease.tasks) for number in worker.has)
+        until = (
+            now + _GRACE_S + 2 * (ahead + len(tasks)) * self._terms.timeout_s
+        )  # it may crash, and run again
+        self._given[lease.number] = _Given(name, lease, now, until, again)
+        worker.has.append(lease.number)
+        self._open |= {task.id: task for task in tasks}
+        self._fleet.give(name, lease)
+
+    def _wait(self) -> Event | None:
+        """Return what is heard next; None where that is nothing for a while."""
+        deadlines = [given.until for given in self._given.values()]
+        seconds = min([*deadlines, time.monotonic() + 1.0]) - time.monotonic()
+        try:
+            return self._fleet.events.get(timeout=max(0.01, seconds))
+        except queue.Empty:
+            return None
+
+    def _took(self, event: Event | None) -> Iterator[Result]:
+        """Take note of what is heard, and yield the results that come of it."""
+        match event:
+            case Joined():
+                self._join(event)
+            case Unfit():
+                self._refuse(event.worker, event.why)
+            case Lost():
+                yield from self._lose(event.worker, event.why, blames=event.ended)
+            case Answered():
+                yield from self._answered(event)
+            case Gone():
+                self._gone = event
+                for worker in [*self._workers]:
+                    yield from self._lose(worker, event.why, blames=False)
+            case _:
+                pass
+        yield from self._too_late()
+        self._wonder()
+        self._despair()
+
+    def _join(self, joined: Joined) -> None:
+        if self._gone is not None:  # who was being prepared meanwhile: nothing can be given to it
+            return
+        if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
+            self._workers[joined.worker] = _Worker(joined)
+            self._reasons.pop(joined.worker, None)
+
+    def _refuse(self, worker: str, why: str) -> None:
+        self._reasons[worker] = why
+        self._terms.warn(f"worker {worker}: {why}")
+
+    def _lose(self, name: str, why: str, *, blames: bool = True) -> Iterator[Result]:
+        """Have others do what a worker had; what it was compiling may be what ended it."""
+        worker = self._workers.pop(name, None)
+        if worker is None:
+            return
+        if blames:  # other faults are counted where they are found
+            self._faults[name] += 1
+        if self._gone is None:
+            self._refuse(name, why)
+        for place, number in enumerate(worker.has):
+            given = self._given.pop(number)
+            if blames and place < worker.joined.slots:
+                yield from self._blame(given, f"worker {name}: {why}")
+            else:
+                self._again.extend(self._unheld(given))
+
+    def _blame(self, given: _Given, how: str) -> Iterator[Result]:
+        """Note that the tasks of a lease may have ended a worker; each goes on alone, or has failed."""
+        for task in self._unheld(given):
+            ends = self._ends.setdefault(task.id, [])
+            ends.append(how)
+            if len(ends) < _MOST_ENDS:
+                self._suspects.append(task)
+            else:
+                yield self._finished(Result(task.id, ok=False, log="\n".join([_ENDED, *ends])))
+
+    def _unheld(self, given: _Given) -> list[Task]:
+        """Return the tasks of a lease that have no result, and that no other lease has."""
+        held: set[int] = set()
+        for other in self._given.values():
+            held.update(theirs := {task.id for task in other.lease.tasks})
+            if not theirs.isdisjoint(task.id for task in given.lease.tasks):
+                other.again = False  # a third worker may be asked for them
+        return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
+
+    def _finished(self, result: Result) -> Result:
+        del self._open[result.id]
+        return result
+
+    def _answered(self, event: Answered) -> Iterator[Result]:
+        self._quiet_since = None
+        given = self._given.pop(event.number, None)
+        if given is None:  # it comes too late, or twice
+            return
+        worker = self._workers[given.worker]
+        worker.has.remove(event.number)
+        try:
+            found = _proven(event, given)
+        except ValueError as exc:
+            yield from self._fault(given, str(exc), _who(event, given))
+            return
+        if wrong := next(filter(None, map(self._terms.misfit, found.values())), None):
+            # No accident does that, so it is not given another chance.
+            self._faults[given.worker] = _MOST_FAULTS
+            yield from self._fault(given, f"it answered with something else: {wrong}", _who(event, given))
+            return
+        for task in given.lease.tasks:
+            if task.id in self._open:
+                yield from self._result(task, found[task.id], given)
+
+    def _result(self, task: Task, result: Result, given: _Given) -> Iterator[Result]:
+        """Take one result, unless its compiler crashed: another worker may have more memory."""
+        crashed = not result.ok and any(each in result.log for each in _CRASHES)
+        if crashed and len(self._ends.get(task.id, ())) < _MOST_ENDS - 1:
+            one = given.lease._replace(tasks=(task,))
+            why = result.log.splitlines()[0].removeprefix("fatal: ")
+            self._useless[result.worker] = why
+            how = f"worker {given.worker}: {why}"
+            yield from self._blame(_Given(given.worker, one, given.since, given.until), how)
+            return
+        self._pace.note(task, result.seconds)
+        if result.ok:
+            self._useful.add(result.worker)
+        else:
+            self._useless[result.worker] = result.log.partition("\n")[0].removeprefix("fatal: ")
+        yield self._finished(result)
+
+    def _fault(self, given: _Given, why: str, who: str) -> Iterator[Result]:
+        """Note that a worker did not do a lease as it should; after some of that it gets no more."""
+        self._again.extend(self._unheld(given))
+        self._useless[who] = why
+        self._faults[given.worker] += 1
+        if self._faults[given.worker] >= _MOST_FAULTS:
+            told = why if who == given.worker else f"{who}: {why}"
+            yield from self._lose(given.worker, told, blames=False)
+
+    def _too_late(self) -> Iterator[Result]:
+        """Give up workers that were given longer than they can take."""
+        now = time.monotonic()
+        late = {given.worker for given in self._given.values() if given.until < now}
+        for worker in late:
+            yield from self._lose(worker, "it did not answer in time")
+
+    def _name_useless(self) -> None:
+        """Name the workers that failed at all that they were given, unless that may be the sources' fault."""
+        for worker, why in self._useless.items():
+            if self._useful and worker not in self._useful and worker not in self._reasons:
+                self._terms.warn(f"worker {worker} failed at all that it was given, at last so: {why}")
+
+    def _wonder(self) -> None:
+        """Tell that nothing has come back for long: deadlines of leases are far off."""
+        if self._quiet_since is not None and time.monotonic() - self._quiet_since >= _QUIET_S:
+            self._quiet_since = None
+            name = self._fleet.name
+            what = f"{name} has given no result for a minute: compiles take long, or nobody does them"
+            self._terms.warn(f"{what}; see that its workers run, or build without it")
+
+    def _despair(self) -> None:
+        """Raise NoneLeftError where nobody is there, and nobody will come."""
+        # What hope becomes is told before the hope is given up.
+        hopeless = self._gone is not None or not self._fleet.hopes
+        if not self._workers and hopeless and self._fleet.events.empty():
+            left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}
+            reasons = tuple(f"worker {worker}: {why}" for worker, why in self._reasons.items())
+            why = (self._gone.why,) if self._gone else () if reasons else ("it has no workers",)
+            raise NoneLeftError(why, reasons, self._gone and self._gone.hint, [*left.values()])
+
+
+class _Pace:
+    """How long tasks take, as far as is known: what is told of one source is expected of its others."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._all_s = 0.0
+        self._of: dict[bytes, float] = {}
+
+    def note(self, task: Task, seconds: float) -> None:
+        self.done += 1
+        self._all_s += seconds
+        self._of[task.name] = seconds
+
+    def of(self, task: Task) -> float:
+        """Return the seconds that a task will take; until anything is known, it makes a lease of its own."""
+        if not self.done:
+            return _LONGEST_S
+        return self._of.get(task.name, self._all_s / self.done)
+
+    def of_all(self, count: int) -> float:
+        return count * self._all_s / max(1, self.done)
+
+
+_ENDED = f"fatal: {_MOST_ENDS} workers ended, or were lost, while they compiled it"
+
+
+def _who(event: Answered, given: _Given) -> str:
+    """Return the name of the worker that answered: what a lease was given to may know no workers."""
+    name = getattr(event.reply, "worker", None)
+    return name if isinstance(name, str) and not given.lease.process else given.worker
+
+
+def _proven(event: Answered, given: _Given) -> dict[int, Result]:
+    """Return the results of a reply; ValueError says why there are none."""
+    if event.wrong is not None:
+        raise ValueError(event.wrong)
+    reply = event.reply
+    if refusal := getattr(reply, "refusal", ""):
+        raise ValueError(refusal)
+    found = opened(reply, given.lease)
+    if not given.lease.process:  # whoever took it: what was given it to knows no workers
+        return found
+    return {number: replace(result, worker=given.worker) for number, result in found.items()}

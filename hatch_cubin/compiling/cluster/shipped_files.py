@@ -1,0 +1,75 @@
+"""What a build gives to the workers of a cluster: the files that its compiles can read, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...common.digest import file_digest
+from ...errors import Location, Problem, SourceError
+from ...headers.outside_project import names_in
+from ...headers.resolve import OWN
+from ...keys.jobs import Job
+from ..compiler_paths import CompilePaths
+from .lease import Listing
+
+_PIECE = 4 << 20  # above 10 MB Dask warns of a large graph
+
+
+class Parcel(NamedTuple):
+    """Files by their digests, and where a worker has to put them."""
+
+    listing: Listing
+    blobs: dict[str, bytes]
+
+    def pieces(self, wanted: Iterable[str]) -> Iterator[list[bytes]]:
+        """Yield the files that are wanted, a few megabytes at a time."""
+        piece: list[bytes] = []
+        for content in wanted:
+            piece.append(self.blobs[content])
+            if sum(map(len, piece)) >= _PIECE:
+                yield piece
+                piece = []
+        if piece:
+            yield piece
+
+
+def travels(job: Job) -> bool:
+    """Say whether another machine can compile a job: all that it reads is known, and lies in named folders.
+
+    Where no text tells what an include means, it may be a folder that is there or not. A link takes less time
+    than to send what it links.
+    """
+    return (
+        not job.linked
+        and not job.closure.guessed
+        and not any(name.startswith("/") for name in job.closure.own)
+    )
+
+
+def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> Parcel:
+    """Return the files that *jobs* can read; includes begin in *folders* of the project too."""
+    closures = [*{id(job.closure): job.closure for job in jobs}.values()]
+    layout = paths.layout(sorted(names_in(closure.files for closure in closures)), folders)
+    own = {name: content for closure in closures for name, content in closure.own.items()}
+    files: dict[str, tuple[str, str]] = {}
+    blobs: dict[str, bytes] = {}
+    for place, (name, source) in layout.files.items():
+        blob = _read(name, source)
+        content = file_digest(blob)
+        if own.get(name, content) != content:
+            raise SourceError(Problem("was changed since the build began", _where(name), "build again"))
+        files[place], blobs[content] = (name, content), blob
+    return Parcel(Listing.of(layout.places, layout.folders, files), blobs)
+
+
+def _read(name: str, source: Path) -> bytes:
+    try:
+        return source.read_bytes()
+    except OSError as exc:
+        raise SourceError(Problem(f"cannot be read: {exc.strerror}", _where(name))) from exc
+
+
+def _where(name: str) -> Location:
+    return Location(name.removeprefix(OWN))

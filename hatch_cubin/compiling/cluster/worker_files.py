@@ -1,0 +1,133 @@
+"""The files that a worker of a cluster has for its compiles: kept by content, laid out for each build.
+
+Two builds, and two versions of one project, share what is the same. Every file has the same time, for some
+compilers put times into what they make.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...common import temporary_folders
+from ...common.digest import file_digest
+from .lease import Listing
+
+_MOST_LAYOUTS = 16  # of builds at once, or of one that is made again and again
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Files as a build needs them, and how many leases read them."""
+
+    folder: Path
+    places: Mapping[int, str]  # a folder for each descriptor
+    users: int = 0
+
+
+class Shelf:
+    """Keeps files by their digests, and layouts of them, in a temporary folder of this process."""
+
+    def __init__(self) -> None:
+        self._folder = temporary_folders.make()
+        self._blobs, self._layouts = self._folder.path / "files", self._folder.path / "layouts"
+        self._lock = threading.Lock()
+        self._laid: dict[str, _Layout] = {}  # the one used last at the end
+        self._count = 0
+        for folder in (self._blobs, self._layouts):
+            folder.mkdir()
+
+    def add(self, blobs: Iterable[bytes]) -> None:
+        """Keep files."""
+        with self._lock:
+            for blob in blobs:
+                self._keep(file_digest(blob), blob)
+
+    def lacking(self, listing: Listing, here: Mapping[str, str]) -> list[str]:
+        """Return the digests of what is lacking; lay all out where nothing is.
+
+        *here* are folders of headers that are installed here: what is the same in them is copied.
+        """
+        with self._lock:
+            if listing.digest not in self._laid:
+                wanted = {content: logical for logical, content in listing.files.values()}
+                lacking = [each for each, logical in wanted.items() if not self._has(each, logical, here)]
+                if lacking:
+                    return lacking
+                self._lay_out(listing)
+            self._touched(listing.digest)
+            return []
+
+    @contextlib.contextmanager
+    def using(self, listing: str) -> Iterator[Mapping[int, str]]:
+        """Lend the folder for each descriptor; KeyError where that was never laid out, or long ago."""
+        with self._lock:
+            layout = self._touched(listing)
+            layout.users += 1
+        try:
+            yield layout.places
+        finally:
+            with self._lock:
+                layout.users -= 1
+
+    def close(self) -> None:
+        """Remove all of it."""
+        self._folder.close()
+
+    def _has(self, content: str, logical: str, here: Mapping[str, str]) -> bool:
+        if (self._blobs / content).is_file():
+            return True
+        for name, folder in here.items():
+            if logical.startswith(f"{name}/"):
+                with contextlib.suppress(OSError):
+                    blob = Path(folder, logical[len(name) + 1 :]).read_bytes()
+                    if file_digest(blob) == content:
+                        self._keep(content, blob)
+                        return True
+        return False
+
+    def _keep(self, content: str, blob: bytes) -> None:
+        """Write a file, whole or not at all."""
+        path, part = self._blobs / content, self._blobs / "part"
+        if path.is_file():
+            return
+        part.write_bytes(blob)
+        os.utime(part, (0, 0))
+        part.replace(path)
+
+    def _touched(self, listing: str) -> _Layout:
+        self._laid[listing] = layout = self._laid.pop(listing)
+        return layout
+
+    def _lay_out(self, listing: Listing) -> None:
+        # One that is made again lies elsewhere: compilers that wait have the folders of the first one open.
+        self._count += 1
+        into, part = self._layouts / str(self._count), self._layouts / "part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        for folder in listing.folders:
+            (part / folder).mkdir(parents=True, exist_ok=True)
+        for place, (_logical, content) in listing.files.items():
+            (part / place).parent.mkdir(parents=True, exist_ok=True)
+            os.link(self._blobs / content, part / place)
+        part.rename(into)
+        places = {number: str(into / place) for number, place in listing.places.items()}
+        self._laid[listing.digest] = _Layout(into, places)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Remove the layouts that nobody has used for long, and the files that no other has."""
+        earlier = [*self._laid][:-1]
+        unused = [name for name in earlier if not self._laid[name].users]
+        dropped = unused[: max(0, len(self._laid) - _MOST_LAYOUTS)]
+        for name in dropped:
+            shutil.rmtree(self._laid.pop(name).folder, ignore_errors=True)
+        if dropped:
+            for path in self._blobs.iterdir():
+                if path.stat().st_nlink == 1:
+                    path.unlink()

@@ -1,0 +1,180 @@
+"""About archs: those that a source compiles for, and those that have an instruction which others lack."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...common.arch_names import Arch
+from ...common.capabilities import DATACENTER, DESKTOP, FIRST_A, HOPPER, with_tensor
+from ...config import toml_lines
+from ...planning.unit_plan import Module, Unit
+from ..diagnostics import Diagnostic
+
+_LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
+_CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
+# What messages call missing before an arch: each was compiled for sm_75, 80, 90 and 100.
+_SINCE = tuple(
+    (number, re.compile(pattern))
+    for number, pattern in (
+        (80, r'"(?:__reduce_(?:add|min|max|and|or|xor)_sync|__float_to_tf32)"'),
+        (80, r'incomplete type "nvcuda::wmma::fragment<.*(?:__nv_bfloat16|double|tf32|<error-type>)'),
+        (90, r'"(?:__cluster\w+|__isClusterShared|this_cluster|cluster_group)"'),
+        (90, r'namespace "cuda::device::experimental" has no member "(?:cp_async_bulk|fence_proxy_async)'),
+        (90, r'"atomicAdd" matches the argument list\n.*\(float[24] \*'),
+        (100, r'identifier "__f(?:add|mul|fma)2_r[nduz]"'),
+    )
+)
+_NONE = "no arch that this compiler can target has it"
+_OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for architecture) 'sm_")
+
+# What messages call an instruction, and the GPUs that have it: each was assembled for every arch of 13.5.
+_HOPPER, _DATACENTER, _DESKTOP = map(with_tensor, (HOPPER, DATACENTER, DESKTOP))
+_HAVING = tuple(
+    (re.compile(pattern), numbers)
+    for pattern, numbers in (
+        (r"wgmma", _HOPPER),
+        (r"setmaxnreg|tensormap\.replace", _HOPPER | _DATACENTER | _DESKTOP),
+        (r"tcgen05\.ld\.red", frozenset({103, 107, 110})),
+        (r"'\.kind::i8'", frozenset({100, 101, 110})),
+        (r"'\.rs'|redux\.f32", frozenset({100, 103, 107})),
+        (r"tcgen05|cta_group|tile::gather4|im2col::w|'\.\d+x\d+b'|'\.kind::(?:f16|tf32)'", _DATACENTER),
+        (r"'mma with (?:with )?(?:block scale|FP6/FP4)", _DESKTOP),
+        (r"'\.kind::|block_scale|scale_vec|e2m1|e2m3|e3m2|ue8m0|e[45]m[23]x4", _DATACENTER | _DESKTOP),
+        (r"ldmatrix|stmatrix|'\.m\d+n\d+'|multicast::cluster::all", _DATACENTER | _DESKTOP),
+    )
+)
+
+
+class Archs:
+    """What the archs of each source came to, and what was said of those that failed.
+
+    Of archs that nobody asked for, those are offered that were *tried* and compile.
+    """
+
+    def __init__(
+        self,
+        failed: Iterable[tuple[Unit, Sequence[Diagnostic]]],
+        done: Iterable[Unit],
+        supported: Sequence[int],
+        tried: Iterable[Unit] = (),
+    ) -> None:
+        self._failing: dict[str, set[Arch]] = defaultdict(set)
+        self._texts: dict[str, set[str]] = defaultdict(set)
+        self._first: dict[str, Module] = {}
+        self._supported = supported
+        for unit, found in failed:
+            path = _name(unit.module)
+            self._first.setdefault(path, unit.module)
+            self._failing[path].add(unit.arch)
+            self._texts[path].update(map(_text, found))
+        self._working, self._tried = _by_path(done), _by_path(tried)
+
+    def candidates(self) -> list[Unit]:
+        """Return what may compile and nobody asked for, of sources that need what some GPUs have."""
+        return [
+            Unit(module, arch)
+            for path, module in self._first.items()
+            if not module.source.is_ptx and any(map(_of_gpu, self._texts[path]))
+            for arch in sorted(self._others(path))
+        ]
+
+    def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
+        """Return an error with the archs that its source can be built for, where it says nothing else."""
+        if error.hint is not None or module.link:
+            return error
+        path = _name(module)
+        asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
+        pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
+        where = f", in the table of {module.part_of}" if module.part_of else ""
+        if asked:
+            return replace(error, hint=f"it compiles with these archs{where}:{pasted}")
+        if others:
+            return replace(error, hint=f"{_have_it(others)}{where}:{pasted}")
+        if _of_gpu(_text(error)) and module.source.is_ptx:
+            targets = " or ".join(map(str, self._having_all(path)))
+            return replace(error, hint=f"a text of .target {targets} can have it" if targets else _NONE)
+        if _of_gpu(_text(error)) and not self._having_all(path):
+            return replace(error, hint=_NONE)
+        return replace(error, hint=error.otherwise)
+
+    def _good(self, path: str) -> list[Arch]:
+        """Return the archs that were asked for and compile."""
+        return sorted(self._working[path] - self._failing[path])
+
+    def _others(self, path: str) -> list[Arch]:
+        """Return the archs that may compile in place of those that failed."""
+        having, failing = self._having_all(path), self._failing[path]
+        if self._good(path):
+            numbers = {arch.number for arch in failing}
+            having = [arch for arch in having if arch.suffix and arch.number in numbers]
+        return [arch for arch in having if arch not in failing and arch not in self._working[path]]
+
+    def _having_all(self, path: str) -> list[Arch]:
+        """Return the archs that may have all that is lacking: the first plain one, or those of some GPUs."""
+        every = [
+            Arch(number, suffix)
+            for number in self._supported
+            for suffix in ("", "a")
+            if not suffix or number >= FIRST_A
+        ]
+        having = [arch for arch in every if all(_may_have(arch, text) for text in self._texts[path])]
+        return [arch for arch in having if not arch.suffix][:1] or having
+
+
+def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
+    archs: dict[str, set[Arch]] = defaultdict(set)
+    for unit in units:
+        archs[_name(unit.module)].add(unit.arch)
+    return archs
+
+
+def _name(module: Module) -> str:
+    """Return what the archs of a module's source are known by; an object's are those of its module."""
+    return module.name if module.part_of or module.link else module.source.path
+
+
+def _pasted(module: Module, archs: list[str]) -> str:
+    if module.part_of:
+        return f" {toml_lines.setting('archs', archs)}"
+    return toml_lines.source_table(module.tables, module.source.path, archs=archs)
+
+
+def _have_it(archs: Sequence[Arch]) -> str:
+    if not archs[0].suffix:
+        return f"{archs[0]} and later have it"
+    return f"{', '.join(map(str, archs))} {'have' if archs[1:] else 'has'} it, plain archs do not"
+
+
+def _of_gpu(text: str) -> bool:
+    """Say whether an error is about what some GPUs have."""
+    return _first(text) is not None or any(pattern.search(text) for pattern in (_LATER, _CLUSTERS, _OWN))
+
+
+def _text(error: Diagnostic) -> str:
+    """Return what an error says, with the types of arguments if it says those below."""
+    return "\n".join((error.text, *error.context[:1])) if error.text.endswith("argument list") else error.text
+
+
+def _first(text: str) -> int | None:
+    """Return the number of the first arch for which headers declare what an error is about."""
+    return next((number for number, pattern in _SINCE if pattern.search(text)), None)
+
+
+def _may_have(arch: Arch, text: str) -> bool:
+    """Say whether an arch may have what an error is about."""
+    if match := _LATER.search(text):
+        return arch.number >= int(match[1]) and bool(arch.suffix or not match[2])
+    if (first := _first(text)) is not None:
+        return arch.number >= first
+    if _CLUSTERS.search(text):
+        return arch.number >= min(_HOPPER)
+    return not _OWN.search(text) or (bool(arch.suffix) and arch.number in (_having(text) or {arch.number}))
+
+
+def _having(text: str) -> frozenset[int] | None:
+    """Return the GPUs that have what an error is about, as far as that is known."""
+    match = _OWN.search(text)
+    return next((numbers for pattern, numbers in _HAVING if match and pattern.search(match[1])), None)

@@ -1,0 +1,121 @@
+"""What hints depend on beside the compiler's words: the project, the source and the toolkit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...config import toml_lines
+from ...config.config import Config, Macros, SourceRule
+from ...errors import Location, SourceError
+from ...headers.resolve import Root
+from ...planning.unit_plan import Module
+from ...project import disk
+from ...project.source import glob_regex
+from ...project.source_roots import Tree
+from .include_chain import Step, ways_from
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A compile that failed: of which source, in which project, with which CUDA."""
+
+    tree: Tree
+    config: Config
+    module: Module
+    search: tuple[Root, ...]  # where its headers were looked for
+    headers: tuple[str, ...]  # those of the project that it can read
+    version: tuple[int, int]
+    sources: Mapping[str, str] = field(default_factory=dict)  # the texts of all sources of the project
+
+    @property
+    def path(self) -> str:
+        """The source's path in the project."""
+        return self.module.source.path
+
+    @property
+    def ways(self) -> Mapping[str, tuple[Step, ...]]:
+        """How the source comes to read each header."""
+        return ways_from(self.module.source, self.tree, self.search)
+
+    def text_of(self, path: str) -> str:
+        """Return the text of a file of the project that the compile read; empty where it is gone."""
+        if path == self.path:
+            return self.module.source.text
+        if path not in self.headers:
+            return ""
+        try:
+            return disk.read(self.tree.at(path), self.tree).decode("utf-8", "replace")
+        except SourceError:
+            return ""
+
+    def line(self, key: str, value: Sequence[str]) -> str:
+        """Return the table's line with a list, and with what the table has there already."""
+        there = getattr(self.config, key.replace("-", "_"))
+        return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
+
+    def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
+        """Return the lines with a value, below or after the words that they follow.
+
+        What a rule of the source sets is not the table's to set: there it is a rule that has the value.
+        """
+        if value.keys() & self._of_rules(key):
+            there = self.module.define if key == "define" else self.module.options
+            values = {key: {**_written(there), **value}}
+            return toml_lines.source_table(self.module.tables, self.path, **values)
+        there = self.config.define if key == "define" else self.config.options
+        return f" {toml_lines.setting(key, {**_written(there), **value})}"
+
+    def place_of_entry(self, entry: str) -> Location | None:
+        """Return the line of the table that has an entry of the source's `instantiate`."""
+        wanted = "".join(entry.split())
+        for index, rule in self._rules():
+            for number, each in enumerate(rule.instantiate):
+                if "".join(each.split()) == wanted:
+                    return self.config.place.of("source", index, "instantiate", number)
+        return None
+
+    def place_of_macro(self, name: str) -> Location:
+        """Return the line of the table that gives the source a macro."""
+        for index, rule in reversed([*self._rules()]):  # later tables win
+            for key, values in (("variants", rule.variants), ("define", rule.define)):
+                if name in dict(values):
+                    return self.config.place.of("source", index, key, name)
+        return self.config.place.of("define", name)
+
+    def place_of_pre_include(self, header: str) -> Location | None:
+        """Return the line of the table that includes a header before the source."""
+        if header not in self.module.pre_includes:
+            return None
+        tables: list[tuple[str | int, ...]] = [("source", index) for index, _rule in self._rules()]
+        paths = [
+            (*table, "options", key) for table in ((), *tables) for key in ("pre-include", "pre_include")
+        ]
+        return next(self.config.place.of(*path) for path in reversed(paths) if self.config.place.has(*path))
+
+    def _rules(self) -> Iterator[tuple[int, SourceRule]]:
+        """Yield the rules of the table that are for the source, with their numbers."""
+        for index, rule in enumerate(self.config.source):
+            if glob_regex(rule.path).fullmatch(self.path):
+                yield index, rule
+
+    def silencing(self, number: int) -> str:
+        """Return the lines that silence a kind of warnings, beside what is silenced already."""
+        there = self.module.options.get("diag_suppress", ())
+        numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
+        return self.pasted("options", {"diag-suppress": numbers})
+
+    def _of_rules(self, key: str) -> set[str]:
+        """Return the macros or options that the source's own rules set."""
+        rules = [rule for _index, rule in self._rules()]
+        if key == "define":
+            return {name for rule in rules for name in (*dict(rule.define), *rule.undefined)}
+        return {name for rule in rules for name in _written(rule.options)}
+
+
+def _written(values: Macros | Mapping[str, Any]) -> dict[str, Any]:
+    """Return macros or options as a table has them."""
+    if isinstance(values, Mapping):
+        return {name.replace("_", "-"): value for name, value in values.items()}
+    return dict(values)

@@ -1,0 +1,205 @@
+"""About host code, which NVRTC does not compile: what of it a source has, and whose headers are for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...config.toml_lines import setting as written
+from ...project.source import without_comments
+from ...toolkit.requirements import device_runtime
+from ..diagnostics import Diagnostic, Told
+from . import cub
+from .failed_compile import Setting
+from .include_chain import Step
+from .similar_names import did_you_mean
+
+APART = (
+    "keep kernels in a file of their own, or put the host's part between #ifndef __CUDACC_RTC__ and #endif"
+)
+_UNANNOTATED = re.compile(r"A function without execution space annotations")
+_VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
+_MARK = re.compile(r"\b(?:__[a-z]+(?:__)?|[a-z]+__)\b")
+_MARKS = ("__global__", "__device__", "__constant__", "__shared__", "__managed__", "__forceinline__")
+_LAUNCHES = re.compile(r"kernel launch could not be processed")
+_OF_RUNTIME = re.compile(r'identifier "cuda')
+_CALLS = re.compile(
+    r"explicitly marked as a __host__ function|kernel launch could not be processed"
+    r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'
+    r'|thread|unordered_map|vector)"'
+    r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
+)
+
+# What no device code has: with it, a function is the host's.
+_OF_HOSTS = re.compile(
+    r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*\s*\("
+    r"|\bstd\s*::\s*(?:cout|cerr|string|vector|map|thread|unique_ptr|shared_ptr|runtime_error)\b|\b(?:torch|at|py)::"
+)
+
+# Whose headers these are: a folder, or the name of one.
+_LIBRARIES = {
+    "PyTorch's": "torch/ ATen/ c10/",
+    "pybind11's": "pybind11/",
+    "nanobind's": "nanobind/",
+    "Python's": "Python.h",
+    "NumPy's": "numpy/",
+    "TensorFlow's": "tensorflow/",
+    "TVM's": "tvm/",
+    "JAX's": "jax/ jaxlib/",
+    "XLA's": "xla/",
+    "GCC's": "bits/",
+    "MPI's": "mpi.h",
+    "NCCL's": "nccl.h nccl_net.h",
+    "cuBLAS's": "cublas.h cublas_v2.h cublas_api.h cublasLt.h cublasXt.h",
+    "cuSPARSE's": "cusparse.h cusparse_v2.h cusparseLt.h",
+    "cuRAND's": "curand.h",
+    "cuDNN's": "cudnn.h cudnn_frontend.h",
+    "cuFFT's": "cufft.h cufftXt.h cufftw.h",
+    "cuSOLVER's": "cusolverDn.h cusolverSp.h cusolverRf.h cusolverMg.h cusolver_common.h",
+    "NVTX's": "nvToolsExt.h nvtx3/",
+    "the CUDA profiler's": "cuda_profiler_api.h cudaProfiler.h",
+    "the CUDA samples'": """
+        helper_cuda.h helper_cuda_drvapi.h helper_cusolver.h helper_functions.h helper_gl.h helper_image.h
+        helper_multiprocess.h helper_string.h helper_timer.h
+    """,
+    "OpenCV's": "opencv/ opencv2/ opencv4/",
+    "OpenGL's": "GL/ GLES2/ GLES3/ GLFW/",
+    "Boost's": "boost/",
+    "fmt's": "fmt/",
+    "GoogleTest's": "gtest/ gmock/",
+}
+_OWNERS = {start: owner for owner, starts in _LIBRARIES.items() for start in starts.split()}
+STANDARD = frozenset(
+    """
+    alloca.h any clocale complex.h condition_variable coroutine csetjmp csignal cwctype dirent.h
+    exception execution fcntl.h filesystem format forward_list fstream future generator getopt.h iomanip
+    ios iosfwd iostream istream list locale locale.h malloc.h map memory_resource mutex omp.h ostream
+    poll.h print pthread.h queue regex sched.h scoped_allocator set setjmp.h shared_mutex signal.h
+    spanstream sstream stack stacktrace stdatomic.h stdexcept stop_token streambuf string strings.h
+    strstream syncstream sys/stat.h sys/time.h system_error tgmath.h thread typeindex typeinfo unistd.h
+    unordered_map unordered_set valarray vector wctype.h windows.h
+    """.split()
+)
+# Headers of CCCL that NVRTC takes in no release, and what to do instead.
+_OF_CCCL = (
+    (re.compile(r"thrust/complex\.h"), "<cuda/std/complex> has the same for device code"),
+    (re.compile(r"thrust/swap\.h"), "<cuda/std/utility> has the same for device code"),
+    (re.compile(r"thrust/.*"), f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
+    (re.compile(r"cub/device/.*"), f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+)
+
+
+def about_header(name: str) -> str | None:
+    """Return what to do where a header is for host code; None for any other."""
+    owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
+    if owner is None and name not in STANDARD:
+        return None
+    whose = "" if owner is None else f" {owner},"
+    return f"that is{whose} for host code, which NVRTC does not compile: {APART}"
+
+
+def entered(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a header that is for host code, in place of what the compiler says of all that it includes."""
+    places = dict.fromkeys(each.where.path for each in found if each.where and not each.is_own)
+    entries = {path: _entry(setting.ways.get(path, ())) for path in places}
+    for name in entries.values():
+        hint = next((hint for pattern, hint in _OF_CCCL if pattern.fullmatch(name)), None)
+        hint = cub.about_whole(setting) if name == cub.WHOLE else hint
+        if hint is not None:
+            like_it = [each for each in found if each.where and entries.get(each.where.path) == name]
+            others = [each for each in found if each not in like_it]
+            about = f"<{name}> is for host code, which NVRTC does not compile: {hint}"
+            return replace(like_it[0], hint=about).followed_by(len(like_it) - 1), others
+    return None
+
+
+def _entry(way: Sequence[Step]) -> str:
+    """Return the header of others that the project includes, on the way to one that it leads to."""
+    return next((step.name for step in reversed(way) if step.is_own), "")
+
+
+def unannotated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of functions that do not say where they run."""
+    pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+    as_device = f"to take such functions as device code:{pasted}"
+
+    def about(first: Diagnostic) -> str:
+        if not first.is_own:
+            return as_device
+        text = without_comments(setting.text_of(first.where.path if first.where else setting.path))
+        only = f"NVRTC compiles device code only: {APART}"
+        return only if _OF_HOSTS.search(text) else f"{only}; {as_device}"
+
+    return _as_one([each for each in found if _UNANNOTATED.search(each.text)], found, about)
+
+
+def variables(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report a variable that does not say where it is, or a mark of a function that is misspelt."""
+    for each in found:
+        if each.hint is None and each.is_own and _VARIABLE.search(each.text):
+            line = "".join(each.context[:1])
+            if "__global__" in line:  # a kernel whose parameters the compiler cannot read
+                continue
+            marks = _MARK.findall(line)
+            meant = next(filter(None, (did_you_mean(mark, _MARKS) for mark in marks)), None)
+            told = replace(each, hint=meant) if meant else _variable(each, setting)
+            return told, [other for other in found if other is not each]
+    return None
+
+
+def _variable(error: Diagnostic, setting: Setting) -> Diagnostic:
+    text = "a variable outside of functions is the host's unless it says that it is the device's"
+    pasted = setting.pasted("options", {"device-as-default-execution-space": True})
+    if "data member" in error.text:
+        return replace(error, text=text, hint=f"to take all such members as __device__:{pasted}")
+    marked = "write __device__ before its type, or __constant__ if kernels only read it"
+    return replace(error, text=text, hint=f"{marked}; to take all such variables as __device__:{pasted}")
+
+
+def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of what only a host can do."""
+    # A host's own function was told of already, unless it is taken as device code.
+    is_kernels = not setting.module.options.get("device_as_default_execution_space")
+
+    like_it = [each for each in found if _CALLS.search(each.text)]
+
+    def about(_first: Diagnostic) -> str:
+        if is_kernels and _launches(like_it, setting):
+            return _with_runtime(setting)
+        return f"NVRTC compiles device code only: {APART}"
+
+    return _as_one(like_it, found, about)
+
+
+def _launches(found: Sequence[Diagnostic], setting: Setting) -> bool:
+    """Say whether a kernel launches kernels, of which the compiler may report only calls of the runtime."""
+    if any(_LAUNCHES.search(each.text) for each in found):
+        return True
+    has_launch = "<<<" in without_comments(setting.module.source.text)
+    return has_launch and all(_OF_RUNTIME.search(each.text) for each in found)
+
+
+def _with_runtime(setting: Setting) -> str:
+    """Return the table that links a source with CUDA's device runtime, which gives no PTX."""
+    rule: dict[str, object] = {"name": setting.module.base, "sources": [setting.path], "mode": "rdc"}
+    targets = setting.module.targets
+    if any(each.arch.is_ptx and each.named for each in targets):
+        rule["archs"] = [*dict.fromkeys(str(each.arch.real) for each in targets)]
+    rule["link"] = [device_runtime(setting.version[0])]
+    lines = (written(key, value) for key, value in rule.items())
+    table = "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
+    return f"a kernel that launches kernels needs CUDA's device runtime, which this links:{table}"
+
+
+def _as_one(
+    like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
+) -> Told | None:
+    """Tell of the first, of the project's own if there are any, in place of all that follows from it."""
+    if not like_it:
+        return None
+    first = next((each for each in like_it if each.is_own), like_it[0])
+    # A header of others may only have met what the project's own code got wrong.
+    met = not all(each.is_own for each in like_it)
+    others = [each for each in found if met and each.is_own and each not in like_it]
+    return replace(first, hint=about(first)).followed_by(len(found) - len(others) - 1), others

@@ -1,0 +1,63 @@
+"""How a source comes to read each header: the includes from the one to the other, with their lines."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...errors import Location, SourceError
+from ...headers.includes import Resolver
+from ...headers.resolve import Root
+from ...project import disk
+from ...project.scan import Scans, line_of
+from ...project.source import Source
+from ...project.source_roots import Tree
+
+_File = tuple[Root, str]
+
+
+class Step(NamedTuple):
+    """One include: the file and the line it stands in, and the name it has there."""
+
+    where: Location
+    name: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it stands in a file of the project."""
+        return not self.where.path.startswith("<")
+
+
+@functools.lru_cache(maxsize=4)  # of hundreds of headers, and asked for each arch that fails
+def ways_from(source: Source, tree: Tree, search: tuple[Root, ...]) -> Mapping[str, tuple[Step, ...]]:
+    """Return the shortest way to each header, by what diagnostics call it."""
+    resolver, scans = Resolver(tree, search), Scans()
+    start = resolver.own(source.path)
+    ways: dict[str, tuple[Step, ...]] = {source.path: ()}
+    pending = deque([start])
+    while pending:
+        file = pending.popleft()
+        name, text = _named(file, tree), source.text if file == start else _text(file, tree)
+        for include in scans.of_text(text).includes:
+            found_at = resolver.find(include, *file).places if include.form in {"quote", "angle"} else ()
+            for found in found_at:
+                if (header := _named(found, tree)) not in ways:
+                    ways[header] = (*ways[name], Step(Location(name, line_of(include, text)), include.name))
+                    pending.append(found)
+    return ways
+
+
+def _named(file: _File, tree: Tree) -> str:
+    root, relative = file
+    if root.tree:
+        return f"<{root.logical}>/{relative}"
+    return tree.named(root.path / relative)
+
+
+def _text(file: _File, tree: Tree) -> str:
+    try:
+        return disk.read(file[0].path / file[1], tree).decode("utf-8", "replace")
+    except SourceError:  # gone by now: nothing leads on from there
+        return ""

@@ -1,0 +1,209 @@
+"""About entries of `instantiate`: each at its line of the table, with the kernel that it may mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...cubin.kernel_names import plain_name
+from ...project.source import without_comments
+from ..diagnostics import Diagnostic
+from .failed_compile import Setting
+from .kernel_declarations import Declared, Kernel, declared, end_of
+from .similar_names import nearest
+from .undefined_names import undefined
+
+_ENTRY = re.compile(r"\s*#pragma nv_mangled_name (.*)")
+_FOR_THE_DEVICE = re.compile(r"cannot form address of a non-__global__")
+_UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
+_DECLARED = re.compile(
+    r"\b(?:struct|class|enum|union|using|typename|typedef[^;{}]*)\s+([A-Za-z_]\w*)\s*[:={;<]"
+)
+_AMBIGUOUS = re.compile(r"cannot determine which")
+_WORD = re.compile(r"\w+")
+# What stands around a name where C++ declares, instantiates or launches it.
+_DECORATION = re.compile(
+    r"\b(?:extern|inline|static|void|typename|template(?:\s*<\s*>)?|__\w+__(?:\s*\([^()]*\))?)(?!\w)"
+)
+_CALLED = re.compile(r"((?:::\s*)?[A-Za-z_]\w*(?:\s*(?:::|\.)\s*\w+)*)\s*([<\[(;]|$)")
+# Types of elements, as NumPy, PyTorch and others call them, and what device code has.
+_ELEMENTS = {
+    **dict.fromkeys(("half", "float16"), "__half"),
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "bool_": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+}
+_ELEMENT = re.compile(
+    r"(?:(?<![\w:])(?:torch|np|numpy|cp|cupy|jnp|tl|at|c10)\s*(?:\.|::)\s*|(?<![\w:.]))"
+    r"(Half|BFloat16|(?:float|bfloat|u?int)\d+|bool_)\b"
+)
+_OF_HOSTS = re.compile(r"\b(?:std|at|c10|torch|thrust)\s*::\s*\w+")
+_BUILTIN = (
+    "float",
+    "double",
+    "int",
+    "unsigned",
+    "char",
+    "short",
+    "long",
+    "bool",
+    "half",
+    "half2",
+    "true",
+    "false",
+)
+
+
+def entry_of(error: Diagnostic) -> str | None:
+    """Return the entry of `instantiate` that an error is about; None where it is about the source."""
+    matches = filter(None, map(_ENTRY.match, error.context))
+    return next((match[1].strip() for match in matches), None)
+
+
+def told(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
+    """Return one error for each entry that is wrong.
+
+    Where the source has errors too, what is wrong with a kernel that it has may only follow from them.
+    """
+    first: dict[str, Diagnostic] = {}
+    for each in found:
+        if (entry := entry_of(each)) is not None:
+            first.setdefault(entry, each)
+    entries = {entry: _located(entry, error, setting) for entry, error in first.items()}
+    if all(entry_of(each) is not None for each in found):
+        return [*entries.values()]
+    names = {kernel.base for kernel in _declared(setting).kernels}
+    return [each for entry, each in entries.items() if each.hint or names.isdisjoint(_WORD.findall(entry))]
+
+
+def _located(entry: str, error: Diagnostic, setting: Setting) -> Diagnostic:
+    text = error.text.removeprefix("instantiate: ")
+    hint = _about(entry, error, setting)
+    where = setting.place_of_entry(entry) or error.where
+    return replace(error, text=f"instantiate: {entry!r}: {text}", where=where, context=(), hint=hint)
+
+
+def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
+    if (told := undefined([error], setting)) is not None:
+        return told[0].hint
+    found = _declared(setting)
+    name, arguments, rest = _parts(entry)
+    if _FOR_THE_DEVICE.search(error.text):
+        return _about_function(name, found, setting)
+    mine = _kernel_of(name, found.kernels)
+    if mine is None:
+        return _another_kernel(name, arguments, found.kernels)
+    match = _UNKNOWN.search(error.text)
+    unknown = (match[1] or match[2]) if match else ""
+    if unknown == mine.base and name == mine.name and not rest:
+        return None  # it is declared where the compiler does not see it
+    if not arguments or _AMBIGUOUS.search(error.text):
+        return _about_template(entry, mine, found)
+    return _rewritten(entry, mine) or _about_arguments(entry, arguments, unknown, mine, setting)
+
+
+def _rewritten(entry: str, kernel: Kernel) -> str | None:
+    """Return how to write an entry that has more than a kernel's name and arguments, or other types."""
+    name, arguments, rest = _parts(entry)
+    if rest.startswith(","):
+        return "write each as an entry of its own, in quotes of its own"
+    meant = f"{kernel.name}{_of_device(arguments)}"
+    if _plain(meant) == _plain(entry):
+        return None
+    if _plain(entry) == _plain(f"{name}{arguments}"):
+        return f"did you mean {meant!r}?"
+    return f"write its name and its template's arguments alone: {meant}"
+
+
+def _about_arguments(
+    entry: str, arguments: str, unknown: str, kernel: Kernel, setting: Setting
+) -> str | None:
+    if unknown and (another := _another_type(unknown, entry, setting)) is not None:
+        return another
+    if of_host := _OF_HOSTS.search(arguments):
+        return f"{of_host[0]!r} is for host code: name a type that device code has"
+    if unknown and unknown not in {each.name for each in kernel.parameters}:
+        return None
+    return _about_template(entry, kernel, _declared(setting))
+
+
+def _plain(entry: str) -> str:
+    return "".join(entry.split()).removeprefix("::")
+
+
+def _parts(entry: str) -> tuple[str, str, str]:
+    """Return an entry's name, its template's arguments, and what follows them."""
+    written = plain_name(entry.strip())
+    text = " ".join(_DECORATION.sub(" ", written).split()).strip(" &\"'").replace("< ", "<")
+    match = _CALLED.search(text)
+    if match is None:
+        return text, "", ""
+    name = re.sub(r"\s*(?:::|\.)\s*", "::", match[1])
+    if match[2] not in {"<", "["} or text.startswith("<<<", match.start(2)):
+        return name, "", text[match.end(1) :].strip()
+    end = end_of(text, match.end(), match[2])
+    inside = text[match.end() : end].rstrip().removesuffix(">").removesuffix("]")
+    return name, f"<{inside}>", text[end:].strip()
+
+
+def _kernel_of(name: str, kernels: Sequence[Kernel]) -> Kernel | None:
+    """Return the kernel of that name, in its namespace or else in another one."""
+    same = [each for each in kernels if each.base == name.rpartition("::")[2]]
+    exact = (each for each in same if f"::{each.name}".endswith(f"::{name.removeprefix('::')}"))
+    return next(exact, same[0] if same else None)
+
+
+def _of_device(arguments: str) -> str:
+    """Return a template's arguments in C++ if they name types of Python's libraries."""
+    return _ELEMENT.sub(lambda match: _ELEMENTS.get(match[1].lower(), match[0]), arguments)
+
+
+def _about_function(name: str, found: Declared, setting: Setting) -> str:
+    """Return what to do about an entry that names a function for the device."""
+    what = f"'{name}' is no kernel, and is compiled with the kernels that call it: drop the entry"
+    return (
+        what
+        if found.kernels
+        else f"{what}; a file without kernels: {setting.line('exclude', [setting.path])}"
+    )
+
+
+def _about_template(entry: str, kernel: Kernel, found: Declared) -> str:
+    if kernel.template:
+        what = f"its template is '{kernel.template}' ({kernel.where})"
+        example = found.example(kernel)
+        return what if "".join(example.split()) == "".join(entry.split()) else f'{what}, as in "{example}"'
+    return f"'{kernel.name}' is no template ({kernel.where}), and needs no entry"
+
+
+def _another_type(unknown: str, entry: str, setting: Setting) -> str | None:
+    types = [*_BUILTIN, *(each for text in _texts(setting).values() for each in _DECLARED.findall(text))]
+    close = unknown if unknown in types else nearest(unknown, types) or unknown
+    meant = re.sub(rf"\b{unknown}\b", close, entry)
+    return None if meant == entry else f"did you mean {meant!r}?"
+
+
+def _another_kernel(name: str, arguments: str, kernels: Sequence[Kernel]) -> str | None:
+    """Return the guess for an entry whose kernel is unknown: one with a name like it."""
+    names = {each.base: each.name for each in kernels}
+    close = nearest(name.rpartition("::")[2], names)
+    return f"did you mean '{names[close]}{_of_device(arguments)}'?" if close else None
+
+
+def _declared(setting: Setting) -> Declared:
+    """Return what the source and its headers declare."""
+    return declared({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
+
+
+def _texts(setting: Setting) -> dict[str, str]:
+    return {path: without_comments(setting.text_of(path)) for path in (setting.path, *setting.headers)}

@@ -1,0 +1,37 @@
+"""Lines of the table that several hints show: a key stands there once, so each shows all of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ...config import toml_lines
+from ...config.toml_positions import loads
+from ...errors import Problem
+
+_LINE = re.compile(r"(?:^|(?<=: ))(options|define|exclude|include-dirs|header-packages) = .*$")
+
+
+def together(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems with hints that can all be followed: their lines of one key are one line."""
+    merged: dict[str, Any] = {}
+    for problem in problems:
+        if match := _LINE.search(problem.hint or ""):
+            merged[match[1]] = _both(merged.get(match[1]), loads(match[0])[match[1]])
+    return [
+        problem._replace(
+            hint=problem.hint
+            and _LINE.sub(lambda match: toml_lines.setting(match[1], merged[match[1]]), problem.hint)
+        )
+        for problem in problems
+    ]
+
+
+def _both(one: Any, other: Any) -> Any:
+    """Return two values as one: all elements of two lists, all keys of two tables."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**one, **{key: _both(one.get(key), value) for key, value in other.items()}}
+    if isinstance(one, list) and isinstance(other, list):
+        return [*one, *(each for each in other if each not in one)]
+    return other

@@ -1,0 +1,78 @@
+"""About what CUDA no longer takes, in C++ and in PTX, or does not take yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...errors import Location
+from ...project.source import without_comments
+from ..diagnostics import Diagnostic, Told
+from .failed_compile import Setting
+
+_REFERENCE = re.compile(r"(texture|surface) is not a template")
+_UNSYNCED = re.compile(
+    r'identifier "__shfl(?:_up|_down|_xor)?" is undefined|Instruction \'vote\' without \'\.sync\''
+)
+_SYNCED = "such calls name the lanes that take part, since CUDA 9: __shfl_sync(mask, …), __any_sync(mask, …)"
+# What an assembler says of a whole text, the directive that it means, and what to do.
+_OF_PTX = (
+    (
+        re.compile(r"requires PTX ISA \.version 3\.1 or later"),
+        ".version",
+        "write .version 3.1 with .address_size 64, where its code allows that, or generate it anew",
+    ),
+    (
+        re.compile(r"32-Bit ABI"),
+        ".address_size",
+        "no arch from sm_90 on has 32-bit addresses: generate it anew, for 64-bit ones",
+    ),
+    (
+        re.compile(r"Deprecated feature: '\.tex' not supported"),
+        ".tex",
+        "PTX 1.5 and later declare a texture as .global .texref: generate it anew",
+    ),
+    (
+        re.compile(r"Unsupported \.version"),
+        ".version",
+        "a newer compiler wrote it: where there is a toolkit of that release, 'toolkit' names it",
+    ),
+)
+
+
+def references(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+    """Tell of a texture or surface reference; all that uses it fails with it."""
+    for each in found:
+        if match := _REFERENCE.search(each.text):
+            instead = f"pass the kernel a cuda{match[1].title()}Object_t"
+            hint = f"CUDA 12 and later have no {match[1]} references: {instead}"
+            return replace(each, hint=hint).followed_by(len(found) - 1), []
+    return None
+
+
+def unsynced(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+    """Tell of a call among the lanes of a warp that does not say which lanes take part."""
+    for each in found:
+        if _UNSYNCED.search(each.text):
+            return replace(each, hint=_SYNCED), [other for other in found if other is not each]
+    return None
+
+
+def outdated(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of a PTX text that is too old or too new for the assembler, with the line that says so."""
+    for each in found if setting.module.source.is_ptx else ():
+        for pattern, directive, hint in _OF_PTX:
+            if pattern.search(each.text):
+                where = each.where if each.where and each.where.line else _place_of(directive, setting)
+                return replace(each, where=where, hint=hint), [other for other in found if other is not each]
+    return None
+
+
+def _place_of(directive: str, setting: Setting) -> Location:
+    """Return where a directive stands, or the one that every text has in its place."""
+    text = without_comments(setting.module.source.text)
+    for each in (directive, ".target"):
+        if match := re.search(rf"^[^\S\n]*{re.escape(each)}\b", text, re.MULTILINE):
+            return Location(setting.path, text.count("\n", 0, match.start()) + 1)
+    return Location(setting.path)

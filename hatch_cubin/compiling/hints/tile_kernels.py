@@ -1,0 +1,43 @@
+"""About tile kernels: NVRTC leaves them out, unless an option that nothing here sets allows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ...errors import Location
+from ..diagnostics import Diagnostic, Told
+from .conditions import surely_read
+from .failed_compile import Setting
+
+_TILE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
+
+
+def place_in(texts: Mapping[str, str]) -> Location | None:
+    """Return where one of *texts*, by their paths, has tile code that the compiler surely reads."""
+    for path, text in texts.items():
+        if "__tile" in text:
+            for line, number in surely_read(text, frozenset()):
+                if _TILE.search(line):
+                    return Location(path, number)
+    return None
+
+
+def refused(where: Location, setting: Setting) -> Diagnostic:
+    """Return the error that tile code is not supported."""
+    text = setting.text_of(setting.path)
+    if where.path != setting.path:
+        hint = f"{setting.path} has to do without what includes it"
+    elif "__global__" in text:
+        hint = "move it into a file of its own, and leave that out with 'exclude'"
+    else:
+        hint = f"leave the file out: {setting.line('exclude', [setting.path])}"
+    line = text.splitlines()[(where.line or 1) - 1 :][:1] if where.path == setting.path else []
+    shown = tuple(f"    {each}" for each in line)
+    return Diagnostic("error", where, "tile kernels (__tile_global__) are not supported yet", shown, hint)
+
+
+def unsupported(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Tell of tile code in place of what the compiler says of it, or of the headers that it needs."""
+    where = place_in({path: setting.text_of(path) for path in (setting.path, *setting.headers)})
+    return None if where is None or not found else (refused(where, setting), [])

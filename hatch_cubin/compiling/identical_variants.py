@@ -1,0 +1,32 @@
+"""Macros of `variants` whose values all gave the same code. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from ..cache.entries import Compiled
+from ..planning.unit_plan import Unit
+
+_Same = tuple[str, tuple[tuple[str, str], ...]]  # an arch, and the other macros
+
+
+def alike(done: Mapping[Unit, Compiled]) -> list[str]:
+    """Return a note for each macro of which no value changes anything, whatever the others are."""
+    results: dict[tuple[str, str], dict[_Same, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for unit, compiled in done.items():
+        if unit.module.part_of:  # what it is linked into may differ
+            continue
+        for name, _value in unit.module.variant:
+            others = tuple(item for item in unit.module.variant if item[0] != name)
+            same = (str(unit.arch), others)
+            path = unit.module.base if unit.module.link else unit.module.source.path
+            results[path, name][same].append(compiled.sha256)
+    return sorted(_notes(results))
+
+
+def _notes(results: Mapping[tuple[str, str], Mapping[_Same, list[str]]]) -> Iterator[str]:
+    for (path, name), found in results.items():
+        count = max(map(len, found.values()))
+        if count > 1 and all(len({*digests}) == 1 for digests in found.values()):
+            yield f"{path}: {name} changes nothing: its {count} variants are the same code"

@@ -1,0 +1,35 @@
+"""Kernels that some archs of a module lack, since conditions left them out there. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from ..cache.entries import Compiled
+from ..planning.unit_plan import Module, Unit
+
+_SHOWN = 3  # of the names: `inspect` has them all
+
+
+def gaps(done: Mapping[Unit, Compiled]) -> list[str]:
+    """Return what archs of modules lack of the kernels that others have, the same of many variants once."""
+    modules: dict[Module, list[Unit]] = defaultdict(list)
+    for unit in done:
+        modules[unit.module].append(unit)
+    return sorted({note for module, units in modules.items() for note in _notes(module, units, done)})
+
+
+def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> Iterator[str]:
+    having = {unit: done[unit].kernels for unit in units} if units[1:] else {}
+    if all(names == having[units[0]] for names in having.values()):  # as nearly always, and in thousands
+        return
+    every = set[str]().union(*having.values())
+    lacking: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for unit in sorted(units, key=lambda unit: unit.arch):
+        lacking[tuple(sorted(every - having[unit].keys()))].append(str(unit.arch))
+    for names, archs in lacking.items():
+        if names:
+            shown = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
+            targets, count = ", ".join(archs), f"{len(names)} of its {len(every)}"
+            name = module.base if module.link else module.source.path
+            yield f"{name}: built for {targets} without {count} kernels: {shown}"

@@ -1,0 +1,137 @@
+"""What is doubtful in a plan that may compile: macros that nothing names, headers outside the project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config.config import Macros
+from ..errors import Location, Problem, SourceError
+from ..headers.includes import Closure
+from ..headers.resolve import OWN
+from ..keys.jobs import Job, lies_outside
+from ..planning.unit_plan import Module
+from ..project import disk
+from ..project.project import Project
+from ..project.scan import PASTE, WORD, spliced
+
+NEARER = "put a copy into the project, or name its folder in 'source-roots'"
+_NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")  # perhaps NVRTC's own header asks for them
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)", re.MULTILINE)
+
+
+def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
+    """Return a problem for each header that a build reads outside the project: an sdist cannot have it."""
+    found: dict[str, Problem] = {}
+    for job in {id(job.closure): job for job in jobs}.values():  # many modules share a closure
+        for path in _own(job.closure):
+            real = project.tree.real(path) if ".." in path else path
+            if (lies_outside(real) or real.startswith("/")) and real not in found:
+                what = f"reads {real}, which lies outside the project: an sdist does not have it"
+                found[real] = Problem(what, Location(job.unit.module.source.path), NEARER)
+    return [*found.values()]
+
+
+def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
+    """Return a problem for each macro of `define` that no text of its compiles names.
+
+    *jobs* are those of the whole project. In doubt there is none: where macros are pasted together, and where
+    headers of others are read that may ask for the macro, unless a condition has nearly its name.
+    """
+    config = project.config
+    tables: list[tuple[tuple[str | int, ...], Macros]] = [(("define",), config.define)]
+    tables += [(("source", index, "define"), rule.define) for index, rule in enumerate(config.source)]
+    tables += [(("module", index, "define"), rule.define) for index, rule in enumerate(config.module)]
+    places = {name.partition("(")[0]: (*path, name) for path, macros in tables for name, _text in macros}
+    if not places:
+        return []
+    every = [job for job in _one_of_each(jobs) if not job.unit.module.source.is_ptx]
+    problems = []
+    for name, path in places.items():
+        users = [
+            job for job in every if name in (each.partition("(")[0] for each, _ in job.unit.module.define)
+        ]
+        if users and not _NOT_OURS.match(name):
+            meant = _Texts(project, users).unread(name)
+            if meant is not None:
+                hint = f"did you mean {meant}?" if meant else "take it out, or use it"
+                what = f"no source and no header names the macro {name}, so it changes nothing"
+                problems.append(Problem(what, config.place.of(*path), hint))
+    return problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The texts of all compiles that have a macro."""
+
+    project: Project
+    jobs: Sequence[Job]
+
+    def unread(self, name: str) -> str | None:
+        """Return what a macro may be meant as, "" if that is unknown; None if a text may name it."""
+        named = re.compile(rf"\b{name}\b")
+        if any(named.search(text) or PASTE.search(text) for text in self._own()):  # mostly the first text
+            return None
+        import difflib  # slow to import, and few projects have such a macro
+
+        asked = {
+            word for text in self._own() for line in _CONDITION.findall(text) for word in WORD.findall(line)
+        }
+        close = difflib.get_close_matches(name, sorted(asked), n=1, cutoff=0.75)
+        if not any(_others(job.closure) for job in self.jobs):
+            return close[0] if close else ""
+        return close[0] if close and not self._is_named_by_others(name) else None
+
+    def _own(self) -> Iterator[str]:
+        """Yield the project's texts, and what the table hands to the compiler as code."""
+        paths: set[str] = set()
+        for job in self.jobs:
+            yield spliced(job.unit.module.source.text)
+            yield "\n".join((*job.unit.module.instantiate, *_values(job.unit.module)))
+            paths.update(_own(job.closure))
+        for path in sorted(paths):
+            try:
+                data = disk.read(
+                    Path(path) if path.startswith("/") else self.project.tree.at(path), self.project.tree
+                )
+            except SourceError:  # gone by now
+                continue
+            yield spliced(data.decode("utf-8", "replace"))
+
+    def _is_named_by_others(self, name: str) -> bool:
+        """Say whether a header of others names a macro, or may do so."""
+        if any(job.closure.trees for job in self.jobs):
+            return True
+        roots = {f"{root.logical}/": root.path for job in self.jobs for root in job.search}
+        files = {logical for job in self.jobs for logical in _others(job.closure)}
+        places = [
+            path / logical[len(start) :]
+            for logical in files
+            for start, path in roots.items()
+            if logical.startswith(start)
+        ]
+        word = re.compile(rf"\b{name}\b".encode())
+        return any(word.search(path.read_bytes()) for path in places if path.is_file())
+
+
+def _values(module: Module) -> Iterator[str]:
+    yield from (text for _name, text in module.macros)
+    yield from (name.partition("(")[2] for name, _text in module.macros)
+
+
+def _own(closure: Closure) -> list[str]:
+    """Return the paths of headers that are in no tree, relative to the project or absolute."""
+    named = (logical for logical in closure.own if logical not in closure.widened)
+    return [logical.removeprefix(OWN) for logical in named]
+
+
+def _others(closure: Closure) -> list[str]:
+    """Return the logical names of headers of others; those of a tree any of whose files may be read too."""
+    return [*closure.trees, *(logical for logical in closure.files if logical not in closure.own)]
+
+
+def _one_of_each(jobs: Iterable[Job]) -> list[Job]:
+    """Return one job for each module: those of its archs read the same texts."""
+    return [*{job.unit.module: job for job in jobs if job.unit.module.link is None}.values()]

@@ -1,0 +1,96 @@
+"""What is warned of in sources that compile: what depends on the time, a host's code, what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ..cache.entries import Compiled
+from ..errors import Location, Problem, SourceError
+from ..keys.jobs import Job, named_files
+from ..planning.unit_plan import Module
+from ..project import disk
+from ..project.build_time_macros import Stamp, stamps
+from ..project.project import Project
+from ..project.source import Source, glob_regex
+from . import limits, templates
+from .hints import tile_kernels
+from .hints.conditions import host_code
+
+_TABLE = ""  # the path of the macros of the table, each of which is a line of it
+
+
+class Remarks(NamedTuple):
+    """What the texts of a unit's module show: the warnings, and where tile code is, which is refused."""
+
+    warnings: tuple[str, ...] = ()
+    tile_code: Location | None = None
+
+
+def remarks(project: Project, job: Job) -> Remarks:
+    """Return what the texts of a unit's module show and no compiler says."""
+    module = job.unit.module
+    if module.source.is_ptx:
+        return Remarks()
+    texts = _texts(project, job)
+    found = [_of_time(stamp, project, module) for stamp in _stamps(module, texts)]
+    if (main := host_code(module, texts)) is not None:
+        found.append(main)
+    return Remarks(tuple(map(str, found)), tile_kernels.place_in(texts))
+
+
+def of_result(
+    project: Project, job: Job, compiled: Compiled, cubin: bytes, sources: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the warnings of a unit's result: kernels that no GPU can launch, templates without a kernel.
+
+    *cubin* is what was compiled with it, for PTX too; *sources* are the texts of all sources, by their paths.
+    """
+    module = job.unit.module
+    if module.link:
+        parts = (part if isinstance(part, Source) else part.source for part in module.link.parts)
+        texts = {part.path: part.text for part in parts}
+        return tuple(map(str, limits.beyond(cubin, compiled.kernels, lambda: texts, module.source.path)))
+    found = limits.beyond(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
+    tables = project.config.place.tables("source")
+    return tuple(map(str, (*found, *templates.not_built(module, compiled.kernels, sources, tables))))
+
+
+def _texts(project: Project, job: Job) -> dict[str, str]:
+    """Return the texts, by their paths, of a source and of the project's headers that its includes name."""
+    source = job.unit.module.source
+    texts = {source.path: source.text}
+    for path in named_files(project, [job]):
+        if path != source.path:
+            with contextlib.suppress(SourceError):  # gone by now
+                texts[path] = disk.read(project.tree.at(path), project.tree).decode("utf-8", "replace")
+    return texts
+
+
+def _stamps(module: Module, texts: Mapping[str, str]) -> Iterator[Stamp]:
+    table = "\n".join(f"#define {name} {value}" for name, value in module.macros)
+    return stamps({_TABLE: table, **texts})
+
+
+def _of_time(stamp: Stamp, project: Project, module: Module) -> Problem:
+    where, what = Location(stamp.path, stamp.line), stamp.name
+    if stamp.path == _TABLE:
+        what = module.macros[stamp.line - 1][0]
+        where = _place_of(what, project, module)
+    elif not stamp.is_plain:
+        what = f"{what}, which macros make here,"
+    return Problem(f"{what} makes every compile differ; a cached unit keeps that of its first", where)
+
+
+def _place_of(macro: str, project: Project, module: Module) -> Location:
+    """Return where the table, or the last of the source's own rules that does, gives a macro its value."""
+    place, rules = project.config.place, [*enumerate(project.config.source)]
+    of_rules = (
+        place.of("source", index, key, macro)
+        for index, rule in reversed(rules)
+        if glob_regex(rule.path).fullmatch(module.source.path)
+        for key, macros in (("variants", rule.variants), ("define", rule.define))
+        if macro in dict(macros)
+    )
+    return next(of_rules, place.of("define", macro))

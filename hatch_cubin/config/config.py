@@ -1,0 +1,125 @@
+"""The configuration as one checked value: `Config`, made of the project's table and the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .nvrtc_options import OptionValue
+from .reader import read_table
+from .toml_positions import Place
+from .value_checks import Macros, Variants
+
+__all__ = [
+    "DEFAULT_SOURCES",
+    "Config",
+    "Macros",
+    "ModuleRule",
+    "Place",
+    "SourceRule",
+    "Variants",
+    "make_config",
+    "merge_macros",
+    "parse_config",
+]
+
+DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRule:
+    """What one [[source]] table sets for the sources that its path matches."""
+
+    path: str
+    name: str | None = None
+    archs: tuple[str, ...] | None = None
+    include_dirs: tuple[str, ...] = ()
+    define: Macros = ()
+    undefined: tuple[str, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    instantiate: tuple[str, ...] = ()
+    variants: Variants = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleRule:
+    """What one [[module]] table says of a module that is linked of several sources."""
+
+    name: str
+    sources: tuple[str, ...]
+    mode: str
+    link: tuple[str, ...] = ()
+    archs: tuple[str, ...] | None = None
+    include_dirs: tuple[str, ...] = ()
+    define: Macros = ()
+    undefined: tuple[str, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    variants: Variants = ()
+
+    @property
+    def wheels(self) -> tuple[str, ...]:
+        """The requirements of the wheels that `link` takes files of."""
+        return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole table, checked; what the environment overrides is already merged in."""
+
+    archs: tuple[str, ...] = ("all-major",)
+    toolkit: str | None = None
+    sources: tuple[str, ...] = DEFAULT_SOURCES
+    exclude: tuple[str, ...] = ()
+    package: str | None = None
+    include_dirs: tuple[str, ...] = ()
+    source_roots: tuple[tuple[str, str], ...] = ()  # names in the project, and the ways to folders above it
+    header_packages: tuple[str, ...] = ()
+    define: Macros = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    jobs: int | None = None
+    cache_dir: str | None = None
+    cache_size: int | None = None
+    max_size: int | None = None  # of a wheel
+    trusted_keys: tuple[str, ...] = ()
+    remote_cache: str | None = None
+    pack: bool = False
+    ship_sources: bool = False
+    provenance: bool = False
+    source: tuple[SourceRule, ...] = ()
+    module: tuple[ModuleRule, ...] = ()
+    backend: str | None = None  # of a wrapped project
+    backend_path: tuple[str, ...] = ()
+    package_dir: str | None = None
+    timeout_s: float = 1800.0
+    executor: str | None = None  # no table has it: whoever changes a project sends no code to other machines
+    recheck: float = 0.0  # which part of what others compile is compiled here too
+    replaced: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by a variable
+    place: Place = field(repr=False, compare=False)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The wheels that kernels are made of: those of headers, and those that modules are linked with."""
+        linked = (wheel for rule in self.module for wheel in rule.wheels)
+        return tuple(dict.fromkeys((*self.header_packages, *linked)))
+
+
+def parse_config(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> Config:
+    """Return the configuration that *table* and *environ* ask for; ConfigError names all that is wrong."""
+    return make_config(read_table(table, place, environ))
+
+
+def make_config(values: Mapping[str, Any]) -> Config:
+    """Return the configuration of the values that `read_table` returned."""
+    rules = tuple(SourceRule(**rule) for rule in values.get("source", ()))
+    modules = tuple(ModuleRule(**rule) for rule in values.get("module", ()))
+    return Config(**{**values, "source": rules, "module": modules})
+
+
+def merge_macros(base: Macros, over: Macros, undefined: tuple[str, ...] = ()) -> Macros:
+    """Merge two tables of macros, without those that are *undefined*.
+
+    Where both have a macro, the value is that of *over*, its place in the order that of *base*.
+    """
+    merged = dict(base) | dict(over)
+    return tuple((name, text) for name, text in merged.items() if name not in undefined)

@@ -1,0 +1,464 @@
+"""Read the table key by key: return its checked values, or report every problem at once with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..common.environment import REMOTE, REQUIRE_SIGNED, is_on, read_environment, unknown_variables
+from ..errors import ConfigError, Problem
+from . import nvrtc_options, value_checks
+from .known_names import WRAPPER, key_meant
+from .toml_positions import Place
+from .value_checks import Macros, Variants
+
+HATCHLING_KEYS = frozenset(
+    {
+        "enable-by-default",
+        "dependencies",
+        "require-runtime-dependencies",
+        "require-runtime-features",
+    }
+)
+
+
+def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a `Config`, from *table* and *environ*; ConfigError names all that is wrong."""
+    reader = _Reader(place, _major(environ.get("HATCH_CUBIN_TOOLKIT") or table.get("toolkit")))
+    own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
+    values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
+    if place.wraps and "backend" not in own:
+        reader.add("the table does not say which build backend makes the wheel", (), 'backend = "…"')
+    if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
+        what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
+        reader.add(what, (), 'trusted-keys = ["…"]')
+    replaced, wrong = read_environment(environ, _VARIABLES)
+    values |= replaced
+    reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
+    if reader.problems:
+        raise ConfigError(*reader.problems)
+    return {**values, "replaced": frozenset(replaced), "place": place}
+
+
+def variables_unread(environ: Mapping[str, str]) -> list[str]:
+    """Return a message for each variable of the environment with a name like ours that nothing reads."""
+    return unknown_variables(environ, _VARIABLES)
+
+
+class _Reader:
+    """Reads tables key by key and keeps every problem."""
+
+    def __init__(self, place: Place, major: int | None) -> None:
+        self.place = place
+        self.major = major  # of the CUDA that the project is built with, if that is said
+        self.problems: list[Problem] = []
+
+    def table(
+        self,
+        readers: Mapping[str, Callable[..., Any]],
+        table: Mapping[str, Any],
+        path: tuple[str | int, ...],
+    ) -> dict[str, Any]:
+        """Return the checked values of *table* under their field names."""
+        values = {}
+        for key, value in table.items():
+            if (read := readers.get(key)) is None:
+                self._unknown(key, readers, path)
+                continue
+            try:
+                values[key.replace("-", "_")] = read(value, self, (*path, key))
+            except ValueError as exc:
+                self.add(f"{key} {exc}", (*path, key), _meant(key, value))
+        return values
+
+    def add(self, what: str, path: tuple[str | int, ...], hint: str | None = None) -> None:
+        self.problems.append(Problem(_short_line(what), self.place.of(*path), hint))
+
+    def _unknown(self, key: str, known: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
+        inside = self.place.tables(str(path[0])) if path else str(self.place)
+        hint = self.of_other_table(key, path) if path[:1] != ("module",) else None
+        hint = hint or value_checks.guess(key, known) or self.of_other_table(key, path) or _flag_meant(key)
+        name = _option_called(key).replace("-", "_")
+        if name in nvrtc_options.ALLOWED:
+            which = "one" if name == key.replace("-", "_") else repr(name.replace("_", "-"))
+            hint = f"it is {which} of the compiler's, which stand in 'options'"
+        if not path and key in _WRAPPER_CHECKS:
+            hint = _WRAPPER_HINT
+        self.add(f"{key!r} is not an option of {inside}", (*path, key), key_meant(key, *path[:1]) or hint)
+
+    def of_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
+        """Return the hint that another table has a key, for a key of the table at *path*."""
+        name, in_options = key.replace("_", "-"), path[-1:] == ("options",)
+        own = str(path[0]) if path[: -1 if in_options else None] else ""
+        if name in _TABLES[own] and not in_options:  # it only has another spelling
+            return None
+        for table in dict.fromkeys((own, *_TABLES)):
+            if name not in _TABLES[table]:
+                continue
+            home = self.place.tables(table) if table else str(self.place)
+            which = "it" if name == key else repr(name)
+            if table != own:
+                return f"{which} is an option of {home}"
+            above = "above the header of" if self.place.is_header(*path) else "outside of"
+            return f"{which} is an option of {home}: write it {above} its 'options'"
+        return None
+
+
+def _meant(key: str, value: object) -> str | None:
+    from . import suggestions  # which only a wrong table needs
+
+    return suggestions.line(key, value)
+
+
+def _option_called(key: str) -> str:
+    from . import compiler_flags  # as above
+
+    return compiler_flags.option_meant(key)
+
+
+def _flag_meant(key: str) -> str | None:
+    from . import compiler_flags  # as above
+
+    return compiler_flags.meaning(key)
+
+
+def _option_meant(
+    key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
+) -> str | None:
+    from . import suggestions  # as above
+
+    return suggestions.option(key, values, below=reader.place.is_header(*path))
+
+
+def _macro_meant(
+    key: str, values: Mapping[str, object], reader: _Reader, path: tuple[str | int, ...]
+) -> str | None:
+    from . import suggestions  # as above
+
+    return suggestions.macro(key, values, below=reader.place.is_header(*path))
+
+
+def _package_meant(item: str, _reader: _Reader) -> str | None:
+    from . import suggestions  # as above
+
+    return suggestions.header_package(item)
+
+
+def _link_meant(item: str, reader: _Reader) -> str | None:
+    from . import suggestions  # as above
+
+    return suggestions.link(item, reader.major)
+
+
+def _major(toolkit: object) -> int | None:
+    """Return the major version of CUDA that a release of the toolkit has; None if it is not known."""
+    match = re.match("1[23]", str(toolkit))
+    return int(match[0]) if match else None
+
+
+def _above(path: str, _reader: _Reader) -> str | None:
+    from . import suggestions  # as above
+
+    return suggestions.above(path)
+
+
+def _file_above(path: str, _reader: _Reader) -> str | None:
+    from . import suggestions  # as above
+
+    return suggestions.above(path, is_file=True)
+
+
+def _short_line(text: str) -> str:
+    """Return *text* as one line that a terminal can show, whatever a value or a quoted key holds."""
+    return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 400 else f"{text[:200]} … {text[-150:]}"
+
+
+class Each:
+    """Checks an array of strings one by one: each bad one gets its own line, and a hint *about* it.
+
+    *further* checks what the other keys of the table decide.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[str], Any],
+        about: Callable[[str, _Reader], str | None] = lambda _item, _reader: None,
+        further: Callable[[str, _Reader], object] = lambda _item, _reader: None,
+    ) -> None:
+        self.check, self._about, self._further = check, about, further
+
+    def __call__(self, value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[Any, ...]:
+        results = []
+        for index, item in enumerate(value_checks.strings(value)):
+            try:
+                results.append(self.check(item))
+                self._further(item, reader)
+            except ValueError as exc:
+                reader.add(f"{path[-1]}: {exc}", (*path, index), self._about(item, reader))
+        return tuple(results)
+
+
+class One:
+    """Checks one value, whatever else stands in the table."""
+
+    def __init__(self, check: Callable[[Any], Any]) -> None:
+        self.check = check
+
+    def __call__(self, value: object, _reader: _Reader, _path: tuple[str | int, ...]) -> Any:
+        return self.check(value)
+
+
+def _of_this_cuda(requirement: str, reader: _Reader) -> None:
+    """Raise ValueError if a wheel is for another major version of CUDA than the project is built with."""
+    from . import nvidia_wheels  # which few tables need
+
+    name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
+    if reader.major and not nvidia_wheels.is_for_major(name, reader.major):
+        right = nvidia_wheels.for_major(name, reader.major)
+        raise ValueError(f"{name!r} is not for CUDA {reader.major}, for which it is {right!r}")
+
+
+def _linkable(entry: str, reader: _Reader) -> None:
+    """Raise ValueError if an entry of `link` is a flag, the name of a library, or a wheel of another CUDA."""
+    wheel, colon, _files = (part.strip() for part in entry.partition(":"))
+    if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel has that name, anybody could
+        _of_this_cuda(wheel, reader)
+    elif colon or re.fullmatch(r"-.*|(lib)?cudadevrt(\.\w+)?|nvidia-cuda-runtime[\w-]*", entry):
+        raise ValueError(f"{entry!r} is not a file of the project, and not a wheel with a glob of its files")
+
+
+def _archs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if value == []:
+        raise ValueError("must name at least one arch")
+    return Each(value_checks.arch)(value, reader, path)
+
+
+def _trusted_keys(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if value_checks.is_secret(value):  # before anything can show it
+        what = "trusted-keys has a private key: whoever has read it can sign"
+        reader.add(what, path, "make a new one with 'hatch-cubin keygen', and put its public key here")
+        return ()
+    if value == []:
+        raise ValueError("must name at least one key")
+    return Each(value_checks.trusted_key)(value, reader, path)
+
+
+def _define(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Macros:
+    return tuple((name, text) for name, text in _macros(value, reader, path) if text is not None)
+
+
+def _macros(value: object, reader: _Reader, path: tuple[str | int, ...]) -> list[tuple[str, str | None]]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table of macros, not {value!r}")
+    macros: list[tuple[str, str | None]] = []
+    for name, item in value.items():
+        try:
+            value_checks.macro_name(name)
+            macros.append((name, value_checks.macro_text(item)))
+        except ValueError as exc:
+            reader.add(f"define.{name} {exc}", (*path, name), _macro_meant(name, value, reader, path))
+    return macros
+
+
+def _option_table(
+    value: object, reader: _Reader, path: tuple[str | int, ...]
+) -> dict[str, nvrtc_options.OptionValue]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table such as {{ use-fast-math = true }}, not {value!r}")
+    values: dict[str, nvrtc_options.OptionValue] = {}
+    for key, item in value.items():
+        name = key.replace("-", "_")
+        if reason := nvrtc_options.REFUSED.get(name):
+            hint = _flag_meant(key) if reason == nvrtc_options.NOT_LOADABLE else None
+            reader.add(f"options.{key} cannot be set: {reason}", (*path, key), hint)
+        elif name not in nvrtc_options.ALLOWED:
+            what = f"options.{key} is not an option of cuda.core.ProgramOptions"
+            hint = reader.of_other_table(key, path) or _option_meant(key, value, reader, path)
+            reader.add(what, (*path, key), hint or value_checks.guess(name, nvrtc_options.ALLOWED))
+        elif name in values:
+            reader.add(f"options.{key} is set twice, in two spellings", (*path, key))
+        else:
+            try:
+                values[name] = nvrtc_options.check_option(name, item)
+                _check_further(name, item, reader, (*path, key))
+            except ValueError as exc:
+                hint = _option_meant(key, value, reader, path)
+                reader.add(f"options.{key} {exc}", (*path, key), hint)
+    return values
+
+
+def _check_further(name: str, value: Any, reader: _Reader, path: tuple[str | int, ...]) -> None:
+    """Check what the type of an option's value does not tell."""
+    if name == "pre_include":  # headers of the project: others the keys could not see
+        for header in value if isinstance(value, list) else [value]:
+            value_checks.path(header)
+    if name == "ptxas_options":
+        _ptxas_options(value, reader, path)
+
+
+def _ptxas_options(value: str | list[str], reader: _Reader, path: tuple[str | int, ...]) -> None:
+    from . import ptxas_options  # few tables need it
+
+    for index, option in enumerate([value] if isinstance(value, str) else value):
+        try:
+            ptxas_options.check(option)
+        except ValueError as exc:
+            where = path if isinstance(value, str) else (*path, index)
+            reader.add(
+                f"options.{path[-1]} {exc}", where, ptxas_options.meant(option, alone=isinstance(value, str))
+            )
+
+
+def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Variants:
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"must be a table of arrays such as {{ BLOCK = [128, 256] }}, not {value!r}")
+    variants = []
+    for name, items in value.items():
+        try:
+            value_checks.macro_name(name)
+            if not isinstance(items, list) or not items:
+                raise ValueError(f"must be an array of at least one value, not {items!r}")
+            variants.append((name, value_checks.once([*map(value_checks.macro_text, items)])))
+        except ValueError as exc:
+            hint = None if isinstance(items, list) else _meant("variants", value)
+            reader.add(f"variants.{name} {exc}", (*path, name), hint)
+    return tuple(variants)
+
+
+def _source_roots(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise ValueError(f'must be a table of folders such as {{ csrc = "../csrc" }}, not {value!r}')
+    roots: dict[str, str] = {}
+    for name, folder in value.items():
+        try:
+            roots[value_checks.root_name(name, roots)] = value_checks.folder_above(folder)
+        except ValueError as exc:
+            reader.add(f"source-roots.{name} {exc}", (*path, name))
+    return tuple(roots.items())
+
+
+def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        reader.add(
+            f"{path[-1]} must be an array of strings", path, f"did you mean {reader.place.source_tables}?"
+        )
+        return ()
+    return Each(value_checks.path, _file_above)(value, reader, path)
+
+
+def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
+    needed = {"path": ("a source table must say which sources it is for", 'path = "..."')}
+    return _array(value, reader, path, _SOURCE_CHECKS, needed)
+
+
+def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
+    needed = {
+        key: (f"a module table must have {key!r}", example) for key, example in _OF_EVERY_MODULE.items()
+    }
+    return _array(value, reader, path, _MODULE_CHECKS, needed)
+
+
+def _array(
+    value: object,
+    reader: _Reader,
+    path: tuple[str | int, ...],
+    known: Mapping[str, Callable[..., Any]],
+    needed: Mapping[str, tuple[str, str]],
+) -> tuple[dict[str, Any], ...]:
+    """Return the tables of an array that are right; each key that is *needed* has what is said without it."""
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
+    rules = []
+    for index, table in enumerate(value):
+        here = (*path, index)
+        before = len(reader.problems)
+        values = reader.table(known, table, here)
+        for key, (what, hint) in needed.items():
+            if key not in table:
+                reader.add(what, here, hint)
+        if len(reader.problems) == before:
+            undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
+            rules.append({**values, "undefined": undefined})
+    return tuple(rules)
+
+
+def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    if value == []:
+        raise ValueError("must name at least one source")
+    return Each(value_checks.path, _file_above)(value, reader, path)
+
+
+def _cache_dir(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
+    text = value_checks.place(value)
+    if value_checks.leads_out(text):
+        what = f"cache-dir {text!r} must stay inside the project, relative to it"
+        reader.add(what, path, "HATCH_CUBIN_CACHE_DIR can name any folder of a machine")
+    return text
+
+
+_CHECKS: dict[str, Callable[..., Any]] = {
+    "archs": _archs,
+    "toolkit": One(value_checks.toolkit),
+    "sources": _globs,
+    "exclude": Each(value_checks.path),
+    "package": One(value_checks.package),
+    "include-dirs": Each(value_checks.path, _above),
+    "source-roots": _source_roots,
+    "header-packages": Each(value_checks.header_package, _package_meant, _of_this_cuda),
+    "define": _define,
+    "options": _option_table,
+    "jobs": One(value_checks.jobs),
+    "cache-dir": _cache_dir,
+    "cache-size": One(value_checks.size),
+    "max-size": One(value_checks.size),
+    "trusted-keys": _trusted_keys,
+    "remote-cache": One(value_checks.remote),
+    "pack": One(value_checks.boolean),
+    "ship-sources": One(value_checks.boolean),
+    "provenance": One(value_checks.boolean),
+    "source": _sources,
+    "module": _modules,
+}
+_SOURCE_CHECKS: dict[str, Callable[..., Any]] = {
+    "path": One(value_checks.path),
+    "name": One(value_checks.name_of_sources),
+    "archs": _archs,
+    "include-dirs": Each(value_checks.path, _above),
+    "define": _define,
+    "options": _option_table,
+    "instantiate": Each(value_checks.kernel),
+    "variants": _variants,
+}
+_MODULE_CHECKS: dict[str, Callable[..., Any]] = {
+    "name": One(value_checks.name),
+    "sources": _members,
+    "mode": One(value_checks.mode),
+    "link": Each(value_checks.link, _link_meant, _linkable),
+    "archs": _archs,
+    "include-dirs": Each(value_checks.path, _above),
+    "define": _define,
+    "options": _option_table,
+    "variants": _variants,
+}
+_TABLES: Mapping[str, Mapping[str, Any]] = {"": _CHECKS, "source": _SOURCE_CHECKS, "module": _MODULE_CHECKS}
+_OF_EVERY_MODULE = {"name": 'name = "…"', "sources": 'sources = ["…"]', "mode": 'mode = "lto"'}
+_WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
+    "backend": One(value_checks.backend),
+    "backend-path": Each(value_checks.path),
+    "package-dir": One(value_checks.path),
+}
+_WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'
+_VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "HATCH_CUBIN_ARCHS": ("archs", value_checks.archs_of_variable),
+    "HATCH_CUBIN_TOOLKIT": ("toolkit", value_checks.toolkit),
+    "HATCH_CUBIN_JOBS": ("jobs", value_checks.jobs_of_variable),
+    "HATCH_CUBIN_CACHE_DIR": ("cache_dir", value_checks.place),
+    REMOTE: ("remote_cache", value_checks.remote_of_variable),
+    "HATCH_CUBIN_TIMEOUT": ("timeout_s", value_checks.seconds),
+    "HATCH_CUBIN_EXECUTOR": ("executor", value_checks.executor),
+}

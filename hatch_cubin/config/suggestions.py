@@ -1,0 +1,346 @@
+"""What a value of the wrong type was meant to be, as the table's line. Pure."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..common import gpu_names
+from . import (
+    compiler_flags,
+    known_names,
+    nvidia_wheels,
+    nvrtc_options,
+    ptxas_options,
+    toml_lines,
+    value_checks,
+)
+from .toml_positions import loads
+
+_ARRAYS = frozenset(
+    {"archs", "sources", "exclude", "include-dirs", "header-packages", "instantiate", "trusted-keys"}
+)
+_LONGEST = 100
+_SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_STRINGS = frozenset(
+    {
+        "backend",
+        "remote-cache",
+        "toolkit",
+        "package",
+        "cache-dir",
+        "cache-size",
+        "max-size",
+        "path",
+        "name",
+        "mode",
+    }
+)
+_AUTOMATIC = {
+    "jobs": "as many units are compiled at once as there are cores",
+    "cache-size": "the cache may grow",
+    "max-size": "a wheel of any size is built",
+}
+_NO_CHOICE = re.compile("|auto.*|default|none|null|all|max.*|unlimited|inf.*|cores|0|-1", re.IGNORECASE)
+_MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
+_NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
+_MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
+_VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.\*)?")
+_WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the names of PyTorch's: cu130
+
+
+def line(key: str, value: object) -> str | None:
+    """Return the line that a key with a wrong value may have been meant as, or what else to do."""
+    if key in _AUTOMATIC and isinstance(value, (str, int)) and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
+        return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
+    try:
+        meant = _meant(key, value)
+    except (TypeError, ValueError):  # a number that is too long to be written
+        return None
+    return None if meant is None else _line(key, meant)
+
+
+def _line(key: str, meant: object) -> str | None:
+    try:
+        shown = toml_lines.setting(key, meant)
+        loads(shown)
+    except (TypeError, ValueError):  # a date, or a number that is too long to be written
+        return None
+    return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
+
+
+def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
+    """Return what to do about one of the options that is unknown, or whose value is wrong.
+
+    A line with the options leaves out those that no one could set. Where they are *below* a header of their
+    own, it has the one option alone.
+    """
+    rights = _rights(values, _right_option)
+    return _of_rights("options", key, rights, below=below) or compiler_flags.meaning(key)
+
+
+def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
+    """Return what to do about a macro that cannot be defined, as `option` does."""
+    return _of_rights("define", key, _rights(values, _right_macro), below=below)
+
+
+def _of_rights(table: str, key: str, rights: Mapping[str, tuple[str, object]], *, below: bool) -> str | None:
+    if key not in rights:
+        return None
+    name, value = rights[key]
+    return _line(name, value) if below else _line(table, dict(rights.values()))
+
+
+def _rights(
+    values: Mapping[str, object], right: Callable[[str, object], tuple[str, object] | None]
+) -> dict[str, tuple[str, object]]:
+    """Return, for each key that can be set or was meant as one that can, that key and its value."""
+    pairs = ((key, right(key, value)) for key, value in values.items())
+    return {key: pair for key, pair in pairs if pair is not None}
+
+
+def _right_macro(key: str, value: object) -> tuple[str, object] | None:
+    match = _MACRO.fullmatch(key)
+    name, inside = (match[1], match[2]) if match else (key, None)
+    try:
+        value_checks.macro_name(name)
+        right = value if inside is None else _typed(inside)
+        value_checks.macro_text(right)
+    except ValueError:
+        return None
+    return name, right
+
+
+def _right_option(key: str, value: object) -> tuple[str, object] | None:
+    """Return an option as it is, or as it was meant; None if nobody could set it."""
+    name = compiler_flags.option_meant(key)
+    if (kind := name.replace("-", "_")) not in nvrtc_options.ALLOWED:
+        return None
+    shown = key if compiler_flags.bare(key) == name and not key.startswith("-") and "=" not in key else name
+    if "=" in key:
+        value = key.partition("=")[2]
+    for each in (value, _option(kind, value)):
+        try:
+            right = _of_ptxas(each) if kind == "ptxas_options" else each
+            nvrtc_options.check_option(kind, right)
+        except (TypeError, ValueError):
+            continue
+        return shown, right
+    return None
+
+
+def _of_ptxas(value: object) -> object:
+    """Return options of ptxas as a list of single ones; ValueError if one of them cannot be set."""
+    each = value if isinstance(value, list) else [value]
+    texts = [item for item in each if isinstance(item, str)]
+    if all(map(ptxas_options.is_allowed, texts)):
+        return value
+    written = [*map(ptxas_options.rewritten, texts)]
+    if not all(written):
+        raise ValueError
+    return [item for items in written for item in items]
+
+
+def _option(name: str, value: object) -> object:
+    text = str(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    if name == "std" and (match := _NUMBER_OF_STD.fullmatch(text)):
+        return f"c++{match[1]}"
+    if name == "std" and text.lower() in {"c++98", "c++03", "c++26", "c++2c", "c++latest", "latest"}:
+        return "c++20"
+    if (switch := _SWITCHES.get(text.lower())) is not None:
+        return switch
+    if nvrtc_options.ALLOWED[name] == "a boolean" and text in {"0", "1"}:
+        return text == "1"
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else text
+
+
+def _meant(key: str, value: object) -> Any:
+    if key in _STRINGS and isinstance(value, list) and len(value) == 1:
+        value = value[0]
+        if key not in _READERS:
+            return value if isinstance(value, str) and value else None
+    if key in _ARRAYS:
+        return _array(key, [value] if isinstance(value, (str, int, float)) else value)
+    if key in {"pack", "ship-sources", "provenance"}:
+        return _SWITCHES.get(str(value).lower())
+    known = _READERS.get(key)
+    return None if known is None else known(value)
+
+
+def _backend(value: object) -> str | None:
+    return known_names.backend_meant(str(value))
+
+
+def _jobs(value: object) -> int | None:
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,2}", value) else None
+
+
+def _mode(value: object) -> str | None:
+    text = str(value).lower()
+    return next((mode for mode, words in _MODES.items() if any(word in text for word in words)), None)
+
+
+def _package(value: object) -> str | None:
+    home, src, path = str(value).partition("src/")
+    name = path.strip("/").replace("/", ".") if src and home in {"", "./"} else str(value)
+    name = name.replace("-", "_")
+    return name if name != value and all(map(str.isidentifier, name.split("."))) else None
+
+
+def _size(value: object, unit: str) -> str | None:
+    match = re.fullmatch(
+        r"([0-9]+(?:[.,][0-9]{1,3})?) *(?:([kmgt])(i?)(?:b|bytes?)?|b|bytes?|)", _plain(value)
+    )
+    if match is None:
+        return None
+    number = match[1].replace(",", ".")
+    if match[2]:
+        meant = f"{number} {match[2].upper()}{match[3]}B"
+    elif float(number) >= 100_000 or not _plain(value).endswith(number):  # in bytes
+        meant = f"{number} B"
+    else:
+        meant = f"{number} {unit}"
+    return meant if value_checks.size(meant) else None
+
+
+def _plain(value: object) -> str:
+    return str(value).lower().strip().replace("_", "")
+
+
+def _define(value: object) -> dict[str, Any] | None:
+    """Return the macros of `-DN=4` and the like."""
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        return None
+    matches = [_MACRO.fullmatch(str(item)) for item in items]
+    return {match[1]: _typed(match[2]) for match in matches if match} if all(matches) else None
+
+
+def _options(value: object) -> dict[str, Any] | None:
+    """Return the options that flags of nvcc's are called here."""
+    items = value.split() if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        return None
+    bare = [
+        item for item in map(str, items) if not (item.startswith("-") and compiler_flags.is_needless(item))
+    ]
+    matches = [re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
+    named = {compiler_flags.option_meant(match[1]): _typed(match[2]) for match in matches if match}
+    known = all(name.replace("-", "_") in nvrtc_options.ALLOWED for name in named)
+    return named if known and all(matches) else None
+
+
+def _typed(text: str | None) -> Any:
+    if text is None:
+        return True
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else text
+
+
+def _variants(value: object) -> dict[str, list[Any]] | None:
+    """Return the values of each macro, where variants are listed one by one, or a value is no list."""
+    tables = value if isinstance(value, list) else [value]
+    found: dict[str, list[Any]] = {}
+    for table in tables:
+        if not isinstance(table, dict):
+            return None
+        for name, each in table.items():
+            found.setdefault(name, []).extend(each if isinstance(each, list) else [each])
+    return found if found and all(found.values()) else None
+
+
+def _array(key: str, items: object) -> list[str] | None:
+    if not isinstance(items, list) or any(isinstance(item, bool) for item in items):
+        return None
+    if key != "archs":
+        return items if items and all(isinstance(item, str) and item for item in items) else None
+    found = [_archs(str(item)) for item in items]
+    return [arch for archs in found for arch in archs] if found and all(found) else None
+
+
+def _archs(text: str) -> tuple[str, ...]:
+    try:
+        return (value_checks.arch(text),)
+    except ValueError:
+        return gpu_names.archs_meant(text)
+
+
+def _toolkit(value: object) -> str | None:
+    """Return a release that is known: the one that is named, or the nearest to it."""
+    text = str(value).lower()
+    if text in {"latest", "newest", "cuda", "*"}:
+        return str(max(value_checks.CUDA))
+    match = _WHEELS.fullmatch(text) or _VERSION.fullmatch(text)
+    if match is None:
+        return None
+    named = ".".join(filter(None, match.groups()))
+    try:
+        return value_checks.toolkit(named)
+    except ValueError:
+        major, minor = (*map(int, named.split(".")[:2]), None)[:2]
+        assert major is not None
+        if minor in value_checks.CUDA.get(major, {}):  # and the patch is not known
+            return f"{major}.{minor}"
+        return value_checks.newest_of(min(max(major, min(value_checks.CUDA)), max(value_checks.CUDA)))
+
+
+def _source_roots(value: object) -> dict[str, str] | None:
+    """Return the folders that are listed without names, each under its own."""
+    ways = [value] if isinstance(value, str) else value
+    if not isinstance(ways, list) or not ways:
+        return None
+    roots: dict[str, str] = {}
+    for way in map(value_checks.folder_above, ways):
+        roots[value_checks.root_name(way.rpartition("/")[2], roots)] = way
+    return roots
+
+
+def above(path: str, *, is_file: bool = False) -> str | None:
+    """Return how a path that leads out of the project can be told, if a folder above has it."""
+    match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
+    if match is None:
+        return None
+    there, name, rest = match.groups()
+    if is_file and not rest and "." in name:
+        return f"'source-roots' names folders above: put {name} into one of these, or into the project"
+    return (
+        f'\'source-roots\' names folders above: with {name} = "{there}" there, this is "{name}{rest or ""}"'
+    )
+
+
+def header_package(text: str) -> str | None:
+    """Return what an entry of `header-packages` may be meant as that is not a distribution's name."""
+    if "/" in text or "\\" in text:
+        folder = text.replace("\\", "/").removeprefix("./")
+        what = "include-dirs" if not value_checks.leads_out(folder) else None
+        return (
+            f"headers in a folder of the project need their own line: {toml_lines.setting(what, [folder])}"
+            if what
+            else None
+        )
+    match = re.fullmatch(r"([\w.-]+?)\s*(?:\[.*\])?\s*(?:=|:|@|\s)\s*v?([0-9][\w.*+!-]*)", text)
+    return f'write "{match[1]}=={match[2]}"' if match else None
+
+
+def link(entry: str, major: int | None) -> str | None:
+    """Return what an entry of a module's `link` may be meant as that is not a file of the project."""
+    if not nvidia_wheels.may_be_device_runtime(entry):
+        return above(entry, is_file=True)
+    found = {each: toml_lines.setting("link", [nvidia_wheels.device_runtime(each)]) for each in (12, 13)}
+    return found[major] if major in found else f"{found[13]}; with CUDA 12 {found[12]}"
+
+
+_READERS: dict[str, Callable[[object], Any]] = {
+    "backend": _backend,
+    "cache-size": functools.partial(_size, unit="GB"),
+    "max-size": functools.partial(_size, unit="MB"),
+    "define": _define,
+    "jobs": _jobs,
+    "mode": _mode,
+    "options": _options,
+    "package": _package,
+    "source-roots": _source_roots,
+    "toolkit": _toolkit,
+    "variants": _variants,
+}

@@ -1,0 +1,256 @@
+"""Find the project's table: in which file and under which name, for each front end."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..common import file_access, read_limits
+from ..errors import ConfigError, Location, Problem
+from . import known_names, toml_positions
+from .known_names import HOOK, WRAPPER, inside, is_required, misnamed, misnamed_in_hatch_toml
+from .toml_positions import Place
+
+__all__ = [
+    "HATCH_BACKENDS",
+    "HOOK",
+    "OWN_TABLE",
+    "NoTableError",
+    "find_table",
+    "has_own_table",
+    "hatch_table",
+    "hidden",
+    "inside",
+    "is_hidden",
+    "misnamed_hook",
+    "own_table",
+    "place_of",
+    "read_project",
+    "required",
+    "requires_hatch_cubin",
+    "unread_table",
+]
+
+OWN_TABLE = ("tool", "hatch-cubin")
+HATCH_BACKENDS = ("hatchling.build", "hatchling.ouroboros")
+_HATCH_TOML = "hatch.toml"
+_PYPROJECT = "pyproject.toml"
+_ELSEWHERE_HINT = "run it in a project, or name one: --project DIR"
+_START_HINT = "'hatch-cubin init' adds one"
+
+Folder = str | os.PathLike[str]
+
+
+class NoTableError(ConfigError):
+    """A project has no table.
+
+    *place* is where it would stand; *unread* is a table that the project's build backend does not read.
+    """
+
+    def __init__(self, place: Place, unread: Place | None = None) -> None:
+        if unread is None:
+            problem = Problem(f"there is no table {place}", Location(place.file), _START_HINT)
+        elif is_hidden(unread, place):
+            problem = hidden(unread, place)
+        else:
+            hint = f"rename {unread}, which the project's build backend does not read"
+            problem = Problem(f"there is no table {place}", Location(place.file), hint)
+        super().__init__(problem)
+        self.place = place
+
+
+def is_hidden(unread: Place, right: Place) -> bool:
+    """Say whether Hatch does not read a table of pyproject.toml because hatch.toml has that part."""
+    return (unread.file, right.file) == (_PYPROJECT, _HATCH_TOML) and unread.table[1] == "hatch"
+
+
+def hidden(unread: Place, right: Place) -> Problem:
+    """Return what to say about such a table."""
+    part = f"[{right.table[0]}]"
+    what = f"{unread} is not read: {_HATCH_TOML} has a {part}, and Hatch reads that one instead"
+    return Problem(what, unread.of(), f"move it to {_HATCH_TOML}, as {right}")
+
+
+def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
+    """Return the table of the project at *root*, its place, and the project's build backend."""
+    pyproject, backend = read_project(root)
+    if backend in HATCH_BACKENDS:
+        build = inside(_hatch_settings(root, pyproject), "build")
+        table, place = hatch_table(root, build, "wheel")
+    else:
+        table, place = own_table(root)
+    return table, place, backend
+
+
+def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
+    """Return what stands in the pyproject.toml at *root*, and the project's build backend."""
+    pyproject = _read(root, _PYPROJECT)
+    return pyproject, str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
+
+
+def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:
+    """Return the table of Hatch's hook that wheels are built with, even while *target* is another one."""
+    path = _hook_path(build, target)
+    if path is None:
+        unread = unread_table(root, HATCH_BACKENDS[0])
+        right = _hatch_place(root, ("hooks", HOOK))
+        if unread is not None and unread.file == _HATCH_TOML:
+            right = Place(_HATCH_TOML, _text(root, _HATCH_TOML), ("build", "hooks", HOOK))
+        raise NoTableError(right, unread)
+    place = _hatch_place(root, path)
+    if has_own_table(root):
+        raise _unread(_own_place(root), place)
+    if (within := _misnamed_in_hatch_toml(root)) is not None:
+        raise _unread(within, place)
+    if (replaced := _replaced(root)) is not None:
+        raise _unread(replaced, place)
+    return _checked(inside(build, *path[:-1])[HOOK], place)
+
+
+def own_table(root: Folder) -> tuple[Mapping[str, Any], Place]:
+    """Return `[tool.hatch-cubin]`, which every front end but Hatch reads."""
+    pyproject = _read(root, _PYPROJECT)
+    place = _own_place(root)
+    tool = inside(pyproject, "tool")
+    path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
+    if OWN_TABLE[1] not in tool:
+        raise NoTableError(place, unread_table(root, ""))
+    if path is not None:
+        raise _unread(_hatch_place(root, path), place)
+    return _checked(tool[OWN_TABLE[1]], place)
+
+
+def has_own_table(root: Folder) -> bool:
+    """Say whether there is a `[tool.hatch-cubin]`."""
+    return OWN_TABLE[1] in inside(_read(root, _PYPROJECT), "tool")
+
+
+def unread_table(root: Folder, backend: str) -> Place | None:
+    """Return the place of a table that stands where the project's build backend does not look."""
+    pyproject = _read(root, _PYPROJECT)
+    settings = _hatch_settings(root, pyproject)
+    path = _hook_path(inside(settings, "build"), "sdist")
+    if backend in HATCH_BACKENDS:
+        if has_own_table(root):
+            return _own_place(root)
+        if path is not None:  # of another target than the wheel
+            return _hatch_place(root, path)
+    elif path is not None:
+        return _hatch_place(root, path)
+    for unread in (_misnamed_in_hatch_toml(root), _replaced(root)):
+        if unread is not None:
+            return unread
+    wrong = next((place for place in misnamed(pyproject, settings) if place != OWN_TABLE), None)
+    return None if wrong is None else place_of(root, wrong)
+
+
+def _replaced(root: Folder) -> Place | None:
+    """Return the place of a table in pyproject.toml that a [build] of hatch.toml replaces."""
+    if not _has_hatch_toml(root) or "build" not in _read(root, _HATCH_TOML):
+        return None
+    outer = ("tool", "hatch", "build")
+    path = _hook_path(inside(_read(root, _PYPROJECT), *outer), "sdist")
+    return None if path is None else Place(_PYPROJECT, _text(root, _PYPROJECT), (*outer, *path))
+
+
+def _misnamed_in_hatch_toml(root: Folder) -> Place | None:
+    path = misnamed_in_hatch_toml(_read(root, _HATCH_TOML)) if _has_hatch_toml(root) else None
+    return None if path is None else Place(_HATCH_TOML, _text(root, _HATCH_TOML), path)
+
+
+def misnamed_hook(root: Folder, name: str) -> ConfigError:
+    """Return the error that Hatch's hook is not called that."""
+    build = inside(_hatch_settings(root, _read(root, _PYPROJECT)), "build")
+    targets = inside(build, "targets")
+    homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]
+    home = next(path for path in homes if name in inside(build, *path))
+    place, right = _hatch_place(root, (*home, name)), _hatch_place(root, (*home, HOOK))
+    return ConfigError(Problem(f"there is no hook {name!r}", place.of(), f"did you mean {right}?"))
+
+
+def requires_hatch_cubin(root: Folder) -> bool:
+    """Say whether a front end is asked to install hatch-cubin for a build of the project."""
+    pyproject = _read(root, _PYPROJECT)
+    return is_required(pyproject, _hatch_settings(root, pyproject))
+
+
+def required(root: Folder) -> list[str]:
+    """Return what a front end is asked to install for a build of the project, as it is written."""
+    pyproject = _read(root, _PYPROJECT)
+    return [*map(str, known_names.required(pyproject, _hatch_settings(root, pyproject)))]
+
+
+def _own_place(root: Folder) -> Place:
+    text = _text(root, _PYPROJECT)
+    return Place(_PYPROJECT, text, OWN_TABLE, wraps=read_project(root)[1] == WRAPPER)
+
+
+def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
+    """Return the path of the hook's table in Hatch's `build` table; None where there is none."""
+    places: list[tuple[str, ...]] = [("targets", "wheel"), (), ("targets", target)]
+    return next(((*path, "hooks", HOOK) for path in places if HOOK in inside(build, *path, "hooks")), None)
+
+
+def _hatch_settings(root: Folder, pyproject: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return Hatch's settings: a key of hatch.toml replaces that of pyproject.toml."""
+    settings = inside(pyproject, "tool", "hatch")
+    return {**settings, **_read(root, _HATCH_TOML)} if _has_hatch_toml(root) else settings
+
+
+def _hatch_place(root: Folder, path: tuple[str, ...]) -> Place:
+    return place_of(root, ("tool", "hatch", "build", *path))
+
+
+def place_of(root: Folder, path: tuple[str, ...]) -> Place:
+    """Return the place of a table in pyproject.toml; of Hatch's, that in hatch.toml if it stands there."""
+    if path[:2] == ("tool", "hatch") and _has_hatch_toml(root):
+        text = _text(root, _HATCH_TOML)
+        if path[2] in toml_positions.loads(text):
+            return Place(_HATCH_TOML, text, path[2:])
+    return Place(_PYPROJECT, _text(root, _PYPROJECT), path)
+
+
+def _has_hatch_toml(root: Folder) -> bool:
+    return os.path.isfile(os.path.join(root, _HATCH_TOML))
+
+
+def _read(root: Folder, name: str) -> Mapping[str, Any]:
+    try:
+        return toml_positions.loads(_text(root, name))
+    except (FileNotFoundError, NotADirectoryError):
+        what = f"there is no {name} in {os.path.abspath(root)}"
+        raise ConfigError(Problem(what, hint=_ELSEWHERE_HINT)) from None
+    except OSError as exc:
+        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(name))) from exc
+    except (ValueError, RecursionError) as exc:
+        hint = "save it as UTF-8, without a byte order mark (BOM)" if _has_bom(root, name) else None
+        raise ConfigError(Problem(f"is not TOML: {exc}", Location(name), hint)) from exc
+
+
+def _has_bom(root: Folder, name: str) -> bool:
+    """Say whether a file begins with a byte order mark: some editors write one, and TOML has none."""
+    with open(os.path.join(root, name), "rb") as file:
+        return file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def _text(root: Folder, name: str) -> str:
+    path = os.path.join(root, name)
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise OSError(errno.EINVAL, "it is not a regular file")  # to open a pipe would wait for ever
+    with open(path, encoding="utf-8") as file:
+        file_access.refuse_larger(file.fileno(), read_limits.TABLE)
+        return file.read()
+
+
+def _checked(table: Any, place: Place) -> tuple[Mapping[str, Any], Place]:
+    if not isinstance(table, Mapping):
+        raise ConfigError(Problem(f"{place} must be a table, not {table!r}", place.of()))
+    return table, place
+
+
+def _unread(place: Place, read: Place) -> ConfigError:
+    what = f"there is a table {read} too, and the project's build backend reads that one alone"
+    return ConfigError(Problem(what, place.of(), "keep one of the two"))

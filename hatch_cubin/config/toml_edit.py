@@ -1,0 +1,189 @@
+"""Change settings of a TOML text without touching anything else: comments, layout and line ends stay.
+
+Nothing is written anew that does not change, where the shape of the text allows it. A new text is parsed
+before it is returned: it has to say what the old one said, but for the change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .toml_positions import Path, Scanner, loads
+
+
+class Setting(NamedTuple):
+    """A key with its value, as they are written."""
+
+    key: str
+    value: str
+    comment: str = ""
+
+
+def add_settings(text: str, table: Sequence[str], settings: Sequence[Setting]) -> str:
+    """Return *text* with *settings* in a table; ValueError where it has no place for them."""
+    values = loads("".join(_lines(settings)))
+    return _first_good(text, _merged(_parsed(text), table, values), _places(text, table, settings))
+
+
+def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
+    """Return *text* with *items*, which are written in TOML, in an array; ValueError without a place."""
+    there: Any = _parsed(text)
+    for part in array:
+        there = there[part]
+    if not isinstance(there, list):
+        raise ValueError(f"{'.'.join(array)} is no array")
+    added = loads(f"items = [{', '.join(items)}]")["items"]
+    wanted = _merged(_parsed(text), array[:-1], {array[-1]: [*there, *added]})
+    spans = _Spans(text)
+    if tuple(array) in spans.values:
+        return _first_good(text, wanted, iter([_lengthened(text, spans, tuple(array), len(there), items)]))
+    return _first_good(text, wanted, iter([_with_tables(text, array, added)]))
+
+
+def replace_value(text: str, key: Sequence[str], written: str) -> str:
+    """Return *text* with another value of a key that it has; ValueError where that is no plain value."""
+    wanted = _merged(_parsed(text), key[:-1], {key[-1]: loads(f"value = {written}")["value"]})
+    start, end = _span(text, key)
+    return _first_good(text, wanted, iter([f"{text[:start]}{written}{text[end:]}"]))
+
+
+def remove_key(text: str, key: Sequence[str]) -> str:
+    """Return *text* without a key that it has: without its lines, or without its part of a line."""
+    value, end = _span(text, key)
+    start = re.search(r"""[\w"'. \t-]*=?[ \t]*\Z""", text[:value])
+    assert start is not None  # it may be empty
+    return _first_good(text, _without(_parsed(text), key), _shortened(text, start.start(), end))
+
+
+def _shortened(text: str, start: int, end: int) -> Iterator[str]:
+    """Yield the text without what begins and ends there, and without the line or the comma beside it."""
+    yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
+    yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
+    yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])
+
+
+def _span(text: str, key: Sequence[str]) -> tuple[int, int]:
+    try:
+        return _Spans(text).values[tuple(key)]
+    except KeyError:
+        raise ValueError(f"{'.'.join(key)} is no plain value") from None
+
+
+class _Spans(Scanner):
+    """Finds where each value begins and ends, and where the header line of each table ends."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.values: dict[Path, tuple[int, int]] = {}
+        self.headers: dict[Path, int] = {}
+        self.scan()
+
+    def header(self) -> Path:
+        path = super().header()
+        self.headers[path] = min(self.at + 1, len(self.text))
+        return path
+
+    def value(self, path: Path) -> None:
+        self.skip_blank()
+        start = self.at
+        super().value(path)
+        self.values[path] = start, start + len(self.text[start : self.at].rstrip())
+
+
+def _places(text: str, table: Sequence[str], settings: Sequence[Setting]) -> Iterator[str]:
+    """Yield the text with *settings* in each possible place, beginning with the one that looks best."""
+    yield f"{_ended(text)}[{'.'.join(table)}]\n{''.join(_lines(settings))}"
+    spans = _Spans(text)
+    for length in reversed(range(len(table) + 1)):
+        outer, inner = tuple(table[:length]), "".join(f"{part}." for part in table[length:])
+        if outer in spans.values:  # it is inline
+            end = len(text[: spans.values[outer][1] - 1].rstrip())
+            inside = ", ".join(f"{inner}{setting.key} = {setting.value}" for setting in settings)
+            comma = "" if text[:end].endswith("{") else ","
+            yield f"{text[:end]}{comma} {inside}{text[end:]}"
+        if outer in spans.headers or not outer:
+            at = spans.headers.get(outer, 0)
+            yield _ended(text[:at], blank=False) + "".join(_lines(settings, inner)) + text[at:]
+
+
+def _lines(settings: Sequence[Setting], inner: str = "") -> Iterator[str]:
+    for setting in settings:
+        comment = f"# {setting.comment}\n" if setting.comment else ""
+        yield f"{comment}{inner}{setting.key} = {setting.value}\n"
+
+
+def _ended(text: str, *, blank: bool = True) -> str:
+    """Return a text with an end to its last line, and a *blank* line after that; an empty text as it is."""
+    if not text:
+        return ""
+    return text + "\n" * (not text.endswith("\n")) + "\n" * blank
+
+
+def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequence[str]) -> str:
+    """Return the text with *items* after the last one of an array.
+
+    They get lines of their own where the array ends on a later line than its last item.
+    """
+    start, end = spans.values[array]
+    if not count:
+        return f"{text[: start + 1]}{', '.join(items)}{text[start + 1 :]}"
+    final: Path = (*array, count - 1)
+    first, last = spans.values[final]
+    blank = re.sub(r"#[^\n]*", lambda match: " " * len(match[0]), text[last : end - 1])
+    comma = last + blank.find(",") + 1 if "," in blank else 0
+    head = text[:comma] if comma else f"{text[:last]},"
+    tail = text[comma or last : end - 1]
+    if "\n" not in tail:
+        return f"{head} {', '.join(items)}{tail}{text[end - 1 :]}"
+    indent = text[text.rfind("\n", 0, first) + 1 : first]
+    indent = indent if not indent.strip() else "  "
+    body, newline, closing = tail.rpartition("\n")
+    lines = "".join(f"\n{indent}{item}," for item in items)
+    return f"{head}{body}{lines}{newline}{closing}{text[end - 1 :]}"
+
+
+def _with_tables(text: str, array: Sequence[str], items: Sequence[Mapping[str, str]]) -> str:
+    """Return the text with a `[[table]]` for each item at its end."""
+    for item in items:
+        pairs = "".join(f'{key} = "{value}"\n' for key, value in item.items())
+        text = f"{_ended(text)}[[{'.'.join(array)}]]\n{pairs}"
+    return text
+
+
+def _first_good(text: str, wanted: Mapping[str, Any], candidates: Iterator[str]) -> str:
+    """Return the first text that says what is wanted, and nothing else."""
+    only_crlf = "\r\n" in text and not re.search("(?<!\r)\n", text)
+    for candidate in candidates:
+        result = re.sub("(?<!\r)\n", "\r\n", candidate) if only_crlf else candidate
+        if _says(result, wanted):
+            return result
+    raise ValueError("there is no place for it without rewriting what stands there")
+
+
+def _says(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return _parsed(text) == wanted
+    except ValueError:
+        return False
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    return loads(text, parse_float=str)  # as text, to be compared: a `nan` does not equal itself
+
+
+def _merged(tables: Any, path: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *tables* with *values* in the table at *path*."""
+    if not isinstance(tables, Mapping):
+        raise ValueError("what stands in its place is no table")
+    if not path:
+        return {**tables, **values}
+    return {**tables, path[0]: _merged(tables.get(path[0], {}), path[1:], values)}
+
+
+def _without(tables: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """Return *tables* without the key at *path*."""
+    if len(path) == 1:
+        return {key: value for key, value in tables.items() if key != path[0]}
+    return {**tables, path[0]: _without(tables[path[0]], path[1:])}

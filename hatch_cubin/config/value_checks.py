@@ -1,0 +1,361 @@
+"""Check one value of the table or of a variable: return it as it is meant, or raise ValueError. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from .. import __version__
+from ..common import arch_names
+from . import nvidia_wheels
+from .known_names import WRAPPER
+
+Macros = tuple[tuple[str, str], ...]
+Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
+
+_WHOLE = range(-(2**63), 2**64)  # what a compiler has a type for
+_SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
+    f"{letter}{infix}B": base**power
+    for power, letter in enumerate("KMGT", start=1)
+    for infix, base in (("i", 1024), ("", 1000))
+}
+_CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+_EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:\w+")
+NAME_PARTS = ("{parent}", "{stem}")  # of a source's path, in the name of a table for many sources
+# The minor versions of CUDA that package indexes have (there was no 12.7), and the newest patch of each.
+CUDA: Mapping[int, Mapping[int, int]] = {
+    12: {0: 1, 1: 1, 2: 2, 3: 2, 4: 1, 5: 1, 6: 3, 8: 2, 9: 2},
+    13: {0: 3, 1: 2, 2: 2, 3: 1, 4: 3, 5: 0},
+}
+_SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+
+
+def guess(text: str, known: Iterable[str]) -> str | None:
+    """Return "did you mean …?" with the known name that *text* resembles; None where there is none."""
+    import difflib  # slow to import, and few tables are in need of it
+
+    close = difflib.get_close_matches(text, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def archs_of_variable(text: str) -> tuple[str, ...]:
+    """Check a list of archs as it stands in a variable."""
+    if not (specs := arch_names.split_specs(text)):
+        raise ValueError("must name at least one arch")
+    return tuple(map(arch, specs))
+
+
+def jobs_of_variable(text: str) -> int:
+    """Check a number of jobs as it stands in a variable."""
+    return jobs(int(text) if re.fullmatch(r"[0-9]{1,4}", text) else text)
+
+
+def remote(value: object) -> str:
+    """Check the URL of a shared store as it stands in the table, which everybody can read."""
+    from . import store_urls  # which few tables need
+
+    url = store_urls.parse(value)
+    if url.user is not None:
+        raise ValueError("must have no user and no password: HATCH_CUBIN_REMOTE may, which is in no file")
+    return url.shown
+
+
+def remote_of_variable(text: str) -> str | None:
+    """Check a URL as it stands in a variable, and return it without user and password; None turns it off."""
+    from . import store_urls  # which few builds need
+
+    if text == "off":
+        return None
+    url = store_urls.parse(text)
+    if url.user is not None and url.scheme in store_urls.OBJECTS:
+        raise ValueError("must have no user and no password: a bucket's are in variables of their own")
+    if url.user is not None and url.scheme == "http" and not store_urls.is_here(url):
+        raise ValueError("would send its password where others can read it: write https://")
+    return url.shown
+
+
+def executor(text: str) -> str:
+    """Check where to compile: a cluster's URL or a function, and perhaps here where that has no worker."""
+    where = text.removesuffix(",local")
+    if not (_CLUSTER if where.startswith(("dask://", "tls://")) else _EXECUTOR).fullmatch(where):
+        some = "'dask://host:8786', 'tls://host:8786' or 'module:function'"
+        raise ValueError(f"must be one of {some}, perhaps with ',local' behind it, not {text!r}")
+    return text
+
+
+def share(text: str) -> float:
+    """Check a part of a whole, as in 1%."""
+    try:
+        part = float(text.removesuffix("%")) / 100
+    except ValueError:
+        part = math.nan
+    if not text.endswith("%") or not 0 < part <= 1:
+        raise ValueError(f"must be a part such as 1%, not {text!r}")
+    return part
+
+
+def seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"must be a number of seconds, not {text!r}")
+    return number
+
+
+def strings(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"must be an array of strings, not {value!r}")
+    return tuple(value)
+
+
+def string(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be a string that is not empty, not {value!r}")
+    return value
+
+
+def boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
+def arch(text: str) -> str:
+    try:
+        arch_names.parse_spec(text)
+    except ValueError as exc:
+        if "is not an arch" not in str(exc):
+            raise
+        from ..common import gpu_names  # which only a wrong table needs
+
+        if meant := gpu_names.archs_meant(text):
+            raise ValueError(f"{exc}, did you mean {', '.join(map(repr, meant))}?") from None
+        is_number = any(map(str.isdigit, text))  # then no group was meant
+        question = None if is_number else guess(text.lower(), arch_names.GROUPS)
+        advice = f", {question}" if question else f"; write {_SOME_ARCHS}"
+        raise ValueError(f"{exc}{advice}") from None
+    return text
+
+
+def toolkit(value: object) -> str:
+    """Check a release of CUDA: none is asked for that no package index has."""
+    text = string(value)
+    if text == "system":
+        return text
+    if re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,2}){0,3}", text) is None:
+        raise ValueError(
+            f"must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not {text!r}"
+        )
+    major, *rest = map(int, text.split("."))
+    minor, patch = (*rest[:2], *(-1, 0)[len(rest[:2]) :])
+    minors = CUDA.get(major, {})
+    if minors and (minor < 0 or (minor in minors and patch <= minors[minor])):
+        return text
+    if major < min(CUDA):
+        raise ValueError(f"must be CUDA {min(CUDA)} or later, not {text!r}")
+    if major < max(CUDA) and minor not in minors:
+        raise ValueError(
+            f"must be a CUDA that there is, not {text!r}: the last CUDA {major} is {newest_of(major)}"
+        )
+    newest = f"{major}.{minor}.{minors[minor]}" if minor in minors else newest_of(max(CUDA))
+    raise ValueError(
+        f"must be a CUDA that hatch-cubin {__version__} knows, not {text!r}: {newest} is the newest "
+        f"{f'CUDA {major}.{minor}' if minor in minors else 'one'}, and a newer hatch-cubin may know {text}"
+    )
+
+
+def newest_of(major: int) -> str:
+    """Return the newest release of a major version that is known here."""
+    return f"{major}.{max(CUDA[major])}"
+
+
+def jobs(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1024:
+        return value
+    raise ValueError(f"must be a whole number from 1 to 1024, not {value!r}")
+
+
+def size(value: object) -> int:
+    """Return the bytes that a size such as '2 GiB' means.
+
+    A number alone is refused: people mean gigabytes, and a cache of 2 bytes is an empty one.
+    """
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", string(value))
+    if match and not match[2]:
+        raise ValueError(f"needs a unit, such as MB or GB: {value!r}")
+    unit = match and (match[2] if match[2] in _SIZE_UNITS else None)
+    if not match or unit is None or float(match[1]) == 0:
+        raise ValueError(f"must be a size such as '2 GiB', not {value!r}")
+    return math.ceil(float(match[1]) * _SIZE_UNITS[unit])
+
+
+def place(value: object) -> str:
+    """Check a path that may lie anywhere."""
+    text = string(value)
+    if not text.isprintable():
+        raise ValueError(f"{text!r} has characters that no path should have")
+    return text
+
+
+def leads_out(text: str) -> bool:
+    """Say whether a path names a place outside the folder that it is relative to, on any system."""
+    parts = text.replace("\\", "/").split("/")
+    return text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts
+
+
+def path(value: object) -> str:
+    """Check a path or a glob that must stay inside the project."""
+    text = place(value)
+    if leads_out(text):
+        whose = (
+            ": the toolkit's headers are found without it" if "/cuda" in text and "include" in text else ""
+        )
+        raise ValueError(f"{text!r} must stay inside the project, relative to it{whose}")
+    if "\\" in text:
+        raise ValueError(f"{text!r} must be written with '/'")
+    return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
+
+
+def folder_above(value: object) -> str:
+    """Check the way to a folder that lies above the project."""
+    text = place(value)
+    if "\\" in text:
+        raise ValueError(f"{text!r} must be written with '/'")
+    parts = [part for part in text.split("/") if part not in {"", "."}]
+    inner = [*itertools.dropwhile("..".__eq__, parts)]
+    if inner in ([], parts) or text.startswith("/") or ".." in inner:
+        raise ValueError(f"must be the way to a folder above the project, such as '../csrc', not {text!r}")
+    return "/".join(parts)
+
+
+def root_name(text: str, others: Iterable[str]) -> str:
+    """Check the name that such a folder has in the project."""
+    if not re.fullmatch(r"[^\W_](?:[\w.-]*[\w-])?", text):
+        raise ValueError("must have the plain name of one folder, such as 'csrc'")
+    if text.casefold() in map(str.casefold, others):
+        raise ValueError("differs from another one in case alone, which some file systems cannot tell")
+    return text
+
+
+def package(value: object) -> str:
+    text = string(value)
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise ValueError(f"must be a dotted name such as 'mypkg' or 'mypkg.gpu', not {text!r}")
+    return text
+
+
+def backend(value: object) -> str:
+    text = string(value)
+    module, colon, inside = text.partition(":")
+    parts = [*module.split("."), *(inside.split(".") if colon else ())]
+    if text == WRAPPER or not all(part.isidentifier() for part in parts):
+        raise ValueError(f"must be another build backend, such as 'mesonpy', not {text!r}")
+    return text
+
+
+def distribution(text: str) -> str:
+    name = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+    pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
+    if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
+        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
+    return text
+
+
+def header_package(text: str) -> str:
+    """Check the name of a distribution with headers."""
+    name = re.split(r"[\s<>=!~]", distribution(text), maxsplit=1)[0]
+    if (meant := nvidia_wheels.without_headers(name)) is not None:
+        raise ValueError(f"{text!r} is not the distribution with these headers: {meant}")
+    return text
+
+
+def mode(value: object) -> str:
+    if value not in ("lto", "rdc"):
+        raise ValueError(f"must be 'lto' or 'rdc', not {value!r}")
+    return str(value)
+
+
+def link(text: str) -> str:
+    """Check what a module is linked with: a file of the project, or a wheel and a glob of its files."""
+    wheel, colon, files = text.partition(":")
+    if not colon:
+        return path(text)
+    return f"{distribution(wheel.strip())}:{path(files.strip())}"
+
+
+def is_secret(value: object) -> bool:
+    """Say whether a value holds a private key, wherever."""
+    from ..common.ed25519_keys import PRIVATE  # which few tables need
+
+    return f"{PRIVATE}:" in repr(value)
+
+
+def trusted_key(text: str) -> str:
+    from ..common.ed25519_keys import read_public
+
+    try:
+        read_public(text)
+    except ValueError as exc:
+        raise ValueError(f"a key {exc}") from None  # whatever it is, it may be a secret
+    return text
+
+
+def name(value: object) -> str:
+    text = string(value)
+    if not text.isprintable() or any(char in text for char in '/\\[]<>"'):
+        raise ValueError(f"must be a plain name, not {text!r}")
+    return text
+
+
+def name_of_sources(value: object) -> str:
+    """Check the name of one source, or of many: `{parent}` and `{stem}` are parts of each one's path."""
+    text = name(value)
+    for part in re.findall(r"\{[^{}]*\}", text):
+        if part not in NAME_PARTS:
+            raise ValueError(f"has {part}, and the parts of a path are {{parent}} and {{stem}}")
+    return text
+
+
+def macro_name(text: str) -> None:
+    match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w ,.]*\))?", text, re.ASCII)
+    if not match:
+        raise ValueError("is not a macro's name")
+    from . import reserved_macros
+
+    if match[1] in (reserved_macros.CALLED if match[2] else reserved_macros.NAMES):
+        raise ValueError(
+            "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
+        )
+    if reserved_macros.PREDEFINED.fullmatch(match[1]):
+        by = f", by '{reserved_macros.BY_KEY[match[1]]}'" if match[1] in reserved_macros.BY_KEY else ""
+        raise ValueError(f"cannot be a macro: NVRTC gives it a value of its own{by}")
+
+
+def macro_text(value: object) -> str | None:
+    """Return a macro's text: 1 for true, numbers as Python writes them, None for one that is not defined."""
+    if isinstance(value, bool):
+        return "1" if value else None
+    if value in _WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    if not isinstance(value, str) or not all(char.isprintable() or char == "\t" for char in value):
+        raise ValueError(f"must be a boolean, a number or a one-line string, not {value!r}")
+    return value
+
+
+def once(values: Sequence[str | None]) -> tuple[str | None, ...]:
+    """Check the texts that a macro has in turn: two that are the same would be one module, compiled once."""
+    if len({*values}) < len(values):
+        twice = next(value for value in values if values.count(value) > 1)
+        shown = "false" if twice is None else repr(twice)
+        raise ValueError(f"has {shown} twice{', for true is 1' if twice == '1' else ''}")
+    return tuple(values)
+
+
+def kernel(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError(f"{text!r} is not the name of a kernel, such as 'scale<float, 4>'")
+    return text.strip()

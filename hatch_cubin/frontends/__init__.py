@@ -1,0 +1,1 @@
+"""The front ends: Hatch, setuptools, a wrapper around any other backend, the command line."""

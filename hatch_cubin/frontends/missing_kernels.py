@@ -1,0 +1,88 @@
+"""Find out why wheels of a project would lack kernels that the command line compiles, or finds."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..config import table_location
+from ..config.config import DEFAULT_SOURCES
+from ..config.known_names import WRAPPER, inside, with_us
+from ..errors import Location, Problem
+from ..project.project import Project
+from ..project.source import BUNDLE
+
+_HOOK_SWITCH = "HATCH_BUILD_HOOK_ENABLE_CUBIN"
+_NO_HOOKS = "HATCH_BUILD_NO_HOOKS"
+
+
+def reasons(project: Project, known: dict[str, str]) -> Iterator[Problem]:
+    """Yield what keeps kernels out of wheels; *known* are all packages of the project."""
+    pyproject, backend = table_location.read_project(project.root)
+    if project.skips:
+        yield Problem("HATCH_CUBIN_SKIP is set: wheels that are built with it have no kernels")
+    if backend in table_location.HATCH_BACKENDS:
+        yield from _switched_off(project)
+    elif backend != WRAPPER and not backend.startswith("setuptools."):
+        system = inside(pyproject, "build-system")
+        if "backend-path" not in system and not _has_bundle(project):
+            yield _other_backend(project, backend, system.get("requires"))
+    if project.config.sources == DEFAULT_SOURCES and not project.config.package_dir:
+        yield from _outside_the_wheel(project, known)
+
+
+def _switched_off(project: Project) -> Iterator[Problem]:
+    from .hatch import runs_hook
+
+    if runs_hook(project.root):
+        return
+    place = project.config.place
+    what = f"hatchling does not run the hook of {place}, so wheels have no kernels"
+    if place.has("enable-by-default"):
+        hint = f"remove this line, or set {_HOOK_SWITCH}=1 where wheels are built"
+        yield Problem(what, place.of("enable-by-default"), hint)
+    else:
+        yield Problem(what, place.of(), f"unset {_NO_HOOKS} where wheels are built")
+
+
+def _other_backend(project: Project, backend: str, requires: object) -> Problem:
+    needed = (
+        ""
+        if table_location.requires_hatch_cubin(project.root)
+        else f", and requires = {json.dumps(with_us(requires, ()))}"
+    )
+    return Problem(
+        f"build-backend is {backend!r}, which builds no kernels: its wheels have none",
+        table_location.place_of(project.root, ("build-system",)).of("build-backend"),
+        f'write build-backend = "{WRAPPER}"{needed}, and under {project.config.place} '
+        f"backend = {json.dumps(backend)}; or run 'hatch-cubin bundle --into FOLDER' before each build",
+    )
+
+
+def _has_bundle(project: Project) -> bool:
+    """Say whether a bundle was written into a package, for a backend that takes it for the package's data."""
+    folders = (project.root / folder for folder in project.packages.values())
+    return any(path.is_dir() for folder in folders for path in folder.rglob(BUNDLE))
+
+
+def _outside_the_wheel(project: Project, known: dict[str, str]) -> Iterator[Problem]:
+    """Yield the sources of packages that are not in wheels: by default, nothing compiles them."""
+    inside_wheel = [Path(project.root, folder) for folder in project.packages.values()]
+    for name, folder in known.items():
+        path = Path(project.root, folder)
+        if any(path == each or path in each.parents or each in path.parents for each in inside_wheel):
+            continue
+        found = sorted(file for suffix in ("*.cu", "*.ptx") for file in path.rglob(suffix))
+        if found:
+            first = os.path.relpath(found[0], project.root).replace(os.sep, "/")
+            others = len(found) - 1
+            more = f", as {'are' if others > 1 else 'is'} {others} more file{'s' * (others > 1)}" * bool(
+                others
+            )
+            yield Problem(
+                f"is left out{more}: the package {name!r} is not in the wheel",
+                Location(first),
+                "add it to the wheel's packages; or name the sources that are meant with 'sources'",
+            )

@@ -1,0 +1,181 @@
+"""Write a finished wheel again: with more files, without some, and with a RECORD that is right."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import hashlib
+import io
+import os
+import re
+import stat
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ..cache.entries import Content
+from ..common import temporary_folders
+from ..errors import BundleError, Location, Problem
+from ..wheels.reading.bundles import refuse_long_list
+
+_RECORD = re.compile(r"([^/]+\.dist-info)/RECORD")
+_SIGNED = ("RECORD.jws", "RECORD.p7s")
+_PACKAGE = re.compile(r"((?:[^/]+\.data/(?:pure|plat)lib/)?((?:[^\W\d]\w*/)+))__init__\.py")
+_ANY_PLATFORM = re.compile(rb"^(Tag: .*-)any(?=\r?$)", re.MULTILINE)
+_CHUNK = 1 << 20
+
+
+Date = tuple[int, int, int, int, int, int]
+
+
+class Wheel(NamedTuple):
+    """A wheel as a backend made it: its members, its metadata's folder, and the folder of each package."""
+
+    archive: zipfile.ZipFile
+    name: str
+    members: list[zipfile.ZipInfo]
+    metadata: str
+    packages: Mapping[str, str]
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Wheel]:
+    """Open a wheel; BundleError where it must not be changed."""
+    try:
+        refuse_long_list(path)
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as exc:
+        raise BundleError(Problem("is no zip archive, which a wheel is", Location(path.name))) from exc
+    except ValueError as exc:
+        raise BundleError(Problem(f"is not read: {exc}", Location(path.name))) from exc
+    with archive:
+        members = archive.infolist()
+        names = [info.filename for info in members]
+        records = [found[1] for name in names if (found := _RECORD.fullmatch(name))]
+        if len(records) != 1:
+            what = f"a wheel has one .dist-info/RECORD, here are {len(records)}"
+            raise BundleError(Problem(what, Location(path.name)))
+        metadata = records[0]
+        if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
+            what = f"the wheel is signed ({signed[0]}): with kernels in it, the signature would be wrong"
+            raise BundleError(Problem(what, Location(path.name), "sign it when it is finished"))
+        matches = filter(None, map(_PACKAGE.fullmatch, names))
+        packages = {match[2][:-1].replace("/", "."): match[1][:-1] for match in matches}
+        yield Wheel(archive, path.name, members, metadata, packages)
+
+
+def write(
+    wheel: Wheel,
+    into: Path,
+    added: Mapping[str, Content],
+    is_dropped: Callable[[str], bool],
+    platform: str = sys.platform,
+) -> str:
+    """Write a wheel with what is *added*, without what is dropped, and return its name.
+
+    Nobody meets half of it: it is moved to its place once it is whole.
+    """
+    name, replaced = _for_platform(wheel, platform)
+    with placed(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        _fill(archive, wheel, {**added, **replaced}, is_dropped)
+    return name
+
+
+def make(
+    into: Path,
+    name: str,
+    metadata: str,
+    files: Mapping[str, bytes],
+    date: tuple[int, int, int, int, int, int],
+) -> str:
+    """Write a wheel of these files, with the RECORD that fits them, and return its name."""
+    text = io.StringIO()
+    rows = [(place, f"sha256={_encoded(hashlib.sha256(data))}", len(data)) for place, data in files.items()]
+    csv.writer(text, lineterminator="\n").writerows([*rows, (f"{metadata}/RECORD", "", "")])
+    members = {**files, f"{metadata}/RECORD": text.getvalue().encode()}
+    with placed(into, name) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for place, data in members.items():
+            archive.writestr(_new(place, date, [data]), data)
+    return name
+
+
+@contextlib.contextmanager
+def placed(into: Path, name: str) -> Iterator[Path]:
+    """Yield where a file is to be written, and move it to its place in a folder once it is whole."""
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with temporary_folders.make_in(into) as folder:
+            yield folder / name
+            (folder / name).replace(into / name)
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be written: {exc.strerror}", Location(str(into / name)))) from exc
+
+
+def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:
+    """Return a wheel's name, and its file of tags if that has to change."""
+    if platform != "win32" or not wheel.name.endswith("-any.whl"):
+        return wheel.name, {}
+    place = f"{wheel.metadata}/WHEEL"  # `long` is 32 bits where the kernels were compiled
+    tags = _ANY_PLATFORM.sub(rb"\1win_amd64", wheel.archive.read(place))
+    return f"{wheel.name.removesuffix('any.whl')}win_amd64.whl", {place: [tags]}
+
+
+def _fill(
+    archive: zipfile.ZipFile, wheel: Wheel, added: Mapping[str, Content], is_dropped: Callable[[str], bool]
+) -> None:
+    """Write all members: the metadata last, and RECORD at the very end."""
+    record = f"{wheel.metadata}/RECORD"
+    again = {*added, record}
+    kept = [
+        _again(info) for info in wheel.members if info.filename not in again and not is_dropped(info.filename)
+    ]
+    date = wheel.members[0].date_time
+    new = [_new(name, date, content) for name, content in added.items()]
+    rows: list[tuple[str, str, int | str]] = []
+    for info in sorted([*kept, *new], key=lambda info: info.filename.startswith(f"{wheel.metadata}/")):
+        if info.is_dir():
+            archive.writestr(info, b"")
+            continue
+        digest, size = hashlib.sha256(), 0
+        with archive.open(info, "w") as file:
+            for chunk in _chunks(wheel, info.filename, added):
+                digest.update(chunk)
+                size += file.write(chunk)
+        rows.append((info.filename, f"sha256={_encoded(digest)}", size))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([*rows, (record, "", "")])
+    archive.writestr(_again(wheel.archive.getinfo(record)), text.getvalue())
+
+
+def _encoded(digest: hashlib._Hash) -> str:
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+def _again(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """Return a member of the new wheel that is as one of the old."""
+    again = zipfile.ZipInfo(info.filename, info.date_time)
+    again.external_attr, again.create_system = info.external_attr, info.create_system
+    again.compress_type, again.file_size = info.compress_type, info.file_size
+    return again
+
+
+def _new(name: str, date: Date, content: Content) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, date)
+    info.external_attr, info.create_system = (stat.S_IFREG | 0o644) << 16, 3  # as Unix has it
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.file_size = os.path.getsize(content) if isinstance(content, str) else sum(map(len, content))
+    return info
+
+
+def _chunks(wheel: Wheel, name: str, added: Mapping[str, Content]) -> Iterator[bytes]:
+    """Yield what a member holds, piece by piece: it may be larger than the memory."""
+    content = added.get(name)
+    if isinstance(content, list):
+        yield from content
+        return
+    with wheel.archive.open(name) if content is None else open(content, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk

@@ -1,0 +1,63 @@
+"""The entry point for setuptools, which loads it in every build of the environment: slow imports wait."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from setuptools import Distribution
+
+
+def finalize(distribution: Distribution) -> None:
+    """Let setuptools build kernels where the project asks for them."""
+    try:
+        text = Path(distribution.src_root or os.curdir, "pyproject.toml").read_text("utf-8")
+    except (OSError, ValueError):
+        return
+    if "cubin" in text:
+        from . import setuptools_commands
+
+        setuptools_commands.join(distribution)
+
+
+def packages_of(root: Path) -> dict[str, str]:
+    """Return the top-level packages of the project at *root* and their folders.
+
+    setuptools is asked in a process of its own: setup.py is a program, and the answer depends on the working
+    directory.
+    """
+    import importlib.util
+    import json
+    import subprocess
+    import sys
+
+    from ..common import temporary_folders
+    from ..errors import ConfigError, Location, Problem
+
+    here = Location("pyproject.toml")
+    if importlib.util.find_spec("setuptools") is None:
+        what = "this project is built with setuptools, which is not installed here"
+        raise ConfigError(Problem(what, here, "pip install setuptools"))
+    script = (
+        ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
+    )
+    with temporary_folders.make() as folder:
+        answer = folder / "packages"  # a file, for a setup.py may print anything
+        command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
+        done = subprocess.run(  # noqa: S603
+            command, cwd=root, capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode or not answer.is_file():  # no file if setup.py sets up nothing
+            what = "setuptools cannot tell the project's packages"
+            raise ConfigError(Problem(what, here, details=tuple(_reason(done.stderr))))
+        packages: dict[str, str] = json.loads(answer.read_text("utf-8"))
+    return packages
+
+
+def _reason(said: str) -> list[str]:
+    """Return what setuptools says of its last error; the end of a traceback where it says nothing."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    return lines[errors[-1] :] if errors else lines[-5:]

@@ -1,0 +1,304 @@
+"""The setuptools commands of a project with kernels: they translate between setuptools and the pipeline."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePath, PurePosixPath
+from typing import ClassVar
+
+from setuptools import Command, Distribution
+from setuptools.command.build import build
+from setuptools.command.egg_info import egg_info
+from setuptools.command.sdist import sdist
+from setuptools.discovery import find_package_path
+
+from ..building import pipeline
+from ..bundle import layout, sbom
+from ..common import streams, temporary_folders
+from ..common.console import Console
+from ..config import table_location
+from ..config.config import Config, parse_config
+from ..config.known_names import WRAPPER
+from ..errors import PREFIX, ConfigError, reported
+from ..lockfile import locked_build
+from ..project.project import Project, cache_entries
+from ..project.source import BUNDLE
+from . import max_size
+
+_NOTHING = ", nothing was built"
+_BUILD_CUBINS = "build_cubins"
+
+
+def join(distribution: Distribution) -> None:
+    """Take part in the build of *distribution*, if its project has the table."""
+    with reported(_print, _NOTHING):
+        if not _is_asked(_root(distribution)):
+            return
+    if not locked_build.concerns(_root(distribution)):
+        _ask_for_requirements(distribution)
+    # `cmdclass` would be the place, but one in the project's configuration replaces it later.
+    extended = functools.partial(_extended, distribution.get_command_class)
+    distribution.get_command_class = functools.cache(extended)
+
+
+def _is_asked(root: Path) -> bool:
+    """Say whether a build of setuptools' is the one that makes the kernels; ConfigError without a table."""
+    try:
+        _pyproject, backend = table_location.read_project(root)
+        required = table_location.requires_hatch_cubin(root)
+    except ConfigError:  # setuptools says what is wrong with the file
+        return False
+    if backend == WRAPPER:  # this is the backend inside
+        return False
+    if not table_location.has_own_table(root) and required and backend not in table_location.HATCH_BACKENDS:
+        table_location.own_table(root)  # which says what is there instead
+    return table_location.has_own_table(root)
+
+
+def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]:
+    """Return the class of a command; if we have a part in that command, with our part before its own."""
+    command = found(name)
+    return type(name, (_PARTS[name], command), {}) if name in _PARTS else command
+
+
+def _ask_for_requirements(distribution: Distribution) -> None:
+    """Tell a front end what a wheel needs, if it asks; the answer ends this run of setuptools."""
+    # Only while a front end asks is this the class. It does not say for what: an sdist needs no compiler.
+    if type(distribution).__module__ != "setuptools.build_meta" or _called_by("get_requires_for_build_sdist"):
+        return
+    with reported(_print, _NOTHING):
+        root = _root(distribution)
+        requirements = locked_build.wanted(_read_config(root), root, lambda: _project(distribution))
+    if requirements:
+        distribution.fetch_build_eggs(requirements)
+
+
+def _called_by(function: str) -> bool:
+    frame = sys._getframe().f_back  # noqa: SLF001
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None
+
+
+class BuildCubins(Command):
+    """Compiles the project's kernels into what is built, or into the tree for an editable install."""
+
+    description = "compile CUDA kernels"
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = []
+    editable_mode: bool
+    build_lib: str
+    bill: bytes | None  # of materials, once the rest is built
+
+    def initialize_options(self) -> None:
+        self.editable_mode, self.build_lib, self.bill = False, "", None
+
+    def finalize_options(self) -> None:
+        self.build_lib = self.get_finalized_command("build_py").build_lib
+
+    def run(self) -> None:
+        with reported(_print, _NOTHING):
+            project = _project(self.distribution)
+            if self.editable_mode:
+                self._build_in_place(project)
+            else:
+                files = pipeline.build(project)
+                self.bill = files.pop(sbom.NAME, None)
+                self._sweep(project)
+                layout.write(files, self._built(project), Path(self.build_lib).absolute().parent)
+
+    def _build_in_place(self, project: Project) -> None:
+        mode = (self.distribution.get_command_obj("editable_wheel").mode or "lenient").lower()
+        # A strict install has links to the bundle, in a folder of its own.
+        pipeline.build_in_place(project, layout.of_setuptools(mode), linked=mode == "strict")
+
+    def _sweep(self, project: Project) -> None:
+        """Remove all that must not ship from the folder that setuptools keeps between builds."""
+        for folder in [*Path(self.build_lib).rglob(BUNDLE)]:
+            shutil.rmtree(folder)
+        for _path, place in self._places(project, cache_entries(project)):
+            shutil.rmtree(place, ignore_errors=True)
+        for path, place in self._places(project, pipeline.needed_files(project, by_name=True)):
+            if project.config.ship_sources:
+                self.mkpath(str(place.parent))
+                self.copy_file(str(project.tree.at(path)), str(place))
+            else:
+                place.unlink(missing_ok=True)
+
+    def _places(self, project: Project, paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
+        """Yield the *paths* that lie in the project's packages, with their places in what is built."""
+        for path in map(PurePosixPath, paths):
+            homes = [
+                (folder, package)
+                for package, folder in project.packages.items()
+                if path.is_relative_to(folder)
+            ]
+            if homes:
+                folder, package = max(homes, key=lambda home: len(home[0]))
+                yield str(path), Path(self.build_lib, *package.split("."), path.relative_to(folder))
+
+    def _built(self, project: Project) -> Path:
+        """Return where the bundle is in what is built."""
+        return Path(self.build_lib, *project.package.split("."), BUNDLE)
+
+    def get_outputs(self) -> list[str]:
+        """Return the files of the bundle, by their places in what is built."""
+        project = _project(self.distribution)
+        built = self._built(project)
+        folder = project.root / project.bundle_folder if self.editable_mode else built
+        return [str(built / path.name) for path in sorted(folder.iterdir()) if path.is_file()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Return where in the tree each file of an editable install's bundle is."""
+        folder = _project(self.distribution).bundle_folder
+        outputs = self.get_outputs() if self.editable_mode else []
+        return {output: os.path.join(folder, os.path.basename(output)) for output in outputs}
+
+
+class _Build(build):
+    def get_sub_commands(self) -> list[str]:
+        return [*super().get_sub_commands(), _BUILD_CUBINS]
+
+
+class _EggInfo(egg_info):
+    def finalize_options(self) -> None:
+        """Ask for what a wheel needs only now, if the packages matter, which were not known before."""
+        super().finalize_options()
+        if locked_build.concerns(_root(self.distribution)):
+            _ask_for_requirements(self.distribution)
+
+    def find_sources(self) -> None:
+        """Keep bundles and caches out of sdists, and out of what `include_package_data` takes."""
+        super().find_sources()
+        with reported(_print, _NOTHING):
+            cache = cache_entries(_project(self.distribution))
+        self.filelist.files = [
+            file
+            for file in self.filelist.files
+            if BUNDLE not in PurePath(file).parts
+            and not any(PurePath(file).is_relative_to(folder) for folder in cache)
+        ]
+        lines = (file.replace(os.sep, "/") for file in self.filelist.files)
+        Path(self.egg_info, "SOURCES.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+class _Sdist(sdist):
+    def make_distribution(self) -> None:
+        """Add the files that the kernels are built from, even where MANIFEST.in leaves them out.
+
+        They are added here and not before: what is in SOURCES.txt counts as package data.
+        """
+        with reported(_print, _NOTHING):
+            project = _project(self.distribution)
+            files = pipeline.sdist_files(project)
+        self._above = {place: path for place, path in files.items() if path != project.root / place}
+        self.filelist.extend(place for place in files if place not in self._above)
+        self.filelist.remove_duplicates()
+        super().make_distribution()
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Put what lies above the project into it, for an sdist has no place elsewhere."""
+        super().make_release_tree(base_dir, files)
+        for place, path in self._above.items():
+            self.mkpath(os.path.join(base_dir, os.path.dirname(place)))
+            self.copy_file(str(path), os.path.join(base_dir, place))
+
+
+class _Wheel(Command):
+    def run(self) -> None:
+        """Make the wheel; it does not stay if it is larger than the table allows."""
+        super().run()
+        with reported(_print, _NOTHING):
+            _kind, _python, wheel = self.distribution.dist_files[-1]
+            max_size.keep(_read_config(_root(self.distribution)), wheel)
+
+    def write_wheelfile(self, folder: str, *rest: str) -> None:
+        """Put the bill of materials into the folder of the wheel's metadata too."""
+        super().write_wheelfile(folder, *rest)
+        if bill := self.get_finalized_command(_BUILD_CUBINS).bill:
+            file = Path(folder, "sboms", sbom.NAME)
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(bill)
+
+    def get_tag(self) -> tuple[str, str, str]:
+        python, abi, platform = super().get_tag()
+        # `long` is 32 bits where the kernels were compiled.
+        return python, abi, "win_amd64" if (sys.platform, platform) == ("win32", "any") else platform
+
+
+def rebuild(mode: str) -> None:
+    """Build the editable install of the project in this folder again, in its mode."""
+    from setuptools.build_meta import build_editable
+
+    with temporary_folders.make() as folder:
+        build_editable(str(folder), {"editable_mode": mode})
+
+
+class CubinPackages(Command):
+    """Writes the packages of the project and their folders, as JSON, for callers outside a build."""
+
+    description = "list the packages that may have CUDA kernels"
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = [("into=", None, "the file to write")]
+    into: str
+
+    def initialize_options(self) -> None:
+        self.into = os.devnull
+
+    def finalize_options(self) -> None:
+        """Do nothing: no option depends on another."""
+
+    def run(self) -> None:
+        Path(self.into).write_text(json.dumps(_packages(self.distribution)), encoding="utf-8")
+
+
+_PARTS = {"build": _Build, "egg_info": _EggInfo, "sdist": _Sdist, "bdist_wheel": _Wheel}
+
+
+def _project(distribution: Distribution) -> Project:
+    root = _root(distribution)
+    console = Console(
+        sys.stderr,
+        say=lambda message: _print(PREFIX + message),
+        warn=lambda message: _print(f"{PREFIX}warning: {message}"),
+    )
+    return Project(
+        root=root,
+        packages=_packages(distribution),
+        config=_read_config(root),
+        say=console.say,
+        warn=console.warn,
+        units=console.units,
+        verbose=distribution.verbose > 1,
+    )
+
+
+def _root(distribution: Distribution) -> Path:
+    return Path(os.path.abspath(distribution.src_root or os.curdir))
+
+
+def _read_config(root: Path) -> Config:
+    return parse_config(*table_location.own_table(root), os.environ)
+
+
+def _packages(distribution: Distribution) -> dict[str, str]:
+    """Return the folders of top-level packages, and of packages that do not lie in their parent's folder."""
+    folders: dict[str, str] = {}
+    for package in sorted(distribution.packages or (), key=lambda name: (name.count("."), name)):
+        folder = PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()
+        inside = any(
+            package.startswith(f"{other}.")
+            and PurePosixPath(folders[other], *package[len(other) + 1 :].split(".")) == PurePosixPath(folder)
+            for other in folders
+        )
+        if os.path.isfile(f"{folder}/__init__.py") and BUNDLE not in package.split(".") and not inside:
+            folders[package] = folder
+    return dict(sorted(folders.items(), key=lambda item: (-item[0].count("."), item[0])))
+
+
+def _print(message: str) -> None:
+    with streams.Lossy(sys.stderr):
+        streams.write(sys.stderr, f"{message}\n")

@@ -1,0 +1,121 @@
+"""Write a finished sdist again: with all that kernels are built from, and without bundles and caches."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import posixpath
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..common import temporary_folders
+from ..config import toml_positions
+from ..config.known_names import asked
+from ..errors import BundleError, Location, Problem
+from ..project.source import BUNDLE
+
+
+def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
+    """Write the sdist that was *made* into a folder, with the project's *files* as they are in the tree.
+
+    A backend may have none of them, or those of the last commit. Nobody meets half of the sdist: it is moved
+    to its place once it is whole.
+    """
+    if not made.name.endswith(".tar.gz"):
+        raise BundleError(Problem("is no .tar.gz, which an sdist is", Location(made.name)))
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(made) as old, temporary_folders.make_in(into) as folder:
+            with (
+                open(folder / made.name, "wb") as raw,
+                gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+                tarfile.open(
+                    fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers=old.pax_headers
+                ) as new,
+            ):
+                _fill(new, old, _top(old, made.name), files, tuple(f"{cache}/" for cache in caches))
+            (folder / made.name).replace(into / made.name)
+    except tarfile.ReadError as exc:
+        raise BundleError(Problem("is no .tar.gz, which an sdist is", Location(made.name))) from exc
+    except OSError as exc:
+        where = Location(str(into / made.name))
+        raise BundleError(Problem(f"cannot be written: {exc.strerror}", where)) from exc
+
+
+def _top(archive: tarfile.TarFile, name: str) -> str:
+    """Return the folder that all members are in; BundleError for one that is, or leads, out of it."""
+    if not any(info.isreg() for info in archive.getmembers()):
+        raise BundleError(Problem("has no files", Location(name)))
+    top = posixpath.normpath(archive.getmembers()[0].name).split("/")[0]
+    problems = [
+        Problem(f"{info.name!r} leads out of the folder {top}/", Location(name))
+        for info in archive.getmembers()
+        if not _is_inside(top, info)
+    ]
+    if problems:
+        raise BundleError(*problems)
+    return top
+
+
+def _is_inside(top: str, info: tarfile.TarInfo) -> bool:
+    names = [info.name]
+    if info.issym():
+        names.append(posixpath.join(posixpath.dirname(info.name), info.linkname))
+    elif info.islnk():
+        names.append(info.linkname)
+    return all(
+        not posixpath.isabs(name) and f"{posixpath.normpath(name)}/".startswith(f"{top}/") for name in names
+    )
+
+
+def _fill(
+    new: tarfile.TarFile,
+    old: tarfile.TarFile,
+    top: str,
+    files: Mapping[str, Path],
+    caches: tuple[str, ...],
+) -> None:
+    left = dict(sorted(files.items()))
+    for info in old.getmembers():
+        path = posixpath.normpath(info.name).removeprefix(top).removeprefix("/")
+        if BUNDLE in path.split("/") or f"{path}/".startswith(caches):
+            continue
+        if path in left and _differs(old, info, file := left.pop(path)):
+            _add(new, _like(info, info.name, info.mode), file)
+        else:
+            new.addfile(info, old.extractfile(info) if info.isreg() else None)
+    like = next(info for info in old.getmembers() if info.isreg())
+    for path, file in left.items():
+        _add(new, _like(like, f"{top}/{path}", 0o644), file)
+
+
+def _differs(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> bool:
+    """Say whether a member is not what the project has; of pyproject.toml, only what is ours counts.
+
+    Some backends write that one anew.
+    """
+    packed = archive.extractfile(info) if info.isreg() else None
+    if packed is None:
+        return True
+    before, now = packed.read(), file.read_bytes()
+    if file.name != "pyproject.toml":
+        return before != now
+    try:
+        return asked(toml_positions.loads(before.decode())) != asked(toml_positions.loads(now.decode()))
+    except ValueError:
+        return True
+
+
+def _like(other: tarfile.TarInfo, name: str, mode: int) -> tarfile.TarInfo:
+    """Return a member with the time and the owner of another."""
+    info = tarfile.TarInfo(name)
+    info.mode, info.mtime = mode, int(other.mtime)
+    info.uid, info.gid, info.uname, info.gname = other.uid, other.gid, other.uname, other.gname
+    return info
+
+
+def _add(archive: tarfile.TarFile, info: tarfile.TarInfo, file: Path) -> None:
+    data = file.read_bytes()
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))

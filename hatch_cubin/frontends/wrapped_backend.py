@@ -1,0 +1,56 @@
+"""The build backend inside of ours: find the one that the table names, or say why it cannot be used."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..config.config import Config
+from ..config.known_names import BACKENDS, WRAPPER, backend_meant
+from ..errors import ConfigError, Problem
+
+
+def load(config: Config, root: Path) -> Any:
+    """Return the backend, whose attributes are its hooks; ConfigError where there is none."""
+    if config.backend is None:
+        what = f"[build-system] names another build backend than {WRAPPER}"
+        raise ConfigError(Problem(what, config.place.of(), f'build-backend = "{WRAPPER}"'))
+    where = config.place.of("backend")
+    module, _, inside = config.backend.partition(":")
+    for folder in reversed(config.backend_path):
+        if (path := str(root / folder)) not in sys.path:
+            sys.path.insert(0, path)
+    try:
+        imported = importlib.import_module(module)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # something that it imports
+            what = f"the build backend {module!r} cannot be imported: {exc}"
+            raise ConfigError(Problem(what, where)) from exc
+        what = f"the build backend {module!r} is not installed here"
+        raise ConfigError(Problem(what, where, _hint(config, module))) from exc
+    try:
+        backend = functools.reduce(getattr, filter(None, inside.split(".")), imported)
+    except AttributeError as exc:
+        raise ConfigError(Problem(f"{module!r} has no build backend {inside!r}", where)) from exc
+    if not hasattr(backend, "build_wheel"):
+        what = f"{config.backend!r} is no build backend: it has no 'build_wheel'"
+        raise ConfigError(Problem(what, where, _meant(config.backend)))
+    return backend
+
+
+def _hint(config: Config, module: str) -> str:
+    if config.backend_path:
+        return "is backend-path the folder that it is in?"
+    if (meant := _meant(module)) is not None:
+        return meant
+    known = {backend: distribution for distribution, backend in BACKENDS.items()}
+    distribution = known.get(module, module.partition(".")[0].replace("_", "-"))
+    return f'what installs it is "{distribution}" in requires of [build-system]'
+
+
+def _meant(written: str) -> str | None:
+    meant = backend_meant(written)
+    return None if meant in {None, written} else f'backend = "{meant}"'

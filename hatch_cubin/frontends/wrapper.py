@@ -1,0 +1,180 @@
+"""Our own build backend: the hooks of the backend inside, and what the kernels add to each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ..building import pipeline
+from ..bundle import layout, sbom
+from ..cache.entries import Content
+from ..common import streams, temporary_folders
+from ..config import table_location
+from ..config.config import Config, parse_config
+from ..errors import ConfigError, Problem, reported
+from ..lockfile import locked_build
+from ..project.project import Project, cache_entries
+from ..project.source import BUNDLE
+from . import editable_finder, max_size, repack, source_archive, wrapped_backend
+from .open_project import open_project
+
+Settings = Mapping[str, Any] | None
+
+_NOTHING = ", nothing was built"
+_METADATA = ("prepare_metadata_for_build_wheel", "prepare_metadata_for_build_editable")
+
+
+def hook(name: str) -> Callable[..., Any]:
+    """Return a hook of our backend; AttributeError for what is none, and for what the inner one has not."""
+    if name not in (*_METADATA, *vars(_Hooks)) or name.startswith("_"):
+        raise AttributeError(f"a build backend has no {name}")
+    with reported(_print, _NOTHING):
+        root = Path.cwd()
+        config = parse_config(*table_location.own_table(root), os.environ)
+        backend = wrapped_backend.load(config, root)
+    if name in (*_METADATA, "build_editable") and not hasattr(backend, name):
+        raise AttributeError(f"{config.backend} has no {name}")
+    ours: Callable[..., Any] = getattr(backend if name in _METADATA else _Hooks(config, backend), name)
+    return ours
+
+
+class _Hooks:
+    """The hooks that we have a part in. What a front end sets is for the inner backend."""
+
+    def __init__(self, config: Config, backend: Any) -> None:
+        self._config, self._inner = config, backend
+
+    def get_requires_for_build_wheel(self, config_settings: Settings = None) -> list[str]:
+        return [*self._asked("wheel", config_settings), *self._wanted()]
+
+    def get_requires_for_build_editable(self, config_settings: Settings = None) -> list[str]:
+        return [*self._asked("editable", config_settings), *self._wanted()]
+
+    def get_requires_for_build_sdist(self, config_settings: Settings = None) -> list[str]:
+        return self._asked("sdist", config_settings)
+
+    def _asked(self, kind: str, settings: Settings) -> list[str]:
+        ask = getattr(self._inner, f"get_requires_for_build_{kind}", None)
+        return [] if ask is None else [*ask(settings)]
+
+    def _wanted(self) -> list[str]:
+        with reported(_print, _NOTHING):
+            return locked_build.wanted(self._config, Path.cwd(), _open)
+
+    def build_wheel(
+        self, wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+    ) -> str:
+        with reported(_print, _NOTHING), temporary_folders.make() as folder:
+            project = _open()
+            name = self._inner.build_wheel(str(folder), config_settings, metadata_directory)
+            with repack.opened(folder / name) as wheel:
+                return _add_kernels(_as_shipped(project, wheel), wheel, folder, Path(wheel_directory))
+
+    def build_editable(
+        self, wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+    ) -> str:
+        with reported(_print, _NOTHING), temporary_folders.make() as folder:
+            project = _open()
+            pipeline.build_in_place(project, layout.OF_WRAPPER)
+            name = self._inner.build_editable(str(folder), config_settings, metadata_directory)
+            with repack.opened(folder / name) as wheel:
+                finder = editable_finder.finder(project, wheel)
+                return repack.write(wheel, Path(wheel_directory), finder, lambda _name: False)
+
+    def build_sdist(self, sdist_directory: str, config_settings: Settings = None) -> str:
+        with reported(_print, _NOTHING), temporary_folders.make() as folder:
+            project = _open()
+            name: str = self._inner.build_sdist(str(folder), config_settings)
+            # The table belongs to the kernels: of it, too, some backends take what was committed last.
+            files = {**pipeline.sdist_files(project), "pyproject.toml": project.root / "pyproject.toml"}
+            source_archive.write(folder / name, Path(sdist_directory), files, cache_entries(project))
+            return name
+
+
+def rebuild() -> None:
+    """Build the kernels of the editable install of the project in this folder again."""
+    with reported(_print, _NOTHING):
+        pipeline.build_in_place(_open(), layout.OF_WRAPPER)
+
+
+def _open() -> Project:
+    return open_project(os.curdir, os.environ, sys.stderr, verbose=False)
+
+
+def _as_shipped(project: Project, wheel: repack.Wheel) -> Project:
+    """Return the project with the packages that its wheel has; ConfigError where none can have kernels."""
+    config, place = project.config, project.config.place
+    has = ", ".join(map(repr, wheel.packages)) or "none"
+    if config.package is not None and config.package not in wheel.packages:
+        what = f"package {config.package!r} is not in the wheel that {config.backend} made: it has {has}"
+        raise ConfigError(Problem(what, place.of("package")))
+    shipped = {name: folder for name, folder in project.packages.items() if name in wheel.packages}
+    wanted = f"{config.package or next(iter(shipped), '')}."
+    if not any(wanted.startswith(f"{name}.") for name in shipped):
+        what = f"where in the project is the package? The wheel that {config.backend} made has: {has}"
+        raise ConfigError(Problem(what, place.of(), _home(project, wheel)))
+    project = replace(project, packages=shipped)
+    _ = project.package  # several may be left
+    return project
+
+
+def _home(project: Project, wheel: repack.Wheel) -> str:
+    """Return what says where the package is: the very lines, if the tree has just one of that name."""
+    if not wheel.packages:
+        return "kernels need a package: a folder with __init__.py"
+    root, package = project.root, project.config.package
+    found = [
+        (name, path.parent.relative_to(root).as_posix())
+        for name in ([package] if package else wheel.packages)
+        for above in ("", "*/")
+        for path in root.glob(f"{above}{name.replace('.', '/')}/__init__.py")
+    ]
+    if len(found) != 1:
+        return 'package-dir = "…"'
+    ((name, folder),) = found
+    if package or "." not in name:
+        return f'package-dir = "{folder}"'
+    return f'paste these:\n    package = "{name}"\n    package-dir = "{folder}"'
+
+
+def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path) -> str:
+    """Write the wheel again, with the bundle; return its name."""
+    hold = folder / "held"
+    hold.mkdir()
+    files, sources = pipeline.build_held(project, hold)
+    bill = files.pop(sbom.NAME, None)
+    home = wheel.packages[project.package]
+    added = {f"{home}/{BUNDLE}/{name}": content for name, content in files.items()}
+    if bill is not None:
+        added[f"{wheel.metadata}/sboms/{sbom.NAME}"] = bill
+    places = dict(_places(project, wheel, sources))
+    caches = tuple(f"{place}/" for place in dict(_places(project, wheel, cache_entries(project))))
+    there = {info.filename for info in wheel.members}
+    if project.config.ship_sources:
+        shipped: dict[str, Content] = {place: str(project.tree.at(path)) for place, path in places.items()}
+        added |= {place: content for place, content in shipped.items() if place not in there}
+        places = {}
+    name = repack.write(
+        wheel,
+        into,
+        added,
+        lambda name: BUNDLE in name.split("/") or name in places or name.startswith(caches),
+    )
+    max_size.keep(project.config, str(into / name))
+    return name
+
+
+def _places(project: Project, wheel: repack.Wheel, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the places that paths of the project's packages have in the wheel, and the paths."""
+    for path in map(PurePosixPath, paths):
+        for package, folder in project.packages.items():
+            if path.is_relative_to(folder):
+                yield f"{wheel.packages[package]}/{path.relative_to(folder)}", str(path)
+
+
+def _print(message: str) -> None:
+    streams.write(sys.stderr, f"{message}\n")

@@ -1,0 +1,1 @@
+"""Which headers a source can read: the search path, the includes, and what earlier builds found."""

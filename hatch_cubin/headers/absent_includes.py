@@ -1,0 +1,58 @@
+"""Where includes were looked for in the project in vain: told in few words, and looked at again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ..planning.unit_plan import Module
+from ..project.source_roots import Tree
+from .includes import Closure
+
+Absent = Mapping[str, Sequence[str]]  # by folder: names that are not there, those that are no files with a /
+
+
+def tried(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
+    """Return every path that must not be a file, for the closures to be what they are."""
+    paths = set[str]()
+    for module, closure in closures:
+        paths.update(path for places in closure.absent for path in places)
+        # One that is named by its place in the project is so only because no other place has it.
+        paths.update(f"{folder}/{name}" for name in closure.at_root for folder in module.include_dirs)
+        paths.update(filter(lambda path: not os.path.isfile(path), map(_on_machine, module.pre_includes)))
+    return paths
+
+
+def _on_machine(name: str) -> str:
+    return os.path.join(os.sep, name)
+
+
+def absent(tree: Tree, paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return which names no folder of the project may have, for no file to be at any of the *paths*."""
+    there = dict[str, bool]()
+    names: dict[str, set[str]] = {}
+    for path in paths:
+        missing = path if os.path.isabs(path) else _first_missing(tree, path, there)
+        folder, name = os.path.split(missing.removesuffix("/"))
+        names.setdefault(folder.replace(os.sep, "/"), set()).add(name + "/" * missing.endswith("/"))
+    return {folder: sorted(found) for folder, found in names.items()}
+
+
+def _first_missing(tree: Tree, path: str, there: dict[str, bool]) -> str:
+    """Return the beginning of a path up to its first part that is missing; a whole one is of a folder."""
+    end = -1
+    while (end := path.find(os.sep, end + 1)) >= 0:
+        if (start := path[:end]) not in there:
+            there[start] = os.path.exists(tree.at(start))
+        if not there[start]:
+            return start
+    return path + "/" * os.path.exists(tree.at(path))
+
+
+def appeared(tree: Tree, absent: Absent) -> Iterator[str]:
+    """Yield the paths that are there by now."""
+    for folder, names in absent.items():
+        for name in names:
+            path = tree.at(os.path.join(folder, name.removesuffix("/")))
+            if os.path.exists(path) and not (name.endswith("/") and os.path.isdir(path)):
+                yield f"{folder}/{name}" if folder else name

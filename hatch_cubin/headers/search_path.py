@@ -1,0 +1,223 @@
+"""The search path of headers: the project's folders, header wheels, and the toolkit's own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from .. import __version__
+from ..common import temporary_folders, user_folders
+from ..common.digest import digest
+from ..config.config import Config
+from ..errors import ConfigError, Problem, ToolchainError
+from ..project.source_roots import Tree
+from ..toolkit.libraries import system_home
+from ..toolkit.requirements import asked_for
+from ..toolkit.toolkit import Toolkit
+from .resolve import OWN, Root
+
+_FIRST_WITH_BUNDLED = (13, 3)
+_SHIMS = Path(__file__).with_name("host_headers")
+_NVIDIA = "NVIDIA's wheels"
+_HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
+
+
+def project_roots(tree: Tree, folders: Iterable[str]) -> Iterator[Root]:
+    """Yield the project's own include folders."""
+    for folder in folders:
+        yield Root(tree.at(folder), f"{OWN}{PurePosixPath(folder)}")
+
+
+def package_roots(config: Config) -> Iterator[Root]:
+    """Yield the include folders of the distributions that `header-packages` names."""
+    problems = []
+    for index, requirement in enumerate(config.header_packages):
+        name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
+        try:
+            found = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            what = f"header-packages: {name!r} is not installed in the build environment"
+            hint = "a build with isolation installs it; without isolation, install it yourself"
+            problems.append(Problem(what, config.place.of("header-packages", index), hint))
+            continue
+        folders = sorted(_include_folders(found))
+        for folder in folders:
+            shared = _wheels() if folder.startswith("nvidia/") else ""
+            label = f"{found.metadata['Name']}=={found.version} {shared}".rstrip()
+            yield Root(Path(str(found.locate_file(folder))), f"{name.lower()}/{folder}", label)
+        if not folders:
+            problems.append(
+                Problem(
+                    f"header-packages: {name!r} has no include folder",
+                    config.place.of("header-packages", index),
+                )
+            )
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _include_folders(found: importlib.metadata.Distribution) -> set[str]:
+    folders = set()
+    for file in found.files or ():
+        if "include" in file.parts[:-1] and file.suffix in _HEADER_SUFFIXES:
+            folders.add("/".join(file.parts[: file.parts.index("include") + 1]))
+    return folders
+
+
+def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> list[Root]:
+    """Return the folders with the toolkit's headers: NVRTC's bundled ones, shims, those of its wheels.
+
+    Without *unpacks*, the bundled ones are left out unless an earlier build has unpacked them.
+
+    The shims stand in for headers of the host's standard library, which device code includes out of
+    habit and NVRTC has none of, and for cuda.h, which declares host functions.
+    """
+    roots = []
+    look = _bundled if unpacks else _unpacked_before
+    if toolkit.version >= _FIRST_WITH_BUNDLED and not system and (bundled := look(toolkit)) is not None:
+        label = f"NVRTC {toolkit.nvrtc} headers"
+        roots += [Root(bundled, "nvrtc", label), Root(bundled / "cccl", "nvrtc/cccl", label)]
+    roots.append(Root(_SHIMS, "shims", f"shims of hatch-cubin {__version__}"))
+    label = f"CUDA_HOME {toolkit.nvrtc}" if system else _wheels()
+    trees = _system_trees() if system else _wheel_trees(toolkit.major)
+    tree = next((tree for tree in trees if _fits(next(iter(tree.values())), toolkit)), {})
+    return [*roots, *(Root(folder, name, label) for name, folder in tree.items() if folder.is_dir())]
+
+
+def _wheels() -> str:
+    """Return one label for all of NVIDIA's wheels here and their versions: the wheels share folders."""
+    found = {path.name for entry in sys.path for path in Path(entry).glob("nvidia_*.dist-info")}
+    return f"{_NVIDIA} {digest(sorted(found))}"
+
+
+def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
+    """Return the wheels that a tree of headers comes from, each with its version.
+
+    NVIDIA's share folders: they count if they have one of the *files*, and all do where any file may be read.
+    """
+    named = re.match(r"(\S+)==(\S+)", tree)
+    wheels = {named[1]: named[2]} if named else {}
+    if _NVIDIA in tree:
+        installed = None if files is None else set(_places(files))
+        for found in importlib.metadata.distributions():
+            name = found.metadata["Name"]
+            if name.startswith("nvidia-") and _has(found, installed):
+                wheels.setdefault(name, found.version)
+    return wheels
+
+
+def by_chance(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
+    """Return the headers of NVIDIA's wheels that a build with isolation would not have, with their wheels.
+
+    The wheels share a folder, so whatever is installed there is found. *required* are the requirements of the
+    project's build.
+    """
+    wheels = {
+        path.name.partition("-")[0].replace("_", "-").lower(): path
+        for entry in sys.path
+        for path in Path(entry).glob("nvidia_*.dist-info")
+    }
+    others = wheels.keys() - asked_for(config)
+    found = {
+        str(file): name
+        for name in sorted(others)
+        for file in importlib.metadata.Distribution.at(wheels[name]).files or ()
+        if file.suffix in _HEADER_SUFFIXES and "include" in file.parts
+    }
+    invited = asked_for(config, required()) if found else ()
+    return {file: name for file, name in found.items() if name not in invited}
+
+
+def among(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the *files*, by logical name, that are installed at one of the *places*."""
+    return {logical: places[place] for logical in files for place in _places([logical]) if place in places}
+
+
+def is_shared(root: Root) -> bool:
+    """Say whether NVIDIA's wheels share a folder of the search path."""
+    return _NVIDIA in root.tree
+
+
+def _places(files: Iterable[str]) -> Iterator[str]:
+    """Yield where headers of wheels may be installed, by their logical names."""
+    for logical in files:
+        place = logical.partition("/")[2]
+        yield from (place, f"nvidia/{place}")
+
+
+def _has(found: importlib.metadata.Distribution, files: Collection[str] | None) -> bool:
+    """Say whether a wheel has one of the *files*, or any header where they are None."""
+    if files is None:
+        return bool(_include_folders(found))
+    return any(str(file) in files for file in found.files or ())
+
+
+def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:
+    """Yield the header folders of NVIDIA's wheels for each entry of sys.path, the CUDA runtime's first."""
+    names = ["cu13/include", "cu13/include/cccl"]
+    if major < 13:
+        names = ["cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"]
+    for entry in sys.path:
+        yield {f"cuda/{name}": Path(entry, "nvidia", name) for name in names}
+
+
+def _system_trees() -> Iterator[Mapping[str, Path]]:
+    include = system_home() / "include"
+    yield {"cuda/include": include, "cuda/include/cccl": include / "cccl"}
+
+
+def _fits(runtime: Path, toolkit: Toolkit) -> bool:
+    """Say whether headers have the compiler's version: those of another version change a source's meaning.
+
+    Only the runtime's headers name their version; those beside them were installed with them.
+    """
+    header = runtime / "cuda_runtime_api.h"
+    text = header.read_text("latin-1") if header.is_file() else ""
+    match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
+    return match is not None and (int(match[1]) // 1000, int(match[1]) % 1000 // 10) == toolkit.version
+
+
+def _bundled(toolkit: Toolkit) -> Path | None:
+    """Return NVRTC's bundled headers, which are kept in the user's own folder and never in a cache."""
+    try:
+        return _unpacked(toolkit, user_folders.user_folder() / user_folders.HEADERS)
+    except OSError as exc:
+        why = f"NVRTC's headers cannot be kept in the user's cache folder: {exc.strerror}"
+    try:
+        return _unpacked(toolkit, user_folders.instead(why))
+    except OSError as exc:
+        raise ToolchainError(Problem(f"{why}, nor unpacked elsewhere: {exc.strerror}")) from exc
+
+
+def _unpacked_before(toolkit: Toolkit) -> Path | None:
+    folder = user_folders.user_folder() / user_folders.HEADERS / toolkit.nvrtc
+    return folder / "include" if _is_whole(folder) else None
+
+
+def _unpacked(toolkit: Toolkit, home: Path) -> Path | None:
+    """Return NVRTC's bundled headers below *home*, installed once per build of NVRTC."""
+    folder = home / toolkit.nvrtc
+    if _is_whole(folder):
+        return folder / "include"
+    user_folders.make_way(home)
+    home.mkdir(parents=True, exist_ok=True)
+    with temporary_folders.make_in(home) as scratch:
+        staged = scratch / toolkit.nvrtc
+        staged.mkdir()
+        if not toolkit.install_headers(staged / "include"):
+            return None
+        (staged / "complete").touch()
+        try:
+            staged.rename(folder)
+        except OSError:
+            if not _is_whole(folder):  # it is incomplete, and no other build's
+                folder.rename(scratch / "stale")
+                staged.rename(folder)
+    return folder / "include"
+
+
+def _is_whole(folder: Path) -> bool:
+    return (folder / "complete").is_file() and (folder / "include" / "cccl").is_dir()

@@ -1,0 +1,41 @@
+"""Sources that are parts of others: another source includes them, and they have no kernel of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..planning.unit_plan import Module
+from ..project import disk
+from ..project.source import may_have_kernel
+from ..project.source_roots import Tree
+
+
+def drop_parts(
+    modules: Sequence[Module], tree: Tree, named: Callable[[Module], set[str]]
+) -> tuple[list[Module], list[str]]:
+    """Return the modules without those that are parts of others, and a note for each that is left out.
+
+    *named* gives the files of the project that an include of a module names.
+    """
+    alone = [module for module in modules if not (module.link or module.part_of)]
+    sources = {module.source.path: module for module in alone}
+    includers: dict[str, str] = {}
+    for module in modules:
+        if module.link:  # which its objects stand for
+            continue
+        for path in (named(module) & sources.keys()) - {module.source.path}:  # few, of all sources
+            includers.setdefault(path, module.source.path)
+    parts = {path: by for path, by in includers.items() if _is_part(sources[path], tree, named)}
+    left = [each for each in modules if each.link or each.part_of or each.source.path not in parts]
+    if not left:  # they include each other, and one of them has to tell what is wrong
+        return list(modules), []
+    notes = [f"{path}: {by} includes it, and it has no kernel: it is no module" for path, by in parts.items()]
+    return left, notes
+
+
+def _is_part(module: Module, tree: Tree, named: Callable[[Module], set[str]]) -> bool:
+    if module.instantiate or module.variant:
+        return False
+    headers = (disk.read(tree.at(path), tree).decode("utf-8", "replace") for path in named(module))
+    macros = (text for macro in module.macros for text in macro)
+    return not any(map(may_have_kernel, (module.source.text, *headers, *macros)))

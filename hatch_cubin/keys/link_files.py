@@ -1,0 +1,193 @@
+"""Find what modules are linked of beside their sources: files of the project and of installed wheels."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..cache.records import Known
+from ..common import file_access, read_limits
+from ..common.digest import digest, file_digest
+from ..cubin.elf import read_cubin
+from ..cubin.objects import kind_of
+from ..errors import ConfigError, HatchCubinError, Problem, SourceError
+from ..planning.linked_modules import location_of_file
+from ..planning.unit_plan import Module, Unit
+from ..project import disk
+from ..project.project import Project
+from ..project.source import LFS_HINT, glob_regex, is_lfs_pointer
+from ..toolkit.linker import Input, refuse_older
+from ..toolkit.toolkit import Keys, Toolkit
+from .ingredients import Making, inputs_of, keys_of
+from .recall import Recall
+
+_ISOLATED = "a build with isolation installs it; without isolation, install it yourself"
+
+
+class LinkedFiles:
+    """The files that the tables of a project name, each looked for and read once."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._found: dict[str, list[tuple[Input, int | None]]] = {}
+
+    def of(self, module: Module) -> list[tuple[Input, int | None]]:
+        """Return what a module is linked with; cubins come with the number of their arch."""
+        problems, found = list[Problem](), list[tuple[Input, int | None]]()
+        for index, entry in enumerate(module.link.files if module.link else ()):
+            try:
+                found += self._of_entry(entry)
+            except HatchCubinError as exc:
+                where = location_of_file(self._project.config, module, index)
+                problems += (each._replace(what=f"link: {each.what}", where=where) for each in exc.problems)
+        if problems:
+            raise ConfigError(*problems)
+        return found
+
+    def _of_entry(self, entry: str) -> list[tuple[Input, int | None]]:
+        if entry not in self._found:
+            wheel, colon, files = entry.partition(":")
+            found = _of_wheel(wheel, files) if colon else [self._of_project(entry)]
+            self._found[entry] = list(found)
+        return self._found[entry]
+
+    def _of_project(self, path: str) -> tuple[Input, int | None]:
+        tree = self._project.tree
+        place = tree.at(path)
+        if not os.path.isfile(place):
+            raise SourceError(Problem(f"{path!r} is not a file of the project", hint=_why_none(path)))
+        if not tree.holds(path):
+            raise disk.leads_out(tree, path)
+        return _input(path, disk.read(place, tree), place, None)
+
+
+def _why_none(path: str) -> str | None:
+    if any(mark in path for mark in "*?["):
+        return "a glob is for the files of a wheel, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
+    return None
+
+
+def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:
+    """Yield the files of an installed wheel that a glob matches, as the wheel's RECORD has them."""
+    name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
+    try:
+        found = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        raise SourceError(
+            Problem(f"{name!r} is not installed in the build environment", hint=_ISOLATED)
+        ) from None
+    rule = glob_regex(pattern)
+    files = sorted((file for file in found.files or () if rule.fullmatch(str(file))), key=str)
+    if not files:
+        what = f"{name!r} {found.version} has no file that matches {pattern!r}"
+        raise SourceError(Problem(what, hint=_alike(found, pattern)))
+    for file in files:
+        place = Path(str(file.locate()))
+        try:
+            data = file_access.read(place, read_limits.CODE)
+        except OSError as exc:
+            raise SourceError(Problem(f"{file} of {name!r} cannot be read: {exc.strerror}")) from exc
+        recorded = file.hash.value if file.hash and file.hash.mode == "sha256" else None
+        now = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        if recorded != now:
+            what = f"{file} is not what the RECORD of {name!r} {found.version} says"
+            raise SourceError(Problem(what, hint=f"install {name} again"))
+        logical = f"{found.metadata['Name'].lower()}/{file}"
+        yield _input(logical, data, place, (found.metadata["Name"], found.version))
+
+
+def _alike(found: importlib.metadata.Distribution, pattern: str) -> str | None:
+    """Return which of a wheel's files a glob may mean."""
+    ends = (".a", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o")
+    names = sorted(str(file) for file in found.files or () if str(file).endswith(ends))
+    last = pattern.rpartition("/")[2].strip("*")
+    close = [name for name in names if last and last in name] or names
+    return f"it has {', '.join(close[:5])}" if close else None
+
+
+def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -> tuple[Input, int | None]:
+    try:
+        kind = kind_of(data)
+    except ValueError as exc:
+        hint = LFS_HINT if is_lfs_pointer(data[:200].decode("latin-1")) else None
+        raise SourceError(Problem(f"{name} {exc}", hint=hint)) from exc
+    target = read_cubin(data).target if kind == "cubin" else None
+    return Input(name, kind, file_digest(data), path=place, wheel=wheel), target
+
+
+def _inputs_of(
+    unit: Unit, keys: Mapping[Unit, Keys], files: Sequence[tuple[Input, int | None]]
+) -> tuple[Input, ...]:
+    """Return all that a unit is linked of, in the order of its table; cubins of other archs are left out."""
+    link, real = unit.module.link, unit.arch.real
+    assert link is not None
+    parts = []
+    for part in link.parts:
+        if isinstance(part, Module):
+            each = Unit(part, real)
+            kind = "lto" if link.mode == "lto" else "cubin"
+            parts.append(Input(part.source.path, kind, keys[each].key.hex(), unit=each))
+        else:
+            parts.append(Input(part.path, "ptx", part.sha256, text=part.code))
+    own = (each for each, target in files if target in {None, real.number})
+    return (*parts, *own)
+
+
+def _without_lto(project: Project, module: Module) -> Problem:
+    number = [rule.name for rule in project.config.module].index(module.base)
+    what = f"{module.base} is linked of PTX alone, and mode = 'lto' needs some LTO-IR"
+    return Problem(what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
+
+
+class Found(NamedTuple):
+    """A unit that is linked, with its keys, what an earlier build knew of it, and what it is linked of."""
+
+    unit: Unit
+    keys: Keys
+    asked: str
+    known: Known | None
+    linked: tuple[Input, ...]
+
+
+def find_links(
+    project: Project,
+    groups: Sequence[tuple[Module, tuple[Unit, ...]]],
+    keys: Mapping[Unit, Keys],
+    toolkit: Toolkit,
+    recall: Recall,
+) -> list[Found]:
+    """Return the units that are linked, given the *keys* of all objects.
+
+    ConfigError names every file that they cannot be linked with.
+    """
+    files, found, problems = LinkedFiles(project), list[Found](), list[Problem]()
+    for module, units in groups:
+        if module.link is None:
+            continue
+        if module.link.mode == "lto" and module.link.objects:
+            refuse_older(toolkit)
+        try:
+            there = files.of(module)
+        except ConfigError as exc:
+            problems += exc.problems
+            continue
+        for unit in units:
+            linked = _inputs_of(unit, keys, there)
+            if module.link.mode == "lto" and all(each.kind == "ptx" for each in linked):
+                problems.append(_without_lto(project, module))
+                break
+            making = Making(unit, toolkit, linked=linked)
+            asked = digest([json.dumps(inputs_of(making), sort_keys=True)])
+            recalled = recall.units(asked).get(str(unit.arch))
+            own, known = recalled or (keys_of(making), None)
+            found.append(Found(unit, own, asked, known, linked))
+    if problems:
+        raise ConfigError(*problems)
+    return found

@@ -1,0 +1,71 @@
+"""Which types the `extern "C"` kernels of a module take, as far as all texts of its compile prove them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+from ..common.digest import file_digest
+from ..headers.includes import Closure
+from ..headers.resolve import OWN, Root
+from ..planning.unit_plan import Module
+from ..project import disk
+from ..project.declared_kernels import Names, Types, declared_types, names_of
+from ..project.scan import Scans
+from ..project.source_roots import Tree
+
+
+def declared(
+    module: Module, closure: Closure, search: tuple[Root, ...], tree: Tree, scans: Scans
+) -> Mapping[str, Types]:
+    """Return the types by kernel: nothing where any file of a tree may be read, or a header has changed."""
+    if closure.trees or closure.widened or "__global__" not in module.source.text:
+        return {}
+    try:
+        names = [*_own_names(closure, tree)]
+    except _ChangedError:
+        return {}
+    names += (names_of(f"define {name} {value}") for name, value in module.macros)
+    return declared_types(module.source.text, names, _macros_outside(closure, search, scans))
+
+
+def declared_together(
+    module: Module, of_object: Callable[[Module], Mapping[str, Types]]
+) -> Mapping[str, Types]:
+    """Return the types by kernel of a module of several sources, if only one mentions the kernel."""
+    assert module.link is not None
+    texts = [source.text for source in module.link.texts]
+    texts += (each.source.text for each in module.link.objects)
+    found = {name: types for each in module.link.objects for name, types in of_object(each).items()}
+    return {
+        name: types
+        for name, types in found.items()
+        if sum(name in names_of(text).words for text in texts) == 1
+    }
+
+
+class _ChangedError(Exception):
+    """A header is not as it was when the closure was found."""
+
+
+def _own_names(closure: Closure, tree: Tree) -> Iterator[Names]:
+    for logical, content in closure.own.items():
+        path = tree.at(logical[len(OWN) :]) if logical.startswith(OWN) else logical
+        data = disk.read(path, tree)
+        if file_digest(data) != content:
+            raise _ChangedError
+        yield names_of(data.decode("utf-8", "surrogateescape"))
+
+
+def _macros_outside(closure: Closure, search: tuple[Root, ...], scans: Scans) -> set[str]:
+    """Return the macros that headers outside the project may define."""
+    found: set[str] = set()
+    for logical, content in closure.files.items():
+        if logical not in closure.own:
+            scan = scans.of_digest(content)
+            if scan is None:
+                root = next(each for each in search if logical.startswith(f"{each.logical}/"))
+                path = os.path.join(root.path, logical[len(root.logical) + 1 :])
+                _content, scan = scans.of_file(path, Tree(root.path))
+            found.update(name for name, _value in scan.defines)
+    return found

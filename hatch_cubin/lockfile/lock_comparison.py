@@ -1,0 +1,278 @@
+"""A project and its lock: write down what its units are made of, and say what has changed since."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from .. import __version__
+from ..cache.records import Known
+from ..common.digest import digest
+from ..errors import HatchCubinError
+from ..headers import absent_includes
+from ..headers.includes import Closure
+from ..headers.resolve import FOLDERS, OWN, Root, content_digest
+from ..keys.ingredients import settings_of
+from ..keys.jobs import Found, Job, digests_of, every_module, headers_of_others
+from ..keys.recall import Recall, recall_of_locked
+from ..planning import unit_plan
+from ..planning.unit_plan import Module, Unit
+from ..project.project import Project, Sources
+from ..project.source import Source
+from ..toolkit import requirements
+from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
+from .lock_format import Lock
+
+_FOUND = {"headers", "types", "units"}  # of a module in a lock: the rest is what the project says
+_NAMED = {"core": "cuda-core", "nvrtc": "NVRTC", "nvjitlink": "nvJitLink"}
+
+
+class Plan(NamedTuple):
+    """The units that a project asks for, with their jobs by the lock's word, and why that is not believed."""
+
+    toolkit: Toolkit
+    jobs: tuple[Job, ...]
+    recall: Recall
+    notes: tuple[str, ...]
+    changes: tuple[str, ...]  # what is not as it was
+    doubts: tuple[str, ...]  # what only a build with the compiler can tell
+
+
+def describe(
+    project: Project,
+    everything: Sequence[Found],
+    toolkit: Toolkit,
+    jobs: Sequence[Job],
+    results: Mapping[Unit, str | None],
+) -> Lock:
+    """Return the lock of a project's *jobs*, with the digests of their *results* as far as they are known.
+
+    *everything* has all modules with their closures, also of sources that are only parts of others.
+    """
+    files, built = digests_of(jobs), {job.unit.module.source.path for job in jobs}
+    pairs = [(module, closure) for module, closure, _search in everything]
+    headers = headers_of_others(jobs)
+    return Lock(
+        generator=__version__,
+        data_model=DATA_MODEL,
+        toolkit=project.config.toolkit,
+        header_packages=[*project.config.packages],
+        builds=_builds(toolkit),
+        wheels=requirements.versions(
+            project.config,
+            toolkit.major,
+            filter(headers.get, headers),
+            assembles=toolkit.ptxas_if_used is not None,
+        ),
+        headers=headers,
+        files=files,
+        of_parts={path: content for path, content in _every_file(pairs) if path not in files},
+        absent=absent_includes.absent(project.tree, absent_includes.tried(pairs)),
+        parts={
+            module.name: settings_of(module) for module, _closure in pairs if module.source.path not in built
+        },
+        unsure=sorted(
+            {module.source.path for module, closure, search in everything if is_unsure(closure, search)}
+        ),
+        modules=_modules(jobs, results),
+    )
+
+
+def _builds(toolkit: Toolkit) -> dict[str, Any]:
+    """Return what is known of the toolkit, of nvJitLink only if this project needs it."""
+    facts = toolkit.facts._replace(nvjitlink=toolkit.nvjitlink_if_loaded)
+    return {**facts._asdict(), "supported": [*facts.supported]}
+
+
+def _every_file(closures: Iterable[tuple[Module, Closure]]) -> Iterator[tuple[str, str]]:
+    for module, closure in closures:
+        yield module.source.path, module.source.sha256
+        own = closure.own.items()
+        yield from ((logical[len(OWN) :], content) for logical, content in own if logical.startswith(OWN))
+
+
+def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[str, dict[str, Any]]:
+    modules: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        module = job.unit.module
+        entry = modules.setdefault(module.name, settings_of(module) | _findings(job))
+        entry.setdefault("units", {})[str(job.unit.arch)] = [*job.keys.hex(), results.get(job.unit)]
+    return modules
+
+
+def _findings(job: Job) -> dict[str, Any]:
+    """Return what only a build with the headers of others can find out about a module."""
+    found = {} if job.unit.module.part_of else job.declared()
+    types = {kernel: [*each] for kernel, each in found.items()}
+    return {"headers": job.closure.digest()} | ({"types": types} if types else {})
+
+
+def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
+    """Say whether more files can change a closure than those that it has, and those that are absent.
+
+    They can where an include of the project's own can mean anything, and where a header is the machine's.
+    """
+    outside = {root.tree for root in search if root.tree}
+    return (
+        any(logical.startswith("/") for logical in closure.own)
+        or any(tree.startswith(FOLDERS) for tree in closure.trees)
+        or (closure.guessed and closure.trees >= outside)
+    )
+
+
+def plan(lock: Lock, project: Project, sources: Sources) -> Plan:
+    """Return the units that *project* asks for, by the word of its *lock*; nothing of CUDA is needed."""
+    toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
+    changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
+    asked = unit_plan.Plan(())
+    try:
+        modules = every_module(project, sources, toolkit)
+        names = {module.name for module in modules}
+        changes += [f"{name} is gone" for name in sorted({*lock.modules, *lock.parts} - names)]
+        left = [module for module in modules if lock.parts.get(module.name) != settings_of(module)]
+        asked = unit_plan.plan_units(left, toolkit.toolchain())
+    except HatchCubinError as exc:  # a build without the lock will tell, if it is wrong for that one too
+        changes += [problem.what for problem in exc.problems]
+    changes += _other_units(lock, asked.units)
+    recall = Recall(None) if changes or lock.unsure else recall_of_locked(project)
+    jobs = () if changes else tuple(_jobs(lock, asked.units, toolkit, recall))
+    doubts = tuple(f"what {path} includes, only the compiler's headers tell" for path in lock.unsure)
+    return Plan(toolkit, jobs, recall, asked.notes, tuple(dict.fromkeys(changes)), doubts)
+
+
+def answers(lock: Lock, project: Project) -> bool:
+    """Say whether the lock's wheels are what the table asks for."""
+    asked = project.config.toolkit, [*project.config.packages]
+    return (lock.toolkit, [*lock.header_packages]) == asked
+
+
+def _other_settings(lock: Lock, project: Project) -> Iterator[str]:
+    pairs = {
+        "the version of hatch-cubin": (lock.generator, __version__),
+        "the data model": (lock.data_model, DATA_MODEL),
+        "toolkit": (lock.toolkit, project.config.toolkit),
+        "header-packages": ([*lock.header_packages], [*project.config.packages]),
+    }
+    for name, (before, now) in pairs.items():
+        if before != now:
+            yield f"{name} was {_shown(before)}, and is {_shown(now)}"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else str(value)
+
+
+def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Iterator[str]:
+    known = {source.path: source.sha256 for source in sources}
+    files = {**lock.of_parts, **lock.files}
+    yield from (f"{path} is new" for path in sorted(known.keys() - files.keys()))
+    for path, content in files.items():
+        now = known.get(path) or content_digest(project.tree.at(path))
+        if now != content:
+            yield f"{path} is {'changed' if os.path.exists(project.tree.at(path)) else 'gone'}"
+    for path in absent_includes.appeared(project.tree, lock.absent):
+        yield f"{path} is new, and an include may mean it"
+
+
+def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
+    """Yield what differs in the table's word about the units; archs that are left out are no difference."""
+    seen: set[Module] = set()
+    for unit in units:
+        module = unit.module
+        locked = lock.modules.get(module.name)
+        if locked is None:
+            yield f"{module.name} is new"
+        elif str(unit.arch) not in locked["units"]:
+            yield f"{unit.name} is new"
+        elif module not in seen:
+            seen.add(module)
+            before = {name: value for name, value in locked.items() if name not in _FOUND}
+            now = settings_of(module)
+            yield from (
+                f"{name} of {module.name} is changed"
+                for name in sorted({*before, *now})
+                if before.get(name) != now.get(name)
+            )
+
+
+def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
+    """Yield jobs whose closures are all of the project's files: which of them reads which is not told."""
+    closure = Closure({OWN + path: content for path, content in lock.files.items()})
+    for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
+        if module.link:
+            _ = toolkit.nvjitlink  # this build has asked for it
+        elif module.source.is_ptx:
+            _ = toolkit.ptxas  # likewise
+        entry = lock.modules[module.name]
+        asked = digest(["locked", json.dumps(entry, sort_keys=True)])
+        recalled, declared = recall.units(asked), partial(dict[str, Any], entry.get("types", {}))
+        for unit in of_module:
+            key, program_key, sha256 = entry["units"][str(unit.arch)]
+            keys, known = recalled.get(str(unit.arch), (None, None))
+            if known is None or keys != Keys.of(key, program_key) or known.sha256 != sha256:
+                known = expected(sha256)
+            yield Job(unit, Keys.of(key, program_key), (), closure, toolkit, asked, known, (), declared)
+
+
+def expected(sha256: str | None) -> Known | None:
+    """Return what the lock knows of a result: nothing else is taken for it, whatever its record says."""
+    return None if sha256 is None else Known(sha256, 0, "", "")
+
+
+def enforced(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Yield *jobs* with what the lock knows of their results, which is true even where it is stale."""
+    digests = _digests(lock)
+    for job in jobs:
+        sha256 = digests.get(job.keys.key.hex())
+        if sha256 is None or (job.known is not None and job.known.sha256 == sha256):
+            yield job
+        else:
+            yield replace(job, known=expected(sha256))
+
+
+def others(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
+    """Return the names of the units that are *done*, and whose digests are not those of the lock."""
+    digests = _digests(lock)
+    return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
+
+
+def _digests(lock: Lock) -> dict[str, str | None]:
+    """Return the digest of each result, by the key of its unit."""
+    return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
+
+
+def against(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
+    """Return how *jobs* of an unchanged project, with this toolkit, differ from those of the lock."""
+    other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
+    before, now = lock.builds, _builds(toolkit)
+    builds = [
+        f"{name} was {_shown(before[field])}, and is {_shown(now[field])}"
+        for field, name in _NAMED.items()
+        if before[field] != now[field]
+    ]
+    return (*builds, *(f"{name} has another key" for name in other))
+
+
+def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
+    """Return what the lock has of a unit; one that is new was a part of a source that is refused now."""
+    units = lock.modules.get(job.unit.module.name, {"units": {}})["units"]
+    return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
+
+
+def results(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
+    """Return what the lock knows of the results of *jobs*."""
+    return {job.unit: _unit(lock, job)[2] for job in jobs}
+
+
+def differences(lock: Lock, now: Lock) -> list[str]:
+    """Return the parts in which two locks differ."""
+    return [
+        f"{name.replace('_', ' ')} would be written otherwise"
+        for name, before, after in zip(Lock._fields, lock, now, strict=True)
+        if before != after
+    ]

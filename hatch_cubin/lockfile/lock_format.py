@@ -1,0 +1,219 @@
+"""The file `cubin.lock`: what the units of a project were built from, for people to commit.
+
+It is JSON with a line for each file, module and unit, sorted, and has no time and no path of a machine. Its
+digest makes two branches that both changed it conflict: lines of one beside lines of the other can be wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from ..common import file_access, read_limits
+from ..common.digest import file_digest
+from ..errors import ConfigError, Location, Problem
+
+NAME = "cubin.lock"
+HINT = "'hatch-cubin lock' writes it anew"
+
+_FORMAT = 1
+_ABOUT = "written by 'hatch-cubin lock': commit it, do not edit it"
+_DEPTH = 4  # where a value stands in one line, whatever it is: the keys of a unit do
+
+
+class Lock(NamedTuple):
+    """What a build with the lock has to know, and what has to be as it was for that to be true."""
+
+    generator: str  # the version of hatch-cubin: another one may find out other things
+    data_model: str
+    toolkit: str | None  # as the table asks for it
+    header_packages: Sequence[str]
+    builds: Mapping[str, Any]  # of cuda.core and the compilers, and what they can target
+    wheels: Mapping[str, str]  # that a build with a compiler needs, with their versions
+    headers: Mapping[str, str | None]  # what is not the project's, with the version if it is a wheel
+    files: Mapping[str, str]  # of the project, that its units read, with their digests
+    of_parts: Mapping[str, str]  # of the project, that only sources without kernels read
+    absent: Mapping[str, Sequence[str]]  # by folder, where includes were looked for in vain
+    parts: Mapping[str, Mapping[str, Any]]  # modules that are none, for others include their sources
+    unsure: Sequence[str]  # sources whose headers only a build with the compiler's own headers can tell
+    modules: Mapping[str, Mapping[str, Any]]  # each has its source, its settings and its units
+
+
+def encode(lock: Lock) -> str:
+    """Return the text of the file."""
+    rest = _body(lock)
+    return f'{{\n "about": {json.dumps(_ABOUT)},\n "check": "{file_digest(rest.encode())}",\n{rest}'
+
+
+def decode(text: str) -> Lock:
+    """Return the lock that a text holds; ConfigError if it is damaged, or of another format or shape."""
+    try:
+        values = json.loads(text)
+        number, checked = values.pop("format"), values.pop("check")
+    except (ValueError, RecursionError, TypeError, AttributeError, KeyError) as exc:
+        line = exc.lineno if isinstance(exc, json.JSONDecodeError) else None
+        raise _broken("is no lock, perhaps because of a merge", line) from None
+    if checked != file_digest(text.split("\n", 3)[-1].encode()):
+        raise _broken("was edited, or merged from two that differ", None)
+    if number != _FORMAT:
+        raise _broken(f"has format {number!r:.80}, this hatch-cubin reads {_FORMAT}", None)
+    values.pop("about", None)
+    if unknown := sorted(values.keys() - _FIELDS.keys()):
+        raise _broken(f"has a field that no lock has: {unknown[0]!r:.80}", None)
+    for name, is_sound in _FIELDS.items():
+        if name not in values:
+            raise _broken(f"has no {name!r}", None)
+        if not is_sound(values[name]):
+            raise _broken(f"has {name!r} in another shape than 'hatch-cubin lock' writes", None)
+    return Lock(**{name.replace("-", "_"): value for name, value in values.items()})
+
+
+def read(root: Path) -> Lock | None:
+    """Return the lock of the project at *root*; None where it has none."""
+    path = os.path.join(root, NAME)
+    try:
+        # As text, because git may make other ends of lines.
+        with io.TextIOWrapper(file_access.opened(path, read_limits.INDEX), encoding="utf-8") as file:
+            return decode(file.read())
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise ConfigError(Problem(f"cannot be read: {exc.strerror}", Location(NAME))) from exc
+    except UnicodeDecodeError:
+        raise _broken("is no text", None) from None
+
+
+def _broken(what: str, line: int | None) -> ConfigError:
+    return ConfigError(Problem(what, Location(NAME, line), HINT))
+
+
+def _body(lock: Lock) -> str:
+    values = {name.replace("_", "-"): value for name, value in lock._asdict().items()}
+    return "".join(_lines({"format": _FORMAT, **values}, 0))[2:] + "\n"
+
+
+_Check: TypeAlias = Callable[[object], bool]
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _is_name(value: object) -> bool:
+    """Say whether a text can be written down: JSON can also have half a character."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def _is_path(value: object) -> bool:
+    """Say whether the system takes a path; names that are not Unicode have halves of characters in Python."""
+    try:
+        return isinstance(value, str) and b"\0" not in value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and value in _NUMBERS
+
+
+def _matches(pattern: str) -> _Check:
+    fits = re.compile(pattern, re.ASCII).fullmatch
+    return lambda value: isinstance(value, str) and fits(value) is not None
+
+
+def _or_null(is_sound: _Check) -> _Check:
+    return lambda value: value is None or is_sound(value)
+
+
+def _list_of(is_sound: _Check) -> _Check:
+    return lambda value: isinstance(value, list) and all(map(is_sound, value))
+
+
+def _table_of(is_sound: _Check, names: _Check = _is_name) -> _Check:
+    return lambda value: (
+        isinstance(value, dict) and all(map(names, value)) and all(map(is_sound, value.values()))
+    )
+
+
+def _record(needed: Mapping[str, _Check], possible: Mapping[str, _Check] | None = None) -> _Check:
+    fields = {**needed, **(possible or {})}
+    return lambda value: (
+        isinstance(value, dict)
+        and needed.keys() <= value.keys() <= fields.keys()
+        and all(fields[name](each) for name, each in value.items())
+    )
+
+
+def _is_option(value: object) -> bool:
+    """Say whether an option has a value that a table can give it; a lock only compares it."""
+    return all(type(each) in {bool, int, str} for each in (value if isinstance(value, list) else [value]))
+
+
+def _is_unit(value: object) -> bool:
+    """Say whether *value* is what a lock has of a unit: its two keys, and the digest of its result."""
+    return (
+        isinstance(value, list)
+        and len(value) == len(_UNIT)
+        and all(is_sound(each) for is_sound, each in zip(_UNIT, value, strict=True))
+    )
+
+
+_NUMBERS = range(1, 10_000)  # major versions and archs
+_KEY = _matches("(?:[0-9a-f]{2})+")
+_UNIT = (_KEY, _or_null(_KEY), _or_null(_matches("[0-9a-f]{64}")))
+_BUILD = _matches(r"[0-9]{1,4}(?:\.[0-9]{1,4}){2}")
+_SETTINGS: Mapping[str, _Check] = {
+    "define": _list_of(_is_text),
+    "include-dirs": _list_of(_is_text),
+    "instantiate": _list_of(_is_text),
+    "link": _list_of(_is_text),
+    "mode": _is_text,
+    "options": _table_of(_is_option),
+    "sources": _list_of(_is_text),
+}
+_BUILDS = {
+    "core": _is_name,
+    "major": _is_number,
+    "nvrtc": _BUILD,
+    "supported": lambda value: bool(value) and _list_of(_is_number)(value),
+    "nvjitlink": _or_null(_BUILD),
+}
+_FOUND: Mapping[str, _Check] = {
+    "source": _is_path,
+    "headers": _is_text,
+    "units": _table_of(_is_unit),
+}
+_FIELDS: Mapping[str, _Check] = {
+    "generator": _is_name,
+    "data-model": _is_name,
+    "toolkit": _or_null(_is_name),
+    "header-packages": _list_of(_is_name),
+    "builds": _record(_BUILDS),
+    "wheels": _table_of(_matches(r"[\w.+!-]+"), _matches(r"[\w.-]+")),
+    "headers": _table_of(_or_null(_is_name)),
+    "files": _table_of(_is_text, _is_path),
+    "of-parts": _table_of(_is_text, _is_path),
+    "absent": _table_of(_list_of(_is_path), _is_path),
+    "parts": _table_of(_record({"source": _is_path}, _SETTINGS)),
+    "unsure": _list_of(_is_path),
+    "modules": _table_of(
+        _record(_FOUND, {**_SETTINGS, "types": _table_of(_list_of(_or_null(_is_name)))}),
+    ),
+}
+
+
+def _lines(value: Any, depth: int) -> Iterator[str]:
+    """Yield a value with a line for each thing that can change by itself."""
+    if not isinstance(value, Mapping) or not value or depth == _DEPTH:
+        yield json.dumps(value)
+        return
+    names = sorted(value) if depth else value
+    for number, name in enumerate(names):
+        yield f"{',' if number else '{'}\n{' ' * (depth + 1)}{json.dumps(name)}: "
+        yield from _lines(value[name], depth + 1)
+    yield f"\n{' ' * depth}}}"

@@ -1,0 +1,195 @@
+"""What a build does by the word of its project's lock: without a compiler, with which one, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..cache.entries import Cache, Compiled
+from ..common import temporary_folders
+from ..common.environment import is_on
+from ..config.config import Config
+from ..errors import HatchCubinError, Location, LockError, Problem, SignatureError, ToolchainError
+from ..keys.jobs import Job
+from ..planning.unit_plan import Unit
+from ..project.project import Project, Sources, assembles, read_sources
+from ..remote import build_store
+from ..toolkit import requirements
+from . import lock_comparison, lock_format
+from .lock_format import Lock
+
+if TYPE_CHECKING:
+    from ..remote.shared_store import Shared
+
+SWITCH = "HATCH_CUBIN_LOCKED"
+
+_WHY_MISSING = (
+    "a build installs no compiler if the cache has all units when it asks what to install",
+    "the cache was cleared, trimmed or damaged since, or is another one now",
+)
+
+
+class Word(NamedTuple):
+    """A project's lock, and what it says of a build now."""
+
+    lock: Lock
+    plan: lock_comparison.Plan
+    found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
+    remote: Shared | None  # the store, if it was asked for what the cache lacks
+    missing: int  # how many results are not in the cache, where all is as it was
+    faults: Sequence[str]  # of the cache's folder
+
+
+def heard(
+    project: Project,
+    sources: Sources,
+    hold: Path | None = None,
+    patience_s: float | None = None,
+    *,
+    looks: bool = True,
+) -> Word | None:
+    """Return what the project's lock says, None where it has none; results are kept in the folder *hold*.
+
+    *patience_s* is what a store is worth that has what the cache lacks. Nothing *looks* for results where
+    they would not be taken.
+    """
+    found = lock_format.read(project.root)
+    if found is None:
+        if project.asks(SWITCH):
+            what = "there is no cubin.lock, and HATCH_CUBIN_LOCKED is set"
+            raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
+        return None
+    plan = lock_comparison.plan(found, project, sources)
+    refuse(project, plan.changes)
+    believed = looks and not plan.changes and not plan.doubts
+    if not believed:
+        return Word(found, plan, None, None, 0, ())
+    faults: list[str] = []
+    results, remote = _results(project, plan, hold, patience_s, faults.append)
+    missing = len(plan.jobs) - len(results)
+    return Word(found, plan, None if missing else results, remote, missing, faults)
+
+
+def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
+    """Raise LockError where the lock is stale, and the build must not go on without it."""
+    if changes and project.asks(SWITCH):
+        what = "is stale, and HATCH_CUBIN_LOCKED is set"
+        raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
+
+
+@contextlib.contextmanager
+def explained(project: Project, word: Word | None) -> Iterator[None]:
+    """Say why a build needs the compiler that it did not ask for, if that is what makes it fail."""
+    try:
+        yield
+    except ToolchainError as exc:
+        if word is None or not word.missing:
+            raise
+        units, place = len(word.plan.jobs), project.cache_folder
+        what = (
+            f"{word.missing} of {units} units are not in the cache at {place}, "
+            "and there is no compiler to make them"
+        )
+        command = install_command(project) or requirements.install_command(project.config, project.environ)
+        hint = (
+            f"build again: an isolated build then installs the compiler; for one without isolation, {command}"
+        )
+        details = (*_WHY_MISSING, *word.faults, exc.problems[0].what)
+        raise ToolchainError(Problem(what, Location(lock_format.NAME), hint, details)) from exc
+
+
+def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
+    """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
+    if project.asks(SWITCH) and (others := lock_comparison.others(found, done)):
+        what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
+        raise LockError(Problem(what, Location(lock_format.NAME), lock_format.HINT, (*others,)))
+
+
+def install_command(project: Project) -> str | None:
+    """Return the command that installs the builds of the project's lock; None where there is none for it."""
+    found = lock_format.read(project.root)
+    if found is None or not found.wheels or not lock_comparison.answers(found, project):
+        return None
+    return requirements.locked_command(project.config, found.wheels)
+
+
+def tell(project: Project, changes: Sequence[str]) -> None:
+    """Say that the lock is stale, and why, where the build goes on without it."""
+    more = f", and {len(changes) - 1} more" * (len(changes) > 1)
+    project.say(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
+
+
+def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
+    """Return what the build front end has to install for a wheel."""
+    if not requirements.build_requirements(config, os.environ):
+        return []
+    ptx = _has_ptx(project)
+    now = requirements.build_requirements(config, os.environ, assembles=ptx)
+    if not concerns(root):
+        return now
+    there = replace(project(), warn=_keep_quiet)
+    with temporary_folders.make() as hold:
+        word = heard(there, read_sources(there), hold, build_store.BRIEFLY_S)
+    if word is None or not lock_comparison.answers(word.lock, there):
+        return now
+    if word.found is not None:
+        return [
+            *requirements.store_requirements(there.config),
+            *requirements.of_signatures(config, os.environ),
+        ]
+    return requirements.build_requirements(config, os.environ, word.lock.wheels, assembles=ptx)
+
+
+def _has_ptx(project: Callable[[], Project]) -> bool:
+    """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
+    with contextlib.suppress(HatchCubinError):
+        return assembles(project())
+    return False
+
+
+def concerns(root: str | Path) -> bool:
+    """Say whether the project at *root* has a lock, or should have one."""
+    return is_on(os.environ, SWITCH) or os.path.exists(os.path.join(root, lock_format.NAME))
+
+
+def _results(
+    project: Project,
+    plan: lock_comparison.Plan,
+    hold: Path | None,
+    patience_s: float | None,
+    warn: Callable[[str], object],
+) -> tuple[Mapping[Unit, Compiled], Shared | None]:
+    """Return the results, proven as a build proves them, and the store that was asked; None without one."""
+    if hold is not None:
+        (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
+    signing, remote = None, None
+    if project.signs:
+        from ..cache.signing import Signing, trust_of  # which few builds need
+
+        signing = Signing(trust=trust_of(project))
+    cache = Cache(project.cache_folder, None, warn, hold, signing)
+    found: dict[Unit, Compiled] = {}
+    try:
+        found = _found_in(cache, plan.jobs)
+        lacking = [job for job in plan.jobs if job.unit not in found]
+        remote = (
+            build_store.open_remote(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
+        )
+        if remote is not None:
+            build_store.fetch(remote, lacking)
+            found |= _found_in(cache, lacking)
+    except SignatureError as exc:  # what checks signatures is not installed yet
+        warn(exc.problems[0].what)
+    return found, remote
+
+
+def _found_in(cache: Cache, jobs: Iterable[Job]) -> dict[Unit, Compiled]:
+    return {job.unit: hit for job in jobs if (hit := job.found_in(cache)) is not None}
+
+
+def _keep_quiet(_warning: str) -> None:
+    """Say nothing: the build that follows will."""

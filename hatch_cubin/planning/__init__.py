@@ -1,0 +1,1 @@
+"""Decide what is compiled and what each result is called. Pure."""

@@ -1,0 +1,149 @@
+"""Decide which modules are linked of several sources, and what is compiled for them. Pure."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..config.config import Config, Macros, ModuleRule, SourceRule, merge_macros
+from ..errors import ConfigError, Location, Problem
+from ..project.source import Source, glob_regex
+from . import unit_plan
+from .unit_plan import Link, Module, Targets
+
+MODES: Mapping[str, str] = {"lto": "link_time_optimization", "rdc": "relocatable_device_code"}  # of an object
+
+
+def plan_modules(
+    config: Config, sources: Sequence[Source], members: Sequence[Sequence[str]], expand_targets: Targets
+) -> list[Module]:
+    """Return every module, sorted by name, and the objects of linked modules. Modules may share a name.
+
+    *members* has the paths of the sources that each [[module]] table names. They are no modules of their own.
+    """
+    apart = {path for paths in members for path in paths}
+    alone = [source for source in sources if source.path not in apart]
+    parts = [source for source in sources if source.path in apart]
+    modules = unit_plan.plan_modules(config, alone, expand_targets, parts)
+    if not config.module:
+        return modules
+    _refuse_settings(config, parts)
+    linked = _Linked(config, {source.path: source for source in parts}, expand_targets)
+    for number, paths in enumerate(members):
+        modules += linked.modules(number, paths)
+    return sorted([*modules, *linked.objects.values()], key=lambda module: module.name)
+
+
+def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
+    """Raise ConfigError where a source table says of a part what only a module has."""
+    problems = [
+        Problem(
+            f"{key!r} is for modules, and {source.path} is linked into one",
+            config.place.of("source", index, key),
+            f"{config.place.tables('module')} has it" if key != "name" else None,
+        )
+        for index, rule in enumerate(config.source)
+        for key in ("name", "archs", "variants")
+        if getattr(rule, key)
+        for source in parts
+        if glob_regex(rule.path).fullmatch(source.path)
+    ]
+    if problems:
+        raise ConfigError(*problems)
+
+
+class _Linked:
+    """Makes modules of their tables. Modules that need the same object share it."""
+
+    def __init__(self, config: Config, sources: Mapping[str, Source], expand_targets: Targets) -> None:
+        self._config, self._sources, self._expand = config, sources, expand_targets
+        self.objects: dict[object, Module] = {}
+
+    def modules(self, number: int, paths: Sequence[str]) -> Iterator[Module]:
+        """Yield each variant of what a table describes."""
+        config, rule = self._config, self._config.module[number]
+        place, where = config.place, config.place.of("module", number, "name")
+        sources = [self._sources[path] for path in paths if path in self._sources]
+        own_archs = () if "archs" in config.replaced else config.archs
+        written = dict(unit_plan.written_at(place, (), own_archs, config.options))
+        written |= dict(unit_plan.written_at(place, ("module", number), rule.archs or (), rule.options))
+        first = next((source for source in sources if not source.is_ptx), sources[0])
+        for variant, undefined in unit_plan.combinations(dict(rule.variants), where):
+            whole = Module(
+                rule.name,
+                first,
+                variant,
+                merge_macros(config.define, rule.define, rule.undefined),
+                {**config.options, **rule.options},
+                _joined(rule.include_dirs, config.include_dirs),
+                (),
+                self._expand[rule.archs or config.archs],
+                undefined,
+                written,
+                place.tables("module"),
+                where=where,
+            )
+            parts = tuple(
+                source if source.is_ptx else self._object(whole, source, rule) for source in sources
+            )
+            link = Link(rule.mode, parts, rule.link)
+            names = dict.fromkeys(name for each in link.objects for name in each.instantiate)
+            yield replace(whole, link=link, instantiate=tuple(names))
+
+    def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
+        """Return what a source is compiled to: with the module's settings, and those of its own tables."""
+        rules = [each for each in self._config.source if glob_regex(each.path).fullmatch(source.path)]
+        define = functools.reduce(_with_macros, rules, whole.define)
+        options: dict[str, Any] = functools.reduce(operator.or_, (dict(each.options) for each in rules), {})
+        folders = functools.reduce(
+            lambda there, each: _joined(each.include_dirs, there), rules, whole.include_dirs
+        )
+        names = tuple(dict.fromkeys(name for each in rules for name in each.instantiate))
+        found = replace(
+            whole,
+            base=f"{whole.base}/{source.path}",
+            source=source,
+            define=define,
+            options={**whole.options, **options, MODES[rule.mode]: True},
+            include_dirs=folders,
+            instantiate=names,
+            targets=(),
+            part_of=whole.base,
+            where=None,
+        )
+        return self.objects.setdefault(_without_names(found), found)
+
+
+def _without_names(module: Module) -> str:
+    """Return all of an object but what only names it, and where that is written. Equal objects are shared."""
+    return repr(
+        replace(
+            module,
+            base="",
+            source=Source(module.source.path, ""),
+            variant=(),
+            define=module.macros,
+            options=dict(sorted(module.options.items())),
+            undefined=(),
+            written={},
+            tables="",
+            part_of="",
+        )
+    )
+
+
+def _with_macros(define: Macros, rule: SourceRule) -> Macros:
+    return merge_macros(define, rule.define, rule.undefined)
+
+
+def _joined(first: tuple[str, ...], then: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *then)))
+
+
+def location_of_file(config: Config, module: Module, index: int) -> Location:
+    """Return the line of the table that has an entry of a module's `link`."""
+    number = next(number for number, rule in enumerate(config.module) if rule.name == module.base)
+    return config.place.of("module", number, "link", index)

@@ -1,0 +1,487 @@
+"""Decide what to compile and what each result is called. Pure."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from ..common import arch_names
+from ..common.arch_names import Arch, Target
+from ..common.capabilities import FAMILIES_SINCE, GPUS, Gpu, Release
+from ..common.digest import digest
+from ..config.config import Config, Macros, Place, SourceRule, merge_macros
+from ..config.nvrtc_options import OF_PTX, OptionValue
+from ..config.value_checks import guess
+from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError
+from ..project.source import Source, glob_regex, is_glob
+
+_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
+
+Targets = Mapping[tuple[str, ...], tuple[Target, ...]]  # what each list of specs stands for
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_MOST_VARIANTS = 100_000  # of one source
+_NO_PTX = "only LTO-IR becomes PTX when it is linked, as with mode = 'lto' and .cu sources alone"
+
+
+class Link(NamedTuple):
+    """How a module is linked: of the objects and PTX texts of its sources, in this order, then of files."""
+
+    mode: str
+    parts: tuple[Module | Source, ...]
+    files: tuple[str, ...]  # as the table has them
+
+    @property
+    def objects(self) -> tuple[Module, ...]:
+        """What is compiled for it."""
+        return tuple(part for part in self.parts if isinstance(part, Module))
+
+    @property
+    def sources(self) -> list[str]:
+        """The paths of its sources."""
+        return [part.source.path if isinstance(part, Module) else part.path for part in self.parts]
+
+    @property
+    def texts(self) -> tuple[Source, ...]:
+        """Its PTX sources."""
+        return tuple(part for part in self.parts if isinstance(part, Source))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """What is loaded as one piece: one source, or one variant of it, with its settings.
+
+    A module may be linked of several sources. Each of these is an object then: it is compiled and cached by
+    itself, and cannot be loaded.
+    """
+
+    base: str
+    source: Source
+    variant: Macros
+    define: Macros
+    options: Mapping[str, OptionValue]
+    include_dirs: tuple[str, ...]
+    instantiate: tuple[str, ...]
+    targets: tuple[Target, ...]
+    undefined: tuple[str, ...] = ()  # the variant's macros that are not defined: names have them as 0
+    written: Mapping[str, Location] = field(default_factory=dict)  # where its archs and options are
+    tables: str = ""  # the header of a table for its source, which hints quote
+    link: Link | None = None
+    part_of: str = ""  # the base of the first module that an object is linked into
+    where: Location | None = None  # the line of the table that names a linked module
+
+    @property
+    def name(self) -> str:
+        """The name in the API and in messages: `red[BLOCK=64,SCALAR=float]`."""
+        return _name(self.base, self.variant)
+
+    @property
+    def location(self) -> Location:
+        """Where a user finds it: its source, or the table that names its sources."""
+        return self.where or Location(self.source.path)
+
+    @property
+    def file_stem(self) -> str:
+        """The name in file names: `red.BLOCK-64.SCALAR-float`; parts that no file can have are hashed."""
+        return file_stem(self.base, self.variant)
+
+    @property
+    def sources(self) -> list[str]:
+        """The paths of all its sources."""
+        return self.link.sources if self.link else [self.source.path]
+
+    @property
+    def macros(self) -> Macros:
+        """All macros of the compile: the table's and the variant's."""
+        return merge_macros(self.define, self.variant, self.undefined)
+
+    @property
+    def pre_includes(self) -> tuple[str, ...]:
+        """The headers that the options include before the source."""
+        return self._texts("pre_include")
+
+    @property
+    def ptxas_options(self) -> tuple[str, ...]:
+        """The options for ptxas."""
+        return self._texts("ptxas_options")
+
+    def _texts(self, option: str) -> tuple[str, ...]:
+        wanted = self.options.get(option, ())
+        return (wanted,) if isinstance(wanted, str) else tuple(map(str, wanted))  # type: ignore[arg-type]
+
+    @property
+    def plain_options(self) -> dict[str, Any]:
+        """The options as cuda.core and JSON take them."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in self.options.items()
+        }
+
+
+class Unit(NamedTuple):
+    """A module for one arch: what is compiled, cached and counted."""
+
+    module: Module
+    arch: Arch
+
+    @property
+    def name(self) -> str:
+        return f"{self.module.name} for {self.arch}"
+
+    @property
+    def suffix(self) -> str:
+        """What follows the module's name in the name of the unit's file."""
+        return f".{self.arch}.{'ptx' if self.arch.is_ptx else 'cubin'}"
+
+
+class Plan(NamedTuple):
+    """Every unit, in the order of its module's name, and notes for the user."""
+
+    units: tuple[Unit, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Toolchain(NamedTuple):
+    """What planning needs to know of the compiler: what it can target."""
+
+    label: str
+    supported: tuple[int, ...]
+    families: bool
+
+
+def plan_modules(
+    config: Config, sources: Sequence[Source], expand_targets: Targets, others: Sequence[Source] = ()
+) -> list[Module]:
+    """Return the module or the variants of each source, sorted by name. Tables may be for *others* too.
+
+    ConfigError if a rule matches no source, or asks of PTX what it does not have. Modules may share a name.
+    """
+    own_archs = () if "archs" in config.replaced else config.archs
+    tables = config.place.source_tables
+    written = dict(written_at(config.place, (), own_archs, config.options))
+    written_in = [
+        dict(written_at(config.place, ("source", index), rule.archs or (), rule.options))
+        for index, rule in enumerate(config.source)
+    ]
+    paths = [source.path for source in (*sources, *others)]
+    matching = _matching([rule.path for rule in config.source])
+    rules_of = {path: matching(path) for path in paths}
+    matched = {index for indexes in rules_of.values() for index in indexes}
+    problems = [
+        Problem(
+            f"path {rule.path!r} matches no source",
+            config.place.of("source", index, "path"),
+            _path_meant(rule.path, paths),
+        )
+        for index, rule in enumerate(config.source)
+        if index not in matched
+    ]
+    of_ptx = [(index, source) for source in sources if source.is_ptx for index in rules_of[source.path]]
+    problems += [
+        Problem(
+            f"path {rule.path!r} matches {source.path}, and PTX has neither templates nor macros",
+            config.place.of("source", index, "path"),
+            "'instantiate' and 'variants' are for .cu sources",
+        )
+        for index, source in sorted(of_ptx, key=operator.itemgetter(0))
+        if (rule := config.source[index]).instantiate or rule.variants
+    ]
+    problems += _without_effect(config, rules_of, (*sources, *others))
+    if problems:
+        raise ConfigError(*problems)
+    modules = []
+    for source in sources:
+        own = rules_of[source.path]
+        places = functools.reduce(operator.or_, map(written_in.__getitem__, own), written)
+        made = _modules_of(config, source, [config.source[index] for index in own], expand_targets)
+        modules += [replace(module, written=places, tables=tables) for module in made]
+    return sorted(modules, key=lambda module: module.name)
+
+
+def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
+    """Return what tells which of the patterns match a path, by their numbers.
+
+    A project may have a pattern for each of its sources. So one that is a path is looked up, not tried.
+    """
+    globs: list[tuple[int, re.Pattern[str]]] = []
+    plain: dict[str, list[int]] = defaultdict(list)
+    for number, pattern in enumerate(patterns):
+        if is_glob(pattern):
+            globs.append((number, glob_regex(pattern)))
+        else:
+            plain[pattern].append(number)
+
+    def matching(path: str) -> list[int]:
+        found = (number for number, regex in globs if regex.fullmatch(path))
+        return sorted((*plain.get(path, ()), *found))
+
+    return matching
+
+
+def _without_effect(
+    config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
+) -> Iterator[Problem]:
+    """Yield a problem for each option that ptxas does not have, where it is set for PTX sources alone."""
+    is_for_cpp = {index for source in sources if not source.is_ptx for index in rules_of[source.path]}
+    tables: list[tuple[tuple[str | int, ...], Mapping[str, OptionValue]]] = [
+        (("source", index), rule.options)
+        for index, rule in enumerate(config.source)
+        if index not in is_for_cpp and any(index in rules_of[source.path] for source in sources)
+    ]
+    if sources and all(source.is_ptx for source in sources):
+        tables = [((), config.options), *tables]
+    for table, options in tables:
+        for name in (name for name in options if name not in OF_PTX):
+            spelled, where = option_at(config.place, table, name)
+            what = f"the option {spelled!r} is set for PTX alone, and ptxas does not have it"
+            yield Problem(what, where, "leave it out, or give it to the compiler that writes the PTX")
+
+
+def option_at(place: Place, table: tuple[str | int, ...], name: str) -> tuple[str, Location]:
+    """Return how a table spells an option, and where that is."""
+    spelled = name if place.has(*table, "options", name) else name.replace("_", "-")
+    return spelled, place.of(*table, "options", spelled)
+
+
+def written_at(
+    place: Place, table: tuple[str | int, ...], specs: Sequence[str], options: Iterable[str]
+) -> Iterator[tuple[str, Location]]:
+    """Yield each arch and each option that a table names, with its place in the file."""
+    for index, spec in enumerate(specs):
+        archs = arch_names.parse_spec(spec)
+        for arch in () if isinstance(archs, str) else archs:
+            yield str(arch), place.of(*table, "archs", index)
+    for name in options:
+        yield name, option_at(place, table, name)[1]
+
+
+def _modules_of(
+    config: Config,
+    source: Source,
+    rules: Sequence[SourceRule],
+    expand_targets: Targets,
+) -> list[Module]:
+    base, archs, define, options = source.stem, config.archs, config.define, config.options
+    include_dirs = config.include_dirs
+    instantiate: tuple[str, ...] = ()
+    variants: dict[str, tuple[str | None, ...]] = {}
+    for rule in rules:  # later tables win
+        base = base if rule.name is None else name_from(rule.name, source.path)
+        archs = rule.archs or archs
+        define = merge_macros(define, rule.define, rule.undefined)
+        options = {**options, **rule.options}
+        include_dirs = (
+            *rule.include_dirs,
+            *(folder for folder in include_dirs if folder not in rule.include_dirs),
+        )
+        instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
+        variants |= dict(rule.variants)
+    targets = expand_targets[archs]
+    return [
+        Module(base, source, variant, define, options, include_dirs, instantiate, targets, undefined)
+        for variant, undefined in combinations(variants, Location(source.path))
+    ]
+
+
+def name_from(pattern: str, path: str) -> str:
+    """Return the name that a table gives to the source at *path*: `{parent}_{stem}` has parts of that."""
+    place = PurePosixPath(path)
+    return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
+
+
+def combinations(
+    variants: Mapping[str, tuple[str | None, ...]], where: Location
+) -> Iterator[tuple[Macros, tuple[str, ...]]]:
+    """Yield the macros of each variant, and those that are not defined in it; ConfigError for too many."""
+    if (count := math.prod(map(len, variants.values()))) > _MOST_VARIANTS:
+        what = f"'variants' ask for {count} modules of this source, the most is {_MOST_VARIANTS}"
+        raise ConfigError(Problem(what, where))
+    axes = [[(name, value) for value in values] for name, values in variants.items()]
+    for chosen in itertools.product(*axes):
+        variant = tuple((name, "0" if value is None else value) for name, value in chosen)
+        yield variant, tuple(name for name, value in chosen if value is None)
+
+
+def plan_units(modules: Iterable[Module], toolchain: Toolchain) -> Plan:
+    """Return one unit per module and arch; ConfigError names every arch that cannot be built."""
+    chosen: dict[Module, dict[Arch, None]] = {module: {} for module in modules}
+    notes: list[str] = []
+    problems: list[Problem] = []
+    for module, archs in chosen.items():
+        own = []
+        for target in module.targets:
+            try:
+                own.append(served(module, target, toolchain, notes))
+            except HatchCubinError as exc:
+                asked = module.written.get(str(target.arch))
+                problems += [each._replace(where=each.where or asked) for each in exc.problems]
+        archs.update((arch, None) for arch in own if arch is not None)
+        if own and not archs:
+            problems.append(_unserved(module, toolchain))
+        for each in module.link.objects if module.link else ():
+            chosen[each].update(dict.fromkeys(arch.real for arch in archs))
+    if problems:
+        raise ConfigError(*problems)
+    units = (Unit(module, arch) for module, archs in chosen.items() for arch in archs)
+    return Plan(tuple(units), tuple(dict.fromkeys(notes)))
+
+
+def served(module: Module, target: Target, toolchain: Toolchain, notes: list[str]) -> Arch | None:
+    """Return the arch to build a module for, as `arch_for` does, also if it is linked."""
+    if module.link is None:
+        return arch_for(module.source, target, toolchain, notes, module)
+    return _linked_for(module, module.link, target, toolchain, notes)
+
+
+def _linked_for(
+    module: Module, link: Link, target: Target, toolchain: Toolchain, notes: list[str]
+) -> Arch | None:
+    """Return the arch to link *module* for; None where a group brought one that it cannot serve.
+
+    PTX is made of LTO-IR alone: what is machine code, or is PTX already, does not become part of it.
+    """
+    arch = target.arch
+    for text in link.texts:
+        if arch_for(text, Target(arch.real, target.named), toolchain, notes) is None:
+            return None
+    if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
+        raise ConfigError(unsupported(arch, toolchain))
+    if arch.is_ptx and (link.mode == "rdc" or link.texts or link.files):
+        if not target.named:
+            notes.append(f"{module.base}: left out {arch}: {_NO_PTX}")
+            return None
+        from ..config.toml_lines import setting  # which only hints need
+
+        archs = [str(each.arch) for each in module.targets if not each.arch.is_ptx]
+        hint = f"in its table: {setting('archs', archs)}" if archs else None
+        raise ConfigError(
+            Problem(f"{module.base} cannot be linked for {arch}: {_NO_PTX}", module.where, hint)
+        )
+    return arch
+
+
+def _unserved(module: Module, toolchain: Toolchain) -> Problem:
+    if module.link is not None:
+        return Problem(f"{module.base} can be linked for none of the archs asked for", module.where)
+    return _cannot_serve(module.source, "none of the archs asked for can run it", toolchain, module)
+
+
+def arch_for(
+    source: Source, target: Target, toolchain: Toolchain, notes: list[str], module: Module | None = None
+) -> Arch | None:
+    """Return the arch to build *source* for; None where a group brought one that its PTX cannot serve.
+
+    An arch that was named and cannot be built is an error. *notes* gets a line for each that is left out.
+    """
+    arch = target.arch
+    if source.is_ptx:
+        header = source.ptx
+        own = arch_names.parse_arch(header.target)
+        if arch.is_ptx:
+            return Arch(own.number, own.suffix, "compute")
+        if not arch_names.can_assemble(own, arch):
+            if target.named:
+                raise SourceError(_cannot_serve(source, f"cannot be assembled for {arch}", toolchain, module))
+            notes.append(f"{source.path}: left out {arch}, its .target {header.target} cannot serve it")
+            return None
+    if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
+        raise ConfigError(unsupported(arch, toolchain))
+    return arch
+
+
+def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Module | None) -> Problem:
+    from ..config.toml_lines import source_table  # which only hints need
+
+    header = source.ptx
+    own = arch_names.parse_arch(header.target)
+    asked = module.targets if module else ()
+    archs = [
+        str(arch if not arch.is_ptx else own._replace(kind="compute"))
+        for arch, _named in asked
+        if arch.is_ptx
+        or (
+            arch_names.can_assemble(own, arch)
+            and arch_names.is_supported(arch, toolchain.supported, families=True)
+        )
+    ]
+    pasted = source_table(
+        module.tables if module else "", source.path, archs=[*dict.fromkeys(archs)] or [header.target]
+    )
+    hint = f"this can be built:{pasted}"
+    can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
+    because = (f"because of: {header.target_text}",)
+    return Problem(what, Location(source.path, header.target_line), hint if can_be else None, because)
+
+
+def _path_meant(path: str, paths: Sequence[str]) -> str | None:
+    """Return the line of the table for a path that matches no source: perhaps it lacks its folders."""
+    from ..config.toml_lines import setting  # which only hints need
+
+    anywhere = f"**/{path}"
+    found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]
+    if found:
+        return setting("path", found[0] if len(found) == 1 else anywhere)
+    return guess(path, paths)
+
+
+def unsupported(arch: Arch, toolchain: Toolchain) -> Problem:
+    """Word the refusal of an arch that the toolkit cannot target."""
+    known = " ".join(f"{number}" for number in toolchain.supported)
+    suffix = (
+        f" (families, as in 100f, need CUDA {_dotted(FAMILIES_SINCE)})"
+        if arch.suffix == "f" and not toolchain.families
+        else ""
+    )
+    other = _other_toolkit(arch, toolchain)
+    return Problem(f"{toolchain.label} cannot target {arch}{suffix}", hint=f"it can target {known}{other}")
+
+
+def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
+    """Return which toolkit can target an arch that this one cannot, or what runs on such GPUs."""
+    gpu = GPUS.get(arch.number, Gpu())
+    if gpu.last is not None:
+        renamed = f"; CUDA {gpu.last + 1} calls it sm_{gpu.renamed}" if gpu.renamed else ""
+        return f'; CUDA {gpu.last} can target {arch} too{renamed}: toolkit = "{gpu.last}.9"'
+    since = gpu.since
+    if since is not None and arch.suffix == "f" and not toolchain.families:
+        since = max(since, FAMILIES_SINCE)
+    if since is not None and not arch_names.is_supported(
+        arch, toolchain.supported, families=toolchain.families
+    ):
+        first = _dotted(since)
+        return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
+    if arch.number > max(*GPUS, *toolchain.supported):
+        newest = arch_names.group("all-major", toolchain.supported, ())[-1]
+        return f"; a later GPU runs PTX of an earlier one: {newest} in place of {arch}"
+    return ""
+
+
+def _dotted(release: Release) -> str:
+    return ".".join(map(str, release))
+
+
+def _name(base: str, variant: Iterable[tuple[str, str]]) -> str:
+    macros = ",".join(f"{name}={value}" for name, value in variant)
+    return f"{base}[{macros}]" if macros else base
+
+
+def file_stem(base: str, variant: Sequence[tuple[str, str]]) -> str:
+    """Return the name of a module in file names, of its source's name and its variant's macros."""
+    parts = [base, *(f"{name}-{value}" for name, value in variant)]
+    stem = ".".join(map(_file_part, parts))
+    return stem if len(stem) <= 160 else f"{_file_part(base)}.{_short(_name(base, variant))}"
+
+
+def _file_part(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) and not _DEVICES.fullmatch(text) else _short(text)
+
+
+def _short(text: str) -> str:
+    return digest([text])[:10]

@@ -1,0 +1,1 @@
+"""The project's files: how they are found and read, and what their text says."""

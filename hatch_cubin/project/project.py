@@ -1,0 +1,279 @@
+"""The project as a front end hands it over: its folder, its packages, its table, its sources."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from ..common import user_folders
+from ..common.console import Progress
+from ..common.environment import SIGNING_KEY, is_on
+from ..config import toml_lines
+from ..config.config import DEFAULT_SOURCES, Config
+from ..config.reader import variables_unread
+from ..errors import ConfigError, Problem, SourceError
+from .source import BUNDLE, Files, Source, is_ptx, may_have_kernel, read_source, walk
+from .source_roots import Tree, find
+
+_SUFFIXES = frozenset({".cu", ".ptx"})
+_NOT_MODULES = frozenset(
+    {"__init__.py", "conftest.py", "hatch_build.py", "noxfile.py", "setup.py", "tasks.py"}
+)
+_LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
+
+
+def _silent(_message: str) -> None:
+    """Say nothing."""
+
+
+def _unseen(total: int, cached: int) -> AbstractContextManager[Progress]:
+    return nullcontext(Progress(total, cached))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """What the pipeline works on, and the functions with which it speaks to the user."""
+
+    root: Path
+    packages: Mapping[str, str]  # top-level import package → project-relative folder
+    config: Config
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    say: Callable[[str], object] = _silent
+    warn: Callable[[str], object] = _silent
+    units: Callable[[int, int], AbstractContextManager[Progress]] = _unseen  # of all units, and those cached
+    verbose: bool = False
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Where its files are; ConfigError where that cannot be said."""
+        return find(self.root, self.config.source_roots, self.config.place)
+
+    @property
+    def package(self) -> str:
+        """The import package that receives the bundle."""
+        wanted, place = self.config.package, self.config.place
+        known = ", ".join(map(repr, self.packages)) or "none"
+        if wanted is None:
+            if not self.packages:
+                what = "the wheel has no package that could receive the kernels"
+                raise ConfigError(Problem(what, place.of(), _how_to_have_a_package(self.root)))
+            if len(self.packages) != 1:
+                what = f"which package receives the kernels? The wheel's packages are: {known}"
+                raise ConfigError(Problem(what, place.of(), 'package = "…"'))
+            return next(iter(self.packages))
+        folder = self._folder(wanted)
+        if folder is None or not os.path.isdir(self.root / folder):
+            what = f"package {wanted!r} is not in the wheel, its packages are: {known}"
+            hint = toml_lines.setting("package", *self.packages) if len(self.packages) == 1 else None
+            raise ConfigError(Problem(what, place.of("package"), hint))
+        return wanted
+
+    def _folder(self, package: str) -> str | None:
+        """Return the project-relative folder that a package has or would have; None outside the wheel."""
+        for top, folder in self.packages.items():
+            if package == top or package.startswith(top + "."):
+                return str(PurePosixPath(folder, *package.split(".")[len(top.split(".")) :]))
+        return None
+
+    @property
+    def bundle_folder(self) -> str:
+        """Where the bundle stands in the project, for editable installs."""
+        return str(PurePosixPath(self._folder(self.package) or "", BUNDLE))
+
+    @property
+    def cache_folder(self) -> Path:
+        """The cache's folder: as configured, relative to the project, or the user's own."""
+        return user_folders.cubins_folder(self.root, self.config.cache_dir)
+
+    @property
+    def skips(self) -> bool:
+        """Whether the user wants a bundle without kernels."""
+        return self.asks("HATCH_CUBIN_SKIP")
+
+    @property
+    def signs(self) -> bool:
+        """Whether anything is to be signed, or signatures count for anything."""
+        return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
+
+    def warn_of_variables(self) -> None:
+        """Warn of variables that only look like ours: what they should change stays as it is."""
+        for message in variables_unread(self.environ):
+            self.warn(message)
+
+    def asks(self, switch: str) -> bool:
+        """Say whether a switch of the environment is on."""
+        return is_on(self.environ, switch)
+
+
+def _how_to_have_a_package(root: Path) -> str:
+    """Return what to do in a project without a package: perhaps it has a single module."""
+    modules = sorted(
+        path.relative_to(root).as_posix()
+        for folder in (root / "src", root)
+        for path in folder.glob("*.py")
+        if path.name not in _NOT_MODULES and not path.name.startswith(("test_", "."))
+    )
+    if not modules:
+        return "a package is a folder with a file __init__.py, which the build backend puts into the wheel"
+    package = modules[0].removesuffix(".py")
+    return f"a single module cannot have kernels beside it: make it a package, {package}/__init__.py"
+
+
+def cache_folders(project: Project) -> list[str]:
+    """Return the cache's paths in the project, as written and with links followed; none if elsewhere."""
+    root, cache = os.path.abspath(project.root), os.path.abspath(project.cache_folder)
+    pairs = {(root, cache), (os.path.realpath(root), os.path.realpath(cache))}
+    return sorted(
+        {Path(path).relative_to(base).as_posix() for base, path in pairs if Path(path).is_relative_to(base)}
+    )
+
+
+def cache_entries(project: Project) -> list[str]:
+    """Return the folders in the project that are the cache's own: others may lie beside them."""
+    return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
+
+
+def assembles(project: Project) -> bool:
+    """Say whether the project has PTX sources that are modules of their own, without reading any of them."""
+    config, files = project.config, Files(project.tree, project.packages)
+    linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
+    paths, _unmatched = files.find(config.sources, config.exclude)
+    return any(is_ptx(path) for path in paths if path not in linked)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The project's sources, by their paths, and which of them each [[module]] table names, in its order."""
+
+    every: tuple[Source, ...]
+    members: tuple[tuple[str, ...], ...]
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self.every)
+
+
+def read_sources(project: Project) -> Sources:
+    """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
+    config = project.config
+    files = Files(project.tree, project.packages)
+    paths, unmatched = files.find(config.sources, config.exclude)
+    named = [{pattern: files.matching(pattern) for pattern in rule.sources} for rule in config.module]
+    members = tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in named)
+    paths = sorted({*paths, *itertools.chain(*members)})
+    problems = [
+        Problem(
+            f"sources: {pattern!r} matches no file",
+            config.place.of("sources", index),
+            _why_none_matches(project, pattern),
+        )
+        for index, pattern in enumerate(config.sources)
+        if pattern in unmatched and pattern not in DEFAULT_SOURCES
+    ]
+    problems += [
+        Problem(
+            f"sources: {pattern!r} matches no file",
+            config.place.of("module", number, "sources", index),
+            _why_none_matches(project, pattern),
+        )
+        for number, rule in enumerate(config.module)
+        for index, pattern in enumerate(rule.sources)
+        if not named[number][pattern]
+    ]
+    if not paths and not problems:
+        problems.append(_no_sources(project, files))
+    problems += _include_folder_problems(project)
+    sources = []
+    for path in paths:
+        try:
+            sources.append(read_source(project.tree, path))
+        except SourceError as exc:
+            problems += exc.problems
+    if problems:
+        raise SourceError(*problems)
+    return Sources(tuple(sources), members)
+
+
+def _no_sources(project: Project, files: Files) -> Problem:
+    """Return what to say where nothing is left to compile."""
+    config = project.config
+    excluded, _unmatched = files.find(config.sources, ())
+    if excluded:
+        what = f"'exclude' leaves no source: {', '.join(excluded)}"
+        hint = "a project without kernels needs no table of hatch-cubin's"
+        return Problem(what, config.place.of("exclude"), hint)
+    where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
+    what = f"there are no .cu or .ptx sources in {where}"
+    found = _elsewhere(project)
+    hint = (
+        "write one there, or name the folder that has them"
+        if found is None
+        else toml_lines.setting("sources", found)
+    )
+    return Problem(what, config.place.of(), hint)
+
+
+def _why_none_matches(project: Project, pattern: str) -> str | None:
+    home = project.tree.home(pattern)
+    if home is not None and home.is_partial and not home.folder.is_dir():
+        return f"by its PKG-INFO this is an sdist, and it has no {home.way}: it was made without hatch-cubin"
+    if project.tree.at(pattern).is_dir():
+        return f'it is a folder: "{pattern}/**/*.cu" is what is in it'
+    if pattern.startswith("*"):
+        found = _elsewhere(project)
+        return (
+            None
+            if found is None
+            else f"a glob that begins so looks inside the packages: {toml_lines.setting('sources', found)}"
+        )
+    return None
+
+
+def _elsewhere(project: Project) -> list[str] | None:
+    """Return globs for sources outside the packages, or a file with kernels whose name is not a source's."""
+    packages = tuple(f"{folder}/" for folder in project.packages.values())
+    paths = [*map(PurePosixPath, walk(project.tree, "."))]
+    found = [
+        path for path in paths if path.suffix.lower() in _SUFFIXES and not str(path).startswith(packages)
+    ]
+    if at_top := [str(path) for path in found if len(path.parts) == 1]:
+        return at_top  # a glob that begins with a wildcard would look inside the packages
+    if found:
+        return [str(found[0].parent / "**" / f"*{found[0].suffix}")]
+    if in_capitals := [str(path) for path in paths if path.suffix.lower() in _SUFFIXES]:
+        return in_capitals
+    for path in paths:
+        if path.suffix in _LIKE_SOURCES and str(path).startswith(packages):
+            with contextlib.suppress(SourceError):
+                if may_have_kernel(read_source(project.tree, str(path)).text):
+                    return [str(path)]
+    return None
+
+
+def _include_folder_problems(project: Project) -> list[Problem]:
+    """Return a problem for each include folder that is absent, which no compiler would say, or leads out."""
+    config, tree = project.config, project.tree
+    keys: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [(("include-dirs",), config.include_dirs)]
+    keys += [
+        (("source", number, "include-dirs"), rule.include_dirs) for number, rule in enumerate(config.source)
+    ]
+    keys += [
+        (("module", number, "include-dirs"), each.include_dirs) for number, each in enumerate(config.module)
+    ]
+    problems = []
+    for key, folders in keys:
+        for index, folder in enumerate(folders):
+            home, where = tree.home(folder), config.place.of(*key, index)
+            if home is not None and home.is_partial and not os.path.lexists(tree.at(folder)):
+                continue  # no kernel needs anything of it
+            if not os.path.isdir(tree.at(folder)):
+                problems.append(Problem(f"include-dirs: {folder!r} is not a folder of the project", where))
+            elif not tree.holds(folder):
+                what = f"include-dirs: {folder!r} is a link to a place outside the project"
+                problems.append(Problem(what, where, "put a copy of its headers into the project"))
+    return problems

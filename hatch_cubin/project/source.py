@@ -1,0 +1,311 @@
+"""Find the project's sources and read them as the compiler should see them."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ..common import file_access, read_limits
+from ..common.arch_names import parse_arch
+from ..common.digest import file_digest
+from ..errors import Location, Problem, SourceError
+from . import disk
+from .source_roots import Tree
+
+BUNDLE = "_cubins"
+_SKIPPED_FOLDERS = frozenset({BUNDLE, "__pycache__", "node_modules"})
+_GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
+LFS_HINT = "it is a pointer of Git LFS: git lfs pull brings the file"
+_WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One `.cu` or `.ptx` file: its project-relative path, its text, and the digest of its bytes."""
+
+    path: str
+    text: str
+    sha256: str = ""
+    encoding: str = "utf-8"  # of the file
+
+    @cached_property
+    def is_ptx(self) -> bool:
+        return is_ptx(self.path)
+
+    @property
+    def code(self) -> bytes:
+        """What is compiled: PTX in the file's own encoding, as ptxas can copy the text into a cubin."""
+        return self.text.encode(self.encoding if self.is_ptx else "utf-8")
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.path).stem
+
+    @property
+    def folder(self) -> str:
+        return str(PurePosixPath(self.path).parent)
+
+    @cached_property
+    def ptx(self) -> PtxHeader:
+        """The `.version` and `.target` of a PTX source."""
+        return read_ptx_header(self)
+
+
+class PtxHeader(NamedTuple):
+    """A PTX text's own `.version` and `.target`, and the line of the latter."""
+
+    version: tuple[int, int]
+    target: str
+    target_line: int
+    target_text: str
+
+
+def is_ptx(path: str) -> bool:
+    """Say whether a source is PTX, by its name."""
+    return path.lower().endswith(".ptx")
+
+
+_MACHINE_CODE = (
+    "is a cubin or other machine code, and sources are text: 'link' of a [[…module]] table takes it, "
+    "and 'exclude' leaves it out"
+)
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Decode a source as UTF-8, or as Latin-1 if it is not UTF-8; return the text and its encoding."""
+    if data.startswith(_WIDE_BOMS):
+        raise ValueError("is UTF-16 or UTF-32: save it as UTF-8")
+    if data.startswith((b"\x7fELF", b"\x50\xed\x55\xba")):
+        raise ValueError(_MACHINE_CODE)
+    if b"\0" in data:
+        raise ValueError("holds a NUL byte, where the compiler would stop reading in silence")
+    try:
+        text, encoding = data.decode("utf-8-sig"), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = data.decode("latin-1"), "latin-1"
+    return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
+
+
+class Files:
+    """The project's files by the names that patterns have for them. Each folder is walked once.
+
+    *packages* maps import packages to their project-relative folders. A pattern is relative to the
+    project or to a package; one that begins with a wildcard looks inside the packages only.
+    """
+
+    def __init__(self, tree: Tree, packages: Mapping[str, str]) -> None:
+        self._tree = tree
+        self._folders = [str(PurePosixPath(folder)) for folder in packages.values()]
+        self._inside = self._walked(self._folders)
+        self._outside: dict[str, dict[str, list[str]]] = {}
+
+    def find(self, patterns: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Return the project-relative paths that *patterns* match, and the patterns that match none."""
+        excluded = [glob_regex(pattern) for pattern in exclude]
+        matched = {pattern: self.matching(pattern) for pattern in patterns}
+        found = sorted({path for paths in matched.values() for path in paths})
+        left = [
+            path
+            for path in found
+            if not any(rule.fullmatch(name) for rule in excluded for name in self._names(path))
+        ]
+        return left, [pattern for pattern, paths in matched.items() if not paths]
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the project-relative paths that a pattern matches."""
+        rule, is_plain = glob_regex(pattern), not re.search(r"[*?\[]", pattern)
+        found: set[str] = set()
+        for named in (self._inside, self._beginning_like(pattern)):
+            for name in (pattern,) if is_plain else named:
+                if rule.fullmatch(name):
+                    found.update(named.get(name, ()))
+        return sorted(found)
+
+    def _beginning_like(self, pattern: str) -> Mapping[str, list[str]]:
+        """Return what a pattern may match in or outside packages; nothing if it begins with a wildcard."""
+        first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
+        if not first or not first[0]:
+            return {}
+        if first[0] not in self._outside:
+            self._outside[first[0]] = self._walked([first[0]])
+        return self._outside[first[0]]
+
+    def _walked(self, folders: Iterable[str]) -> dict[str, list[str]]:
+        paths = dict.fromkeys(path for each in folders for path in walk(self._tree, each, strict=True))
+        named: dict[str, list[str]] = {}
+        for path in paths:
+            for name in self._names(path):
+                named.setdefault(name, []).append(path)
+        return named
+
+    def _names(self, path: str) -> list[str]:
+        return [path, *(path[len(each) + 1 :] for each in self._folders if path.startswith(each + "/"))]
+
+
+def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
+    """Yield the files under a folder of the project, or the file itself; no link to a folder is followed.
+
+    A folder that cannot be read is left out. If *strict*, it is a SourceError: kernels would be missing in
+    silence.
+    """
+    start = tree.at(folder)
+
+    def failed(exc: OSError) -> None:
+        if strict:
+            raise disk.unreadable(exc, exc.filename, tree) from exc
+
+    if BUNDLE in PurePosixPath(folder).parts or not tree.holds(folder):
+        return
+    if disk.is_file(start, tree):
+        yield folder
+    above = "" if (inner := str(PurePosixPath(folder))) == "." else f"{inner}/"
+    start_ends = len(os.path.join(start, ""))
+    for parent, folders, files in os.walk(start, onerror=failed) if os.path.isdir(start) else ():
+        folders[:] = sorted(
+            name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
+        )
+        for name in folders if strict else ():
+            own = above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
+            if tree.home(own) and not tree.holds(own):  # its kernels would be missing, and nobody told
+                raise disk.leads_out(tree, own)
+        for name in sorted(files):
+            yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
+    for each in tree.roots if not above else ():
+        yield from walk(tree, each.name, strict=strict)
+
+
+def is_glob(pattern: str) -> bool:
+    """Say whether a pattern can match anything but itself."""
+    return any(mark in pattern for mark in "*?[")
+
+
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """Translate a glob: `**` crosses folders, `*`, `?` and `[…]` do not."""
+    parts = []
+    for piece in _GLOB_PIECE.findall(pattern):
+        if piece.startswith("**"):
+            parts.append("(?:[^/]+/)*" if piece.endswith("/") else ".*")
+        elif piece in {"*", "?"}:
+            parts.append("[^/]*" if piece == "*" else "[^/]")
+        elif len(piece) > 1:
+            parts.append(_class_regex(piece[1:-1]))
+        else:
+            parts.append(re.escape(piece))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _class_regex(body: str) -> str:
+    """Translate what stands between `[` and `]`; a range that runs backwards is empty, as in fnmatch."""
+    negated = body[0] in "!^"
+    members = "".join(
+        re.escape(one) or f"{re.escape(low)}-{re.escape(high)}"
+        for low, high, one in re.findall(r"(.)-(.)|(.)", body[negated:], re.DOTALL)
+        if one or low <= high
+    )
+    if negated:
+        return f"[^/{members}]"
+    return f"(?!/)[{members}]" if members else "(?!)"
+
+
+def read_source(tree: Tree, path: str) -> Source:
+    """Read one source; SourceError where it is not text that a compiler takes."""
+    here = Location(path)
+    if not path.isprintable() or '"' in path or "\\" in path:
+        raise SourceError(
+            Problem(f"{path!r} has characters that a compiler cannot be given", hint="rename the file")
+        )
+    full = tree.at(path)
+    try:
+        status = os.lstat(full)  # no folder is a link out of the project: `walk` follows none
+        if stat.S_ISLNK(status.st_mode):
+            full.resolve(strict=True)
+            if not tree.holds(path):
+                raise disk.leads_out(tree, path)
+            status = os.stat(full)
+        if not stat.S_ISREG(status.st_mode):
+            raise SourceError(Problem(disk.NOT_REGULAR, here))
+        with open(full, "rb", buffering=0) as file:
+            file_access.refuse_larger(file.fileno(), read_limits.SOURCE)
+            data = file.read()
+        text, encoding = decode(data)
+        return Source(path, text, file_digest(data), encoding)
+    except ValueError as exc:
+        raise SourceError(Problem(str(exc), here)) from exc
+    except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
+        reason = getattr(exc, "strerror", None) or exc
+        raise SourceError(Problem(f"cannot be read: {reason}", here)) from exc
+
+
+# Each way to begin is a plain character: so the search skips what is none of them, four times as fast.
+_PTX_COMMENT = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_PTX_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)")
+_PTX_TARGET = re.compile(r"^[^\S\n]*(\.target\s+(sm_[0-9]+[af]?)\b[^\n]*)", re.MULTILINE)
+
+
+def without_comments(text: str) -> str:
+    """Replace the comments of a PTX text by blanks, and keep its lines."""
+
+    def blank(match: re.Match[str]) -> str:
+        found = match[0]
+        if found.startswith("//"):
+            return " " * len(found)
+        return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
+
+    return _PTX_COMMENT.sub(blank, text)
+
+
+# Whatever can make a kernel, by itself, in parts, or by a macro of somebody's: in doubt a source is one.
+_PERHAPS = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
+
+
+def may_have_kernel(text: str) -> bool:
+    """Say whether a text has anything that can make a kernel."""
+    return _PERHAPS.search(without_comments(text)) is not None
+
+
+def is_lfs_pointer(text: str) -> bool:
+    """Say whether a text is what Git LFS leaves in the place of a file that it has not fetched."""
+    return text.startswith("version https://git-lfs.github.com/spec/")
+
+
+def read_ptx_header(source: Source) -> PtxHeader:
+    """Return the `.version` and `.target` of a PTX source; SourceError where one is missing."""
+    text = without_comments(_ptx_head(source.text))
+    version = read_ptx_version(text)
+    target = _PTX_TARGET.search(text)
+    if not version or not target:
+        missing = ".version" if not version else ".target"
+        what = f"has no {missing} directive, so it is not a PTX module"
+        hint = LFS_HINT if is_lfs_pointer(source.text) else None
+        raise SourceError(Problem(what, Location(source.path), hint))
+    line = text.count("\n", 0, target.start(1)) + 1
+    try:
+        parse_arch(target[2])
+    except ValueError as exc:
+        raise SourceError(Problem(str(exc), Location(source.path, line))) from None
+    return PtxHeader(version, target[2], line, target[1].strip())
+
+
+def _ptx_head(text: str) -> str:
+    """Return a PTX text up to its `.target`, where no comment and no string reaches further."""
+    target = _PTX_TARGET.search(text)
+    head = text[: target.end()] if target else text
+    return text if "/*" in head or '"' in head or not read_ptx_version(head) else head
+
+
+def read_ptx_version(text: str) -> tuple[int, int] | None:
+    """Return the `.version` of a PTX text."""
+    match = re.search(r"^\s*\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b", text, re.MULTILINE)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def ptx_entries(text: str) -> tuple[str, ...]:
+    """Return the names of the kernels that a PTX text defines, in its order."""
+    return tuple(dict.fromkeys(_PTX_ENTRY.findall(_PTX_COMMENT.sub(" ", text))))

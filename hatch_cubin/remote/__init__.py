@@ -1,0 +1,1 @@
+"""Stores that many machines share, behind the local cache folder."""

@@ -1,0 +1,47 @@
+"""Which store a build has, and what may be sent to it. Pure.
+
+A change to a project can change its table. So what is secret in the environment goes to a store that the
+environment names itself, and to no other.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..common.environment import REMOTE, REMOTE_TOKEN
+from ..config import store_urls
+from ..config.config import Config
+from ..config.store_urls import Url
+
+
+class Place(NamedTuple):
+    """A store: where it is, and how a request to it says who asks."""
+
+    url: Url
+    authorization: str | None  # the header's value
+    own: bool  # named by the environment, whose credentials are for it
+
+
+def place_of(config: Config, environ: Mapping[str, str]) -> Place | None:
+    """Return the store that a build shall use; None where it has none."""
+    if config.remote_cache is None:
+        return None
+    if "remote_cache" not in config.replaced:
+        return Place(store_urls.parse(config.remote_cache), None, own=False)
+    url = store_urls.parse(environ[REMOTE])
+    authorization = _authorization(url, environ.get(REMOTE_TOKEN))
+    return Place(url._replace(user=None, password=""), authorization, own=True)
+
+
+def _authorization(url: Url, token: str | None) -> str | None:
+    if url.user is not None:
+        return basic(url.user, url.password)
+    sent_in_the_open = url.scheme == "http" and not store_urls.is_here(url)
+    return f"Bearer {token.strip()}" if token and not sent_in_the_open else None
+
+
+def basic(user: str, password: str) -> str:
+    """Return how a request says a user's name and password."""
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"

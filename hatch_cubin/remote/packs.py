@@ -1,0 +1,176 @@
+"""Packs of results, and the index that finds them: how they are cut, written down, united and folded. Pure.
+
+A pack is results one after another, each its record and then its bytes. The index of a project has, for each
+key, where its result lies. All that changes is the index: packs are named by their digests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..common.digest import file_digest
+
+MOST = 1 << 23  # bytes of a pack, unless one result alone has more
+MOST_INDEX = 1 << 26
+_FORMAT = 1
+_SMALL = MOST // 8
+_FEW = 8  # small packs that are left as they are
+_SHA256 = re.compile("[0-9a-f]{64}")
+_KEPT = 64  # writes for which a key is kept that none of them uses
+
+
+class Item(NamedTuple):
+    """A result on its way."""
+
+    key: bytes
+    record: bytes
+    data: bytes
+
+
+class Slot(NamedTuple):
+    """Where a result lies."""
+
+    pack: str
+    offset: int
+    record: int  # bytes
+    data: int
+    used: int  # by the write of that number, the last that did
+
+    @property
+    def size(self) -> int:
+        return self.record + self.data
+
+    def of(self, key: bytes, pack: bytes) -> Item:
+        """Return the result that lies there."""
+        middle = self.offset + self.record
+        return Item(key, pack[self.offset : middle], pack[middle : middle + self.data])
+
+
+class Pack(NamedTuple):
+    """Bytes that are stored as one, and where the results lie in them."""
+
+    data: bytes
+    sha256: str
+    size: int
+    slots: Mapping[bytes, Slot]
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where the results of a project lie."""
+
+    packs: Mapping[str, int] = field(default_factory=dict)  # sizes by digest
+    slots: Mapping[bytes, Slot] = field(default_factory=dict)
+    writes: int = 0  # that it is the outcome of
+
+    def without(self, packs: AbstractSet[str], keys: AbstractSet[bytes]) -> Index:
+        """Return the index without what is lost or wrong."""
+        slots = {key: slot for key, slot in self.slots.items() if slot.pack not in packs and key not in keys}
+        return Index(self.packs, slots, self.writes)
+
+    def aged(self, used: AbstractSet[bytes]) -> Index:
+        """Return what the next write starts from: without the keys that nobody used for long."""
+        now = self.writes + 1
+        slots = {
+            key: slot._replace(used=now) if key in used else slot
+            for key, slot in self.slots.items()
+            if key in used or slot.used > now - _KEPT
+        }
+        return Index(self.packs, slots, now)
+
+    def folded(self) -> set[str]:
+        """Return the packs to be written again: those that are less than half of use, and many small ones."""
+        live = _live(self.slots)
+        small = {pack for pack, count in live.items() if count < _SMALL}
+        faded = {pack for pack, count in live.items() if 2 * count < self.packs[pack]}
+        return faded | (small if len(small) > _FEW else set())
+
+    def united(self, packs: Iterable[Pack]) -> Index:
+        """Return the index with what lies in new packs, and without packs of which nothing is left."""
+        sizes, slots = dict(self.packs), dict(self.slots)
+        for pack in packs:
+            sizes[pack.sha256] = pack.size
+            slots |= {key: slot._replace(used=self.writes) for key, slot in pack.slots.items()}
+        there = {slot.pack for slot in slots.values()}
+        return Index({pack: size for pack, size in sizes.items() if pack in there}, slots, self.writes)
+
+    def encode(self) -> bytes:
+        numbers = {pack: number for number, pack in enumerate(self.packs)}
+        units = {key.hex(): (numbers[slot.pack], *slot[1:]) for key, slot in sorted(self.slots.items())}
+        values = {"format": _FORMAT, "writes": self.writes, "packs": [*self.packs.items()], "units": units}
+        return json.dumps(values, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Index:
+    """Return the index that *data* encodes; ValueError where it is none, or is of a later version."""
+    try:
+        values = json.loads(data)
+        if values["format"] != _FORMAT:
+            raise ValueError("of another version")
+        packs = {_digest(sha256): _count(size) for sha256, size in values["packs"]}
+        named = [*packs.items()]
+        slots = {bytes.fromhex(key): _slot(named, *numbers) for key, numbers in values["units"].items()}
+        if any(size > packs[pack] for pack, size in _live(slots).items()):
+            raise ValueError("more than its packs have")
+        return Index(packs, slots, _count(values["writes"]))
+    except (TypeError, LookupError, AttributeError, RecursionError) as exc:
+        raise ValueError("not an index") from exc
+
+
+def _live(slots: Mapping[bytes, Slot]) -> Counter[str]:
+    """Return how many bytes of each pack are results."""
+    live = Counter[str]()
+    for slot in slots.values():
+        live[slot.pack] += slot.size
+    return live
+
+
+def _digest(value: Any) -> str:
+    if not _SHA256.fullmatch(value):
+        raise ValueError("not a digest")
+    return str(value)
+
+
+def _slot(packs: list[tuple[str, int]], number: Any, *counts: Any) -> Slot:
+    pack, size = packs[_count(number)]
+    slot = Slot(pack, *map(_count, counts))
+    if slot.offset + slot.size > size:
+        raise ValueError("beyond its pack")
+    return slot
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("not a count")
+    return value
+
+
+def cut(items: Iterable[Item]) -> Iterator[Pack]:
+    """Yield packs of *items*, in their order; none is too large, but for one result that alone is."""
+    held, size = list[Item](), 0
+    for item in items:
+        count = len(item.record) + len(item.data)
+        if held and size + count > MOST:
+            yield _pack(held)
+            held, size = [], 0
+        held.append(item)
+        size += count
+    if held:
+        yield _pack(held)
+
+
+def _pack(items: Iterable[Item]) -> Pack:
+    pieces, places, at = list[bytes](), dict[bytes, tuple[int, int, int]](), 0
+    for item in items:
+        pieces += (item.record, item.data)
+        places[item.key] = at, len(item.record), len(item.data)
+        at += len(item.record) + len(item.data)
+    data = b"".join(pieces)
+    sha256 = file_digest(data)
+    return Pack(data, sha256, len(data), {key: Slot(sha256, *place, 0) for key, place in places.items()})

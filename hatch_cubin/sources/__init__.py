@@ -1,1 +1,0 @@
-"""The project's files: how they are found and read, and what they include."""

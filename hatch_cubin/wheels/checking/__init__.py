@@ -1,0 +1,1 @@
+"""Check that a wheel is whole, and is what was built."""

@@ -1,0 +1,71 @@
+"""Find absolute paths in the files that hatch-cubin writes: they tell of the machine, and differ on each.
+
+Strings of the kernels' own, such as a path under /dev that somebody prints, are no finding: only folders that
+people and CI build in count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from ...errors import BundleError, Problem
+from ..reading.bundles import Bundle, Found
+from ..reading.compiled_code import results
+from ..reading.survey import manifest_of
+from .sbom_check import bill_of
+from .verify import OF_EVERY
+
+_SHOWN = 3
+_FOLDERS = (
+    rb"__w|build|builds|data|github|home|host|io|mnt|opt|private|project|root|srv|tmp|usr/local|Users|var|work"
+    rb"|workspace|workspaces"
+)
+# So long that the code of no kernel has it by chance.
+_UNIX = rb"(?<![\w.:/\\@~+-])/(?:%b)/[\w.+@~-][\w.+@~/-]{3,}" % _FOLDERS
+_WINDOWS = rb"(?<!\w)[A-Za-z]:\\\\?[\w.+@~ -]{3,}(?:\\\\?[\w.+@~ -]{2,})+"
+_PATH = re.compile(rb"%b|%b" % (_UNIX, _WINDOWS))
+
+
+def path_problems(found: Found) -> Iterator[Problem]:
+    """Yield each file of a bundle, and each bill of materials, that has absolute paths in it."""
+    for bundle in found.bundles:
+        for name, data in _ours(bundle):
+            if paths := absolute_paths(data):
+                yield Problem(_what(paths), bundle.at(name), _hint(name))
+        with contextlib.suppress(BundleError):  # which its proof tells
+            bill = bill_of(found, bundle)
+            if bill is not None and (paths := absolute_paths(bill.data)):
+                yield Problem(_what(paths), found.at(bill.path))
+
+
+def absolute_paths(data: bytes) -> list[str]:
+    """Return the absolute paths in a file, each once."""
+    found = (match[0].decode("ascii", "backslashreplace").rstrip() for match in _PATH.finditer(data))
+    return [*dict.fromkeys(found)]
+
+
+def _ours(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that hatch-cubin wrote, and the results that are packed in them."""
+    for name in OF_EVERY:
+        if name.endswith((".json", ".pyi")):
+            with contextlib.suppress(BundleError):  # which its proof tells
+                yield name, bundle.read(name)
+    with contextlib.suppress(BundleError):
+        seen: set[tuple[str, int | None]] = set()
+        for _module, entry, data in results(bundle, manifest_of(bundle)):
+            if isinstance(data, bytes) and (entry.file, entry.offset) not in seen:
+                seen.add((entry.file, entry.offset))
+                yield entry.file, data
+
+
+def _what(paths: list[str]) -> str:
+    shown = ", ".join(paths[:_SHOWN]) + ", …" * (len(paths) > _SHOWN)
+    return f"has the path of a folder in it: {shown}"
+
+
+def _hint(name: str) -> str | None:
+    if not name.endswith((".json", ".pyi")):
+        return "a macro or a string of the source has it, or debug information"
+    return None

@@ -1,0 +1,35 @@
+"""What runs of a bundle, by version: of releases by digest, of this version by its own bytes.
+
+Making a release adds its line, as CONTRIBUTING.md says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ... import __version__
+from ...bundle import loader_files
+from ...common.digest import file_digest
+
+RELEASED: Mapping[str, Mapping[str, str]] = {}  # version → file → sha256
+
+
+def own_code() -> dict[str, str]:
+    """Return the digest of each file that runs, as this version writes it."""
+    return {name: file_digest(data) for name, data in loader_files.all_files().items()}
+
+
+def code_of(version: str) -> Mapping[str, str] | None:
+    """Return the same of any version that is known here."""
+    return own_code() if version == __version__ else RELEASED.get(version)
+
+
+def is_newer(version: str) -> bool:
+    """Say whether a version comes after this one, by its numbers."""
+    return _numbers(version) > _numbers(__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    found = re.match(r"[0-9]{1,9}(\.[0-9]{1,9})*", version)
+    return [int(number) for number in found[0].split(".")] if found else []

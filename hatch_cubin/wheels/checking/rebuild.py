@@ -1,0 +1,177 @@
+"""Build a project again, with an empty cache, and compare the result with a bundle.
+
+The keys say whether both were built from the same inputs: sources, headers, options, compiler. If they were,
+a difference in the result proves that the bundle has something that its inputs do not compile to. Otherwise
+a difference proves nothing. What lies beside the units follows from them and from the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...building import pipeline
+from ...bundle import sbom
+from ...bundle.manifest import Manifest, read_keys, read_manifest
+from ...bundle.unpacked_form import joined
+from ...common import temporary_folders
+from ...common.digest import file_digest
+from ...common.natural_order import by_number
+from ...errors import BundleError, Location, Problem
+from ...project.project import Project
+from ..reading.bundles import Bundle
+from ..reading.companions import NotHereError, companions_of
+from ..reading.compiled_code import results
+from ..reading.survey import manifest_of
+from .editable_check import NOTES, notes_again
+from .sbom_check import provenance
+from .verify import OF_EVERY
+
+Unit = tuple[str, str]  # module and arch
+Verdict = Literal[
+    "same", "differs", "other inputs", "only in the bundle", "only in the rebuild", "not looked at"
+]
+
+_OF_THE_FIRST_BUILD = (
+    "HATCH_CUBIN_LOCKED",
+    "HATCH_CUBIN_REPORT",
+    "HATCH_CUBIN_REQUIRE_HITS",
+    "HATCH_CUBIN_SIGNING_KEY",
+    "HATCH_CUBIN_SKIP",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a project gives when it is built from nothing."""
+
+    project: Project
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The verdict on each unit, and every part of the toolchain that differs: its name, shipped, here."""
+
+    verdicts: Mapping[Unit, Verdict]
+    files: Mapping[str, bool]  # the others, and whether they are the same
+    toolchain: tuple[tuple[str, str, str], ...]
+
+
+def rebuild(project: Project) -> Rebuilt:
+    """Build a project with an empty cache, and on this machine alone."""
+    environ = {name: value for name, value in project.environ.items() if name not in _OF_THE_FIRST_BUILD}
+    with temporary_folders.make() as folder:
+        alone = replace(project.config, remote_cache=None, executor=None)
+        config = replace(alone, cache_dir=str(folder), cache_size=None)
+        again = replace(project, config=config, environ=environ)
+        return Rebuilt(again, pipeline.build(again, noted=False))
+
+
+def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> Comparison:
+    """Compare a bundle and its *bill* of materials with what its project gives *again*."""
+    shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
+    for name in {*bundle.packed} - {*shipped}:
+        with contextlib.suppress(BundleError):  # what is damaged is told by `verify`, and differs here
+            shipped[name] = bundle.read(name)
+    if bill is not None:
+        shipped[sbom.NAME] = bill
+    elsewhere = _join(bundle, shipped)
+    rebuilt = again()
+    built, project = {**rebuilt.files}, rebuilt.project
+    try:
+        if NOTES in shipped:
+            built[NOTES] = notes_again(project, shipped[NOTES], pipeline.needed_files(project))
+        return compare(shipped, built, elsewhere)
+    except ValueError as exc:
+        raise BundleError(Problem(f"its indexes cannot be read: {exc}", Location(bundle.where))) from exc
+
+
+def _join(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
+    """Add what companions have, as if the bundle had never been split; return what is not here."""
+    manifest = manifest_of(bundle)
+    if manifest.companions is None and manifest.wheel_variant is None:
+        return set()
+    elsewhere = {each.file for one in manifest.modules for each in one.entries if each.absent}
+    files = {(each.file, each.companion) for one in manifest.modules for each in one.entries}
+    with companions_of(bundle, manifest) as companions:
+        for file, package in files:
+            if package is not None:
+                try:
+                    shipped[file] = companions.read(package, file)
+                except NotHereError:
+                    elsewhere.add(file)
+                except BundleError:  # as above
+                    continue
+    shipped["manifest.json"] = joined(shipped["manifest.json"])
+    return elsewhere
+
+
+def compare(
+    shipped: Mapping[str, bytes], rebuilt: Mapping[str, bytes], elsewhere: Collection[str] = ()
+) -> Comparison:
+    """Compare two bundles: units by their keys, bytes and names, and what lies beside them by its bytes.
+
+    Nothing is said of units in files that are *elsewhere*.
+    """
+    ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
+    our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))
+    unseen = {(one.name, each.arch) for one in ours.modules for each in one.entries if each.file in elsewhere}
+    our_results, their_results = _results(ours, shipped), _results(theirs, rebuilt)
+    verdicts: dict[Unit, Verdict] = {}
+    for unit in sorted({*our_results, *their_results}, key=lambda unit: (by_number(unit[0]), unit[1])):
+        if unit not in their_results:
+            verdicts[unit] = "only in the bundle"
+        elif unit not in our_results:
+            verdicts[unit] = "only in the rebuild"
+        elif unit in unseen:
+            verdicts[unit] = "not looked at"
+        elif our_results[unit] == their_results[unit]:
+            verdicts[unit] = "same"
+        else:
+            verdicts[unit] = "differs" if our_keys.get(unit) == their_keys.get(unit) else "other inputs"
+    blocks = sorted({*(ours.blocks or ()), *(theirs.blocks or ())} - {*elsewhere})
+    names = (
+        *dict.fromkeys((*OF_EVERY, *ours.loader_files)),
+        *(name for name in (sbom.NAME, NOTES) if name in shipped),
+        *blocks,
+    )
+    files = {name: name in rebuilt and shipped.get(name) == rebuilt[name] for name in names}
+    return Comparison(
+        verdicts, files, _other_toolchain(_made_with(ours, shipped), _made_with(theirs, rebuilt))
+    )
+
+
+def _keys(data: bytes) -> dict[Unit, str]:
+    return {(name, arch): key for name, archs in read_keys(data).items() for arch, key in archs.items()}
+
+
+def _results(manifest: Manifest, files: Mapping[str, bytes]) -> dict[Unit, tuple[object, ...]]:
+    """Return what each compile gave: the digest of its bytes, and the names of its kernels."""
+    bundle = Bundle("", dict.fromkeys(files), files.__getitem__)
+    return {
+        (module.name, entry.arch): (
+            file_digest(data) if isinstance(data, bytes) else None,
+            dict(entry.kernels),
+        )
+        for module, entry, data in results(bundle, manifest)
+    }
+
+
+def _made_with(manifest: Manifest, files: Mapping[str, bytes]) -> dict[str, str | None]:
+    commit = provenance(files[sbom.NAME]) if sbom.NAME in files else {}
+    return {
+        **manifest.toolchain,
+        **commit,
+        "data model": manifest.data_model,
+        manifest.generator[0]: manifest.generator[1],
+    }
+
+
+def _other_toolchain(
+    before: Mapping[str, str | None], after: Mapping[str, str | None]
+) -> tuple[tuple[str, str, str], ...]:
+    pairs = {name: (before.get(name) or "none", after.get(name) or "none") for name in {*before, *after}}
+    return tuple((name, *pair) for name, pair in sorted(pairs.items()) if pair[0] != pair[1])

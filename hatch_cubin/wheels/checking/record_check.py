@@ -1,0 +1,119 @@
+"""Check a wheel against its own RECORD: both have the same files, and each file is as RECORD says."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import functools
+import hashlib
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from ...errors import BundleError, Location, Problem
+from ...project.source import BUNDLE
+from ..reading.bundles import installed_as, member_at, pieces_of, read_member
+
+At = Callable[[str], Location]  # where a file of the wheel is
+
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
+_UNSIGNED = ("", ".jws", ".p7s")  # RECORD itself and its signatures have no digest in it
+_DATA = re.compile(r"[^/]+\.data/", re.IGNORECASE)
+_UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
+
+
+def record_problems(archive: zipfile.ZipFile) -> Iterator[Problem]:
+    """Yield all that is wrong with a wheel's files, their names and their entries in RECORD."""
+    names = [member.orig_filename for member in archive.infolist() if not member.is_dir()]
+    at = functools.partial(member_at, archive)
+    yield from _of_names(names, at)
+    records = [name for name in names if _RECORD.fullmatch(name)]
+    if len(records) != 1:
+        what = f"a wheel has one .dist-info/RECORD, here are {len(records)}"
+        yield Problem(what, Location(str(archive.filename)))
+        return
+    try:
+        text = read_member(archive, records[0]).decode()
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except BundleError as exc:
+        yield from exc.problems
+    except UnicodeDecodeError:
+        yield Problem("is no UTF-8 text", at(records[0]))
+    except csv.Error as exc:
+        yield Problem(f"is no table: {exc}", at(records[0]))
+    else:
+        yield from _compare(archive, names, records[0], rows)
+
+
+def _of_names(names: Sequence[str], at: At) -> Iterator[Problem]:
+    """Yield what would be installed elsewhere than it seems, or over another file."""
+    places = Counter(map(installed_as, names))
+    for name, count in sorted(places.items()):
+        if count > 1:
+            yield Problem(f"is in the wheel {count} times", at(name))
+    yield from _of_case(places, at)
+    for name in sorted({*names}):
+        if _UNSAFE.match(name):
+            yield Problem("would be installed outside the environment", at(ascii(name)[1:-1]))
+        if BUNDLE in {_plain(part) for part in name.split("/") if part != BUNDLE}:
+            yield Problem(f"is in {BUNDLE} too, where case and a last dot do not count", at(name))
+        if _DATA.match(name) and installed_as(name) == name and BUNDLE in map(_plain, name.split("/")):
+            yield Problem("may be installed over a bundle: it is in the wheel's data", at(name))
+
+
+def _of_case(places: Collection[str], at: At) -> Iterator[Problem]:
+    """Yield what lies over a file of a bundle where case does not count."""
+    alike: dict[str, list[str]] = {}
+    for name in sorted(places):
+        if BUNDLE in name.split("/"):
+            alike.setdefault(name.casefold(), []).append(name)
+    for first, *others in alike.values():
+        for name in others:
+            yield Problem(f"is {first} too, where case does not count", at(name))
+
+
+def _plain(part: str) -> str:
+    """Return what file systems take part of a path for."""
+    return part.casefold().rstrip(". ")
+
+
+def _compare(
+    archive: zipfile.ZipFile, names: Sequence[str], record: str, rows: Sequence[Sequence[str]]
+) -> Iterator[Problem]:
+    at = functools.partial(member_at, archive)
+    recorded = {row[0]: row[1:] for row in rows}
+    for name, lines in sorted(Counter(row[0] for row in rows).items()):
+        if lines > 1:
+            yield Problem(f"is in RECORD {lines} times", at(name))
+    exempt = {record + ending for ending in _UNSIGNED}
+    for name in sorted({*names} - {*recorded} - exempt):
+        yield Problem("is not in RECORD", at(name))
+    for name, said in recorded.items():
+        if name not in names:
+            yield Problem("is in RECORD and not in the wheel", at(name))
+        elif name not in exempt:
+            try:
+                wrong = _difference(pieces_of(archive, name), said)
+            except BundleError as exc:
+                yield from exc.problems
+            else:
+                if wrong:
+                    yield Problem(wrong, at(name))
+
+
+def _difference(pieces: Iterable[bytes], said: Sequence[str]) -> str | None:
+    """Say how a file differs from its line in RECORD."""
+    algorithm, _, expected = said[0].partition("=") if said else ("", "", "")
+    if algorithm not in ("sha256", "sha384", "sha512"):
+        return "has no digest in RECORD"
+    summed, count = hashlib.new(algorithm), 0
+    for piece in pieces:
+        summed.update(piece)
+        count += len(piece)
+    digest = base64.urlsafe_b64encode(summed.digest()).rstrip(b"=").decode()
+    if digest != expected:
+        return f"its {algorithm} is {digest}, RECORD says {expected}"
+    if said[1:] != [str(count)]:
+        return f"has {count} bytes, RECORD says {', '.join(said[1:]) or 'nothing'}"
+    return None

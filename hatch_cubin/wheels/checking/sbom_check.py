@@ -1,0 +1,130 @@
+"""Check bills of materials: that hatch-cubin wrote them, and that they fit the manifests of their bundles.
+
+A manifest implies the package, the tools and the sources. What else a bill names (headers, digests, a commit)
+the project alone can tell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ...bundle import sbom
+from ...bundle.manifest import NOT_OURS, Manifest
+from ...errors import BundleError, Location, Problem
+from ...project.source import BUNDLE
+from ..reading.bundles import Bundle, Found, bundles_of, package_at, read_member, stands_for
+from ..reading.survey import manifest_of
+
+_BESIDE = re.compile(rf"[^/]+\.dist-info/sboms/(?:.+/)?{re.escape(sbom.NAME)}")
+_EDITED = "is not what hatch-cubin writes: it was edited or damaged"
+
+
+class Bill(NamedTuple):
+    """Where a bill is, and its text."""
+
+    path: str
+    data: bytes
+
+
+def bill_of(found: Found, bundle: Bundle) -> Bill | None:
+    """Return a bundle's bill, which lies in it or in the wheel's metadata; BundleError if damaged."""
+    if sbom.NAME in bundle.packed:
+        return Bill(f"{bundle.place}/{sbom.NAME}", bundle.read(sbom.NAME))
+    for path in _beside(found):
+        assert found.wheel is not None
+        data = read_member(found.wheel, path)
+        if len(found.bundles) == 1 or bundle in bundles_of(found, _package(data)):
+            return Bill(path, data)
+    return None
+
+
+def bill_problems(found: Found) -> Iterator[Problem]:
+    """Yield all that is wrong with the bills of what was found: a wheel has one, a folder may."""
+    paths, without = _beside(found), []
+    for bundle in found.bundles:
+        try:
+            manifest, bill = manifest_of(bundle), bill_of(found, bundle)
+        except BundleError:  # which is told with the other files of the bundle, or of the wheel
+            paths = []
+            continue
+        if bill is None:
+            without.append((bundle, manifest))
+            continue
+        place = None if found.wheel is None else bundle.place
+        yield from (Problem(what, found.at(bill.path)) for what in _wrong(bill.data, manifest, place))
+        paths = [path for path in paths if path != bill.path]
+    for path in paths:
+        yield Problem("is the bill of materials of no bundle in the wheel", found.at(path))
+    # A bundle that came with another package into this one may have lost its own.
+    if found.wheel is not None and len(without) == len(found.bundles):
+        for bundle, manifest in without:
+            if manifest.modules or not manifest.skipped:
+                yield Problem(f"has no bill of materials, {sbom.NAME}", Location(bundle.where))
+
+
+def provenance(data: bytes) -> dict[str, str]:
+    """Return what a bill says of the commit that its sources are of."""
+    try:
+        return _facts(json.loads(data)["metadata"]["component"])
+    except NOT_OURS:
+        return {}
+
+
+def _beside(found: Found) -> list[str]:
+    names = [] if found.wheel is None else found.wheel.namelist()
+    return sorted({name for name in names if _BESIDE.fullmatch(name)})
+
+
+def _package(data: bytes) -> str:
+    try:
+        name: str = json.loads(data)["metadata"]["component"]["name"]
+        return name.removesuffix(f".{BUNDLE}")
+    except NOT_OURS:
+        return "?"  # which no package is called
+
+
+def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
+    """Yield how a bill differs from one that this manifest allows."""
+    try:
+        fields = json.loads(data)
+        parts = fields["components"]
+        written = sbom.write_bill(_bundle_again(fields["metadata"]["component"]), map(_part_again, parts))
+        tools = [part["bom-ref"] for part in parts if part["type"] == "application"]
+        files = {part["name"] for part in parts if part["type"] == "file"}
+    except NOT_OURS:
+        yield _EDITED
+        return
+    if data != written:
+        yield _EDITED
+        return
+    if place is not None and not stands_for(place, _package(data)):
+        yield f"is the bill of materials of {_package(data)}, the bundle is that of {package_at(place)}"
+    expected = [part["bom-ref"] for part in _tools(manifest)]
+    if tools != sorted(expected):
+        yield f"names {', '.join(tools) or 'no tools'}; the manifest names {', '.join(sorted(expected))}"
+    for source in sorted({module.source for module in manifest.modules} - files):
+        yield f"does not name {source}, which the manifest names"
+
+
+def _bundle_again(part: Mapping[str, Any]) -> sbom.Component:
+    """Return what hatch-cubin writes of a bundle by this name, with this commit."""
+    return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE}"), _facts(part))
+
+
+def _facts(part: Mapping[str, Any]) -> dict[str, str]:
+    return {each["name"].removeprefix("hatch-cubin:"): each["value"] for each in part.get("properties", ())}
+
+
+def _part_again(part: Mapping[str, Any]) -> sbom.Component:
+    """Return what hatch-cubin writes of a part by this name, with this version or digest."""
+    if part["type"] == "file":
+        return sbom.file_part(part["name"], part["hashes"][0]["content"])
+    wheel = part["name"] if "purl" in part else None
+    return sbom.part(part["type"], part["name"], part.get("version"), wheel=wheel)
+
+
+def _tools(manifest: Manifest) -> Iterator[sbom.Component]:
+    return sbom.tools(manifest.generator[1], manifest.toolchain)

@@ -1,0 +1,207 @@
+"""What a wheel weighs, what is largest in it, and what each remedy would save, measured on its own files.
+
+Files are weighed as they are in the archive. What a remedy would leave is packed again, and weighed.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from ...bundle.manifest import Manifest, Module
+from ...bundle.packs import Piece, cut, pack
+from ...common.natural_order import by_number
+from ...common.sizes import decimal
+from ...cubin.elf import read_code
+from ...errors import BundleError, Location, Problem
+from ..reading.bundles import Bundle, Found, opened
+from ..reading.compiled_code import taken_by
+from ..reading.coverage import GpuCover, by_gpu, capability, coverage, promised, units_of
+from ..reading.survey import arch_order, manifest_of
+
+_LARGEST = 5
+_TRIED = 16 << 20  # bytes of a large bundle that are packed to see what that saves
+_LEAST = 0.01  # of the wheel: what saves less is no remedy
+
+
+_Place = tuple[str, "int | None"]  # a file, and where in an unpacked block
+
+
+class Remedy(NamedTuple):
+    """What would make a wheel smaller, and by how many bytes of the archive."""
+
+    what: str
+    saves: int
+
+
+def largest(found: Found) -> dict[str, int]:
+    """Return the files that take most of a wheel, as they are packed in it."""
+    assert found.wheel is not None
+    sizes = {member.filename: member.compress_size for member in found.wheel.infolist()}
+    names = sorted(sizes, key=lambda name: (-sizes[name], name))
+    return {name: sizes[name] for name in names[:_LARGEST]}
+
+
+def remedies(found: Found) -> list[Remedy]:
+    """Return what would make a wheel smaller, what saves most first. What cannot be read is passed over."""
+    total = os.path.getsize(found.path)
+    measured = [each for bundle in found.bundles for each in _of_bundle(bundle, total)]
+    worth = [each for each in measured if each.saves >= total * _LEAST]
+    return sorted(worth, key=lambda each: (-each.saves, each.what))
+
+
+def budget_problem(found: Found, budget: int) -> Problem | None:
+    """Return what is wrong with a wheel that is larger than its *budget*."""
+    total = os.path.getsize(found.path)
+    return None if total <= budget else Problem(_too_large(total, budget), Location(found.path), *_why(found))
+
+
+def refuse(path: str, budget: int, where: Location) -> NoReturn:
+    """Remove a wheel that is larger than the *budget* set *where*; BundleError says what would help."""
+    what = f"{os.path.basename(path)} {_too_large(os.path.getsize(path), budget)}"
+    try:
+        with opened(path) as found:
+            problem = Problem(what, where, *_why(found))
+    except BundleError:  # there are no kernels in it
+        problem = Problem(what, where)
+    os.unlink(path)
+    raise BundleError(problem)
+
+
+def _too_large(total: int, budget: int) -> str:
+    return f"is {decimal(total)}, more than max-size allows: {decimal(budget)}"
+
+
+def _why(found: Found) -> tuple[None, tuple[str, ...]]:
+    """Return what a problem says of a wheel that is too large: no hint, but what takes most of it."""
+    parts = [f"{name} {decimal(packed)}" for name, packed in largest(found).items()]
+    savings = (f"{each.what} would save {decimal(each.saves)}" for each in remedies(found))
+    return None, (f"the largest: {', '.join(parts)}", *savings)
+
+
+def _of_bundle(bundle: Bundle, total: int) -> Iterator[Remedy]:
+    try:
+        manifest = manifest_of(bundle).here
+    except BundleError:
+        return
+    yield from _without_an_arch(bundle, manifest)
+    if manifest.wheel_variant is None:  # or it is split already
+        yield from _split(bundle, manifest, total)
+    if manifest.blocks is None:  # what is packed has the code of headers once already
+        yield from _packed(bundle, manifest)
+        yield from _instantiated(bundle, manifest)
+
+
+def _without_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+    """Yield what each arch weighs alone: a result that another arch has too would stay."""
+    archs: dict[str, dict[_Place, int]] = {}
+    for module in manifest.modules:
+        for entry in module.entries:
+            taken = taken_by(bundle, manifest, entry) or 0
+            archs.setdefault(entry.arch, {})[entry.file, entry.offset] = taken
+    for arch in sorted(archs, key=arch_order):
+        others = {place for other, places in archs.items() if other != arch for place in places}
+        saves = sum(taken for place, taken in archs[arch].items() if place not in others)
+        yield Remedy(f"leaving out {arch} ({_then(manifest, arch)})", saves)
+
+
+def _split(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
+    """Yield what `split` would save of the largest wheel: code goes into one an arch, the rest stays."""
+    archs: dict[str, dict[_Place, int]] = {}
+    for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
+        taken = taken_by(bundle, manifest, entry) or 0
+        archs.setdefault(entry.arch, {})[entry.file, entry.offset] = taken
+    sizes = [sum(places.values()) for places in archs.values()]
+    if len(sizes) > 1:
+        moved: dict[_Place, int] = {}
+        for places in archs.values():
+            moved |= places
+        most = max(total - sum(moved.values()), *sizes)
+        what = f"splitting it by arch (the largest of {len(sizes) + 1} wheels; a build has to make all first)"
+        yield Remedy(what, total - most)
+
+
+def _then(manifest: Manifest, arch: str) -> str:
+    """Say what the GPUs would run without an arch."""
+    units = units_of(manifest)
+    numbers = promised(units)
+    newer = 10 * (max(numbers, default=0) // 10 + 1)  # than any that an arch names: what these run is PTX
+    numbers = [*numbers, newer]
+    before = by_gpu(coverage(units, numbers))
+    left = by_gpu(coverage((unit for unit in units if unit.arch != arch), numbers))
+    after = {each["gpu"]: each for each in left}
+    less = [each["gpu"] for each in before if _all(after.get(each["gpu"])) < _all(each)]
+    if less:
+        names = ("newer GPUs" if gpu == capability(newer) else gpu for gpu in less)
+        return f"then nothing runs all kernels on {', '.join(names)}"
+    more = [each["gpu"] for each in before if after[each["gpu"]]["ptx"] > each["ptx"]]
+    return f"then drivers translate PTX for {', '.join(more)}" if more else "every GPU still runs all kernels"
+
+
+def _all(count: GpuCover | None) -> int:
+    return 0 if count is None else count["cubin"] + count["ptx"]
+
+
+def _packed(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+    """Yield what `pack` would save: blocks are packed as a build does, of a large bundle some of them."""
+    entries = [(module, entry) for module in manifest.modules for entry in module.entries]
+    files = {entry.sha256: entry.file for _module, entry in entries}
+    blocks = cut(
+        Piece(module.base, module.name, entry.arch, entry.sha256, entry.size) for module, entry in entries
+    )
+    total = sum(block.size for block in blocks)
+    tried = blocks[:: 1 + total // _TRIED]
+    try:
+        packed = sum(
+            len(pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces))) for block in tried
+        )
+    except (ImportError, BundleError):  # some Pythons lack lzma, and cannot pack; some wheels are damaged
+        return
+    forecast = round(packed * total / max(sum(block.size for block in tried), 1))
+    yield Remedy("pack = true", sum(bundle.packed.get(file) or 0 for file in manifest.files) - forecast)
+
+
+def _instantiated(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
+    """Yield what sources would save that have variants, if they had instantiations of a template instead.
+
+    Then one module has the code of all of them, and once what the headers bring along.
+    """
+    groups: dict[tuple[str, str], list[Module]] = {}
+    for module in manifest.modules:
+        if module.variant:
+            groups.setdefault((module.source, module.base), []).append(module)
+    for (source, _base), modules in sorted(groups.items(), key=lambda item: by_number(item[0][0])):
+        what = f"instantiations in place of the {len(modules)} variants of {source}"
+        yield Remedy(what, _saved_by_one(bundle, modules))
+
+
+def _saved_by_one(bundle: Bundle, modules: Sequence[Module]) -> int:
+    """Return what is saved where one module takes the place of several; of large ones, some archs tell."""
+    archs: dict[str, dict[str, int]] = {}
+    for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
+        archs.setdefault(entry.arch, {})[entry.file] = entry.size
+    saves, told, left = 0, 0, _TRIED
+    for files in archs.values():
+        if left > 0 and len(files) > 1:
+            saves += _saved(bundle, files)
+            told += _taken(bundle, files)
+            left -= sum(files.values())
+    everything = sum(_taken(bundle, files) for files in archs.values() if len(files) > 1)
+    return saves * everything // max(told, 1)
+
+
+def _taken(bundle: Bundle, files: Iterable[str]) -> int:
+    return sum(bundle.packed.get(name) or 0 for name in files)
+
+
+def _saved(bundle: Bundle, files: Mapping[str, int]) -> int:
+    """Return what the files of variants for one arch would save as one."""
+    first = max(files, key=lambda name: (files[name], name))
+    try:
+        more = [read_code(bundle.read(name)) for name in sorted(files) if name != first]
+        together = len(zlib.compress(b"".join([bundle.read(first), *more])))
+    except (BundleError, ValueError):  # what it is, its proof tells
+        return 0
+    return _taken(bundle, files) - together

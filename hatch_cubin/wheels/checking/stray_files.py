@@ -1,0 +1,53 @@
+"""Find in a wheel what no manifest describes and users might load: code beside bundles, copies of bundles."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+
+from ...errors import BundleError, Location, Problem
+from ...project.source import BUNDLE, glob_regex
+from ..reading.bundles import DAMAGE, Found, installed_as, member_at
+
+_OF_CUDA = (190).to_bytes(2, "little")  # e_machine
+_FATBIN_MAGIC = b"\x50\xed\x55\xba"
+_NAMED = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
+
+
+def stray_problems(found: Found, spared: Sequence[str] = ()) -> Iterator[Problem]:
+    """Yield code for GPUs that is in no bundle, unless its path is *spared*, and misplaced bundles."""
+    if found.wheel is None:
+        return
+    rules = [glob_regex(glob) for glob in spared]
+    for info in found.wheel.infolist():
+        name = info.filename
+        inside = {BUNDLE, found.companion} & {*name.split("/")[:-1]}
+        if inside or info.is_dir() or any(rule.fullmatch(name) for rule in rules):
+            continue
+        if _NAMED.fullmatch(name) or _is_code(found.wheel, name):
+            hint = f"nothing proves it: take it out of the wheel, or name it with --except '{name}'"
+            yield Problem("is code for GPUs that belongs to no bundle", member_at(found.wheel, name), hint)
+    yield from _misplaced(found)
+
+
+def _is_code(wheel: zipfile.ZipFile, name: str) -> bool:
+    """Say whether a file begins as a cubin or a fatbin does."""
+    head = b""
+    with contextlib.suppress(*DAMAGE), wheel.open(name) as file:  # its proof tells what is damaged
+        head = file.read(20)
+    return head.startswith(_FATBIN_MAGIC) or (head.startswith(b"\x7fELF") and head[18:] == _OF_CUDA)
+
+
+def _misplaced(found: Found) -> Iterator[Problem]:
+    first: dict[bytes, str] = {}
+    for bundle in found.bundles:
+        if installed_as(bundle.place) == BUNDLE:
+            what = f"is in no package: it would be installed as the module {BUNDLE}"
+            yield Problem(what, Location(bundle.where))
+        with contextlib.suppress(BundleError):  # its proof tells what is missing or damaged
+            other = first.setdefault(bundle.read("manifest.json"), bundle.place)
+            if other != bundle.place:
+                what = f"has the same manifest as {other}: one of them is a copy"
+                yield Problem(what, Location(bundle.where), "take the copy out of the wheel")

@@ -1,0 +1,54 @@
+"""Check that a variant of a wheel has what `split` leaves to it, and that it says so to installers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...errors import BundleError, Location, Problem
+from ..reading.bundles import Bundle, Found, read_member
+from ..reading.survey import manifest_of
+from ..splitting.variants import NAME, described, files_of, variants
+
+PLACE = re.compile(rf"[^/]+\.dist-info/{re.escape(NAME)}")
+
+
+def variant_problems(found: Found) -> Iterator[Problem]:
+    """Yield what is wrong with the variant of a wheel; nothing of a wheel that is none."""
+    for bundle in found.bundles:
+        try:
+            known = manifest_of(bundle).wheel_variant
+        except BundleError:  # which its proof tells
+            continue
+        if known is not None:
+            yield from _of_units(bundle, known["label"])
+            yield from _of_description(found, bundle, known["label"])
+
+
+def _of_units(bundle: Bundle, label: str) -> Iterator[Problem]:
+    manifest = manifest_of(bundle)
+    units = variants(manifest).get(label)
+    if units is None:
+        yield Problem(
+            f"says that it is the wheel variant {label!r}: no split makes that of it",
+            bundle.at("manifest.json"),
+        )
+        return
+    own = files_of(manifest, units)
+    absent = {entry.file for module in manifest.modules for entry in module.entries if entry.absent}
+    if absent != manifest.files - own:
+        what = f"does not leave to the wheel variant {label!r} what its GPUs run"
+        yield Problem(what, bundle.at("manifest.json"), "split the wheel again")
+    for name in sorted(absent & {*bundle.packed}):
+        yield Problem(f"is no file of the wheel variant {label!r}", bundle.at(name))
+
+
+def _of_description(found: Found, bundle: Bundle, label: str) -> Iterator[Problem]:
+    if found.wheel is None:
+        return
+    places = [name for name in found.wheel.namelist() if PLACE.fullmatch(name)]
+    if not places:
+        yield Problem(f"is a wheel variant, and has no {NAME}", Location(bundle.where))
+    for place in places:
+        if read_member(found.wheel, place) != described([label]):
+            yield Problem(f"does not describe the wheel variant {label!r}", found.at(place))

@@ -1,0 +1,348 @@
+"""Compare what two wheels have: kernels, what each uses for each arch, and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypedDict
+
+from ...common.natural_order import by_number
+from ..reading.report import kernel_title
+from ..reading.survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, arch_order, kernels_by_arch
+
+Measure = Literal["spills", "registers", "stack", "shared"]
+MEASURES: tuple[Measure, ...] = ("spills", "registers", "stack", "shared")  # what costs most first
+KINDS = ("lost", "signatures", *MEASURES, "size")  # what --fail-on takes
+
+_Kernel = tuple[str, str]  # its module and its name
+
+
+class Sizes(TypedDict):
+    """Bytes before and after; null where there were none."""
+
+    before: int | None
+    after: int | None
+
+
+class KernelMoved(TypedDict):
+    """A kernel that came or went, for these archs; *whole* if it was or is there for no other."""
+
+    module: str
+    kernel: str
+    archs: list[str]
+    whole: bool
+
+
+class SignatureChange(TypedDict):
+    """A kernel that takes other arguments than before."""
+
+    module: str
+    kernel: str
+    before: str
+    after: str
+
+
+class Change(TypedDict):
+    """Another number of something that a kernel uses for an arch."""
+
+    what: Measure
+    module: str
+    kernel: str
+    arch: str
+    before: int
+    after: int
+
+
+class LimitChange(TypedDict):
+    """Another limit or requirement of a kernel's launch for an arch, as in `16x8`; null if there is none."""
+
+    what: str
+    module: str
+    kernel: str
+    arch: str
+    before: str | None
+    after: str | None
+
+
+class OtherBytes(TypedDict):
+    """A unit whose bytes are others, and the parts of it that are, as far as they are known."""
+
+    module: str
+    arch: str
+    parts: list[str]
+
+
+class UnitSizes(TypedDict):
+    """A unit whose file has another size."""
+
+    module: str
+    arch: str
+    before: int
+    after: int
+
+
+class ToolFacts(TypedDict):
+    """A tool, or what else all kernels depend on, that is another one."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class BundleDiff(TypedDict):
+    """All that differs between two bundles."""
+
+    before: str | None
+    after: str | None
+    kernels: int
+    bytes: Sizes
+    packed: Sizes
+    toolchain: list[ToolFacts]
+    lost: list[KernelMoved]
+    gained: list[KernelMoved]
+    signatures: list[SignatureChange]
+    changes: list[Change]
+    limits: list[LimitChange]
+    compared: int
+    other: list[OtherBytes]
+    archs: dict[str, Sizes]
+    units: list[UnitSizes]
+
+
+class Limit(NamedTuple):
+    """How much more of something is too much."""
+
+    what: str
+    text: str  # as it was written
+    amount: float = 0
+    percent: bool = False
+
+    def is_passed(self, before: int, after: int) -> bool:
+        """Say whether what is *after* is too much."""
+        return after - before > (before * self.amount / 100 if self.percent else self.amount)
+
+
+def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff:
+    """Return how a bundle differs from the one before it; None stands for a bundle that is not there."""
+    old, new = (kernels_by_arch(facts["units"] if facts else ()) for facts in (before, after))
+    one, other = _totals(before), _totals(after)
+    return {
+        "before": before and before["where"],
+        "after": after and after["where"],
+        "kernels": after["totals"]["kernels"] if after else 0,
+        "bytes": {"before": one and one["bytes"], "after": other and other["bytes"]},
+        "packed": {"before": one and one["packed"], "after": other and other["packed"]},
+        "toolchain": [] if before is None or after is None else [*_tools(before, after)],
+        "lost": _moved(old, new),
+        "gained": _moved(new, old),
+        "signatures": _signatures(old, new),
+        "changes": _changes(old, new),
+        "limits": _limits(old, new),
+        "compared": len(_pairs(before, after)),
+        "other": _other(_pairs(before, after)),
+        "archs": _archs(before["archs"] if before else {}, after["archs"] if after else {}),
+        "units": _units(before, after),
+    }
+
+
+def _totals(facts: BundleFacts | None) -> TotalFacts | None:
+    return None if facts is None else facts["totals"]
+
+
+def _moved(
+    here: Mapping[tuple[_Kernel, str], KernelFacts], there: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[KernelMoved]:
+    """Return the kernels, and their archs, that are here and not there."""
+    known = {kernel for kernel, _arch in there}
+    gone: dict[_Kernel, list[str]] = {}
+    for kernel, arch in here:
+        if (kernel, arch) not in there:
+            gone.setdefault(kernel, []).append(arch)
+    moved: list[KernelMoved] = [
+        {
+            "module": kernel[0],
+            "kernel": kernel[1],
+            "archs": sorted(archs, key=arch_order),
+            "whole": kernel not in known,
+        }
+        for kernel, archs in gone.items()
+    ]
+    return sorted(
+        moved, key=lambda each: (not each["whole"], by_number(each["module"]), by_number(each["kernel"]))
+    )
+
+
+def _signatures(
+    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[SignatureChange]:
+    """Return the kernels that take other arguments."""
+    found: dict[_Kernel, SignatureChange] = {}
+    for (kernel, arch), now in new.items():
+        was = old.get((kernel, arch))
+        if was is not None and _takes_others(was, now):
+            found[kernel] = {
+                "module": kernel[0],
+                "kernel": kernel[1],
+                "before": was["signature"],
+                "after": now["signature"],
+            }
+    return [*found.values()]
+
+
+def _takes_others(was: KernelFacts, now: KernelFacts) -> bool:
+    """Say whether a kernel takes other arguments, as far as both bundles tell: of some the size alone."""
+    if was["signature"] == was["name"] or now["signature"] == now["name"]:  # nothing is known
+        return False
+    before, after = was["parameters"], now["parameters"]
+    return len(before) != len(after) or any(
+        one["size"] != other["size"] or (one["type"] and other["type"] and one["type"] != other["type"])
+        for one, other in zip(before, after, strict=True)
+    )
+
+
+def _changes(
+    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[Change]:
+    """Return what changed in kernels that both have: what costs most first, and the most of it first."""
+    changes: list[Change] = []
+    for (kernel, arch), now in new.items():
+        was = old.get((kernel, arch))
+        for what in MEASURES if was is not None else ():
+            before, after = was[what] if was else None, now[what]
+            if before is not None and after is not None and before != after:
+                changes.append(
+                    {
+                        "what": what,
+                        "module": kernel[0],
+                        "kernel": kernel[1],
+                        "arch": arch,
+                        "before": before,
+                        "after": after,
+                    }
+                )
+    return sorted(changes, key=_worst_first)
+
+
+def _limits(
+    old: Mapping[tuple[_Kernel, str], KernelFacts], new: Mapping[tuple[_Kernel, str], KernelFacts]
+) -> list[LimitChange]:
+    """Return what is another limit or requirement of a launch, in kernels that both have."""
+    found: list[LimitChange] = []
+    for (kernel, arch), now in new.items():
+        was = old.get((kernel, arch))
+        for what in dict.fromkeys((*was["limits"], *now["limits"])) if was is not None else ():
+            before, after = (_limit(each["limits"].get(what)) for each in (was or now, now))
+            if before != after:
+                found.append(
+                    {
+                        "what": what,
+                        "module": kernel[0],
+                        "kernel": kernel[1],
+                        "arch": arch,
+                        "before": before,
+                        "after": after,
+                    }
+                )
+    return sorted(found, key=lambda each: (by_number(each["module"]), by_number(each["kernel"])))
+
+
+def _limit(value: Sequence[int] | None) -> str | None:
+    """Return `128` for 128 x 1 x 1, `16x8` for 16 x 8 x 1."""
+    if value is None:
+        return None
+    shown = [*value]
+    while len(shown) > 1 and shown[-1] == 1:
+        shown.pop()
+    return "x".join(map(str, shown))
+
+
+def _pairs(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
+    """Return the units that both have, as they were and as they are."""
+    old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
+    units = after["units"] if after else ()
+    return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]
+
+
+def _other(pairs: Sequence[tuple[UnitFacts, UnitFacts]]) -> list[OtherBytes]:
+    found: list[OtherBytes] = []
+    for was, unit in pairs:
+        one, other = was["digests"], unit["digests"]
+        if one and other and one["all"] != other["all"]:
+            parts = [part for part in other if part in one and part != "all" and one[part] != other[part]]
+            found.append({"module": unit["module"], "arch": unit["arch"], "parts": parts})
+    return found
+
+
+def _worst_first(change: Change) -> tuple[object, ...]:
+    more = change["after"] - change["before"]
+    names = by_number(change["module"]), by_number(change["kernel"]), arch_order(change["arch"])
+    return (more < 0, MEASURES.index(change["what"]), -abs(more), *names)
+
+
+def _archs(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Sizes]:
+    names = sorted({*before, *after}, key=arch_order)
+    return {
+        name: {"before": before.get(name), "after": after.get(name)}
+        for name in names
+        if before.get(name) != after.get(name)
+    }
+
+
+def _units(before: BundleFacts | None, after: BundleFacts | None) -> list[UnitSizes]:
+    """Return the units that both have with another size, the largest difference first."""
+    sizes: list[UnitSizes] = [
+        {"module": unit["module"], "arch": unit["arch"], "before": was["bytes"], "after": unit["bytes"]}
+        for was, unit in _pairs(before, after)
+        if was["bytes"] != unit["bytes"]
+    ]
+    return sorted(sizes, key=lambda each: -abs(each["after"] - each["before"]))
+
+
+def _tools(before: BundleFacts, after: BundleFacts) -> Iterator[ToolFacts]:
+    one = {**before["toolchain"], "generator": before["generator"], "data model": before["data_model"]}
+    other = {**after["toolchain"], "generator": after["generator"], "data model": after["data_model"]}
+    for name in sorted({*one, *other}):
+        if one.get(name) != other.get(name):
+            yield {"name": name, "before": one.get(name), "after": other.get(name)}
+
+
+def too_much(diff: BundleDiff, limit: Limit) -> list[str]:
+    """Return what of a bundle passes a limit, but one of the size."""
+    if limit.what == "lost":
+        return [moved_title(each) for each in diff["lost"]]
+    if limit.what == "signatures":
+        return [f"{each['before']} is {each['after']}" for each in diff["signatures"]]
+    return [
+        change_title(each)
+        for each in diff["changes"]
+        if each["what"] == limit.what and limit.is_passed(each["before"], each["after"])
+    ]
+
+
+def moved_title(moved: KernelMoved) -> str:
+    """Return a kernel that came or went as one line."""
+    return f"{kernel_title(moved['module'], moved['kernel'])} for {', '.join(moved['archs'])}"
+
+
+def change_title(change: Change) -> str:
+    """Return a change as one line."""
+    name = kernel_title(change["module"], change["kernel"])
+    return f"{name} for {change['arch']}: {change['what']} {change['before']} -> {change['after']}"
+
+
+def is_empty(diffs: Sequence[BundleDiff]) -> bool:
+    """Say whether nothing differs that counts."""
+    return not any(
+        each[name]
+        for each in diffs
+        for name in (
+            "toolchain",
+            "lost",
+            "gained",
+            "signatures",
+            "changes",
+            "limits",
+            "other",
+            "archs",
+            "units",
+        )
+    )

@@ -1,0 +1,1 @@
+"""Read bundles, and show what is in them."""

@@ -1,0 +1,323 @@
+"""Find and read bundles: in a wheel, in a folder, in an installed package."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+import stat
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from ...common import file_access, read_limits
+from ...common.sizes import size
+from ...errors import BundleError, Location, Problem
+from ...project.source import BUNDLE
+
+BOUND = "companion.json"  # what says of a companion which bundle it belongs to
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # others are unpacked without a limit
+_PIECE = 1 << 20
+_TAIL = 22 + (1 << 16)  # bytes at the end of an archive among which its last record begins
+_HOW_TO_BUILD = "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"
+_NO_KERNELS_YET = "an sdist has sources: they are compiled when a wheel is built from it"
+_IN_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
+DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle's files: their names, how many bytes each takes in its archive, and how to read one.
+
+    *strange* says what stands there and is no file: to open a pipe would wait for ever.
+    """
+
+    place: str
+    packed: Mapping[str, int | None]
+    _read: Callable[[str], bytes]
+    wheel: str | None = None
+    strange: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """Where the bundle is: its place, in a wheel behind the path of that."""
+        return self.place if self.wheel is None else f"{self.wheel}/{self.place}"
+
+    def at(self, name: str) -> Location:
+        """Return where one of its files is."""
+        return Location(f"{self.where}/{name}")
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes; BundleError where it is missing or damaged."""
+        if name not in self.packed:
+            raise BundleError(Problem(self.strange.get(name, "is missing"), self.at(name)))
+        return self._read(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was looked into, and the bundles in it."""
+
+    path: str
+    bundles: tuple[Bundle, ...]
+    wheel: zipfile.ZipFile | None = None
+    companion: str | None = None  # where there is no bundle, but files of one that was split
+
+    def at(self, name: str) -> Location:
+        """Return where one of its files is."""
+        return Location(name) if self.wheel is None else member_at(self.wheel, name)
+
+
+def named(words: Iterable[str]) -> list[str]:
+    """Return what is meant by words: a pattern that no shell has expanded stands for what it matches."""
+    return [each for word in words for each in _matches(word) or [word]]
+
+
+def _matches(word: str) -> list[str]:
+    return [] if os.path.exists(word) or not glob.has_magic(word) else sorted(glob.glob(word))
+
+
+@contextlib.contextmanager
+def opened(what: str, *, companions: bool = False) -> Iterator[Found]:
+    """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
+
+    The wheel of a companion alone has no bundle: only who asks for *companions* is given one.
+    """
+    if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):
+        raise BundleError(Problem("is neither a file nor a folder", Location(what)))  # a pipe would wait
+    if os.path.isdir(what):
+        yield _some(Found(what, tuple(_in_folder(Path(what)))), _wheels_near(what))
+    elif os.path.exists(what):
+        with archive_at(what) as archive:
+            found = Found(what, tuple(_in_archive(archive)), archive, _companion_in(archive))
+            yield found if companions and found.companion is not None else _some(found)
+    else:
+        folders = _package_folders(what)
+        bundles = tuple(bundle for folder in folders for bundle in _in_folder(Path(folder)))
+        yield _some(Found(folders[0], bundles or tuple(_in_tree_of(what, folders))))
+
+
+def package_at(place: str) -> str:
+    """Return the import package whose bundle stands at *place* in a wheel."""
+    return installed_as(place).removesuffix(f"/{BUNDLE}").replace("/", ".")
+
+
+def installed_as(name: str) -> str:
+    """Return where a wheel's file goes: one in its data for site-packages lies over that of the same name."""
+    found = _IN_SITE.match(name)
+    return name[found.end() :] if found else name
+
+
+def stands_for(place: str, package: str) -> bool:
+    """Say whether a bundle at *place* in a wheel may be that of *package*, which may lack its namespaces.
+
+    A folder without `__init__.py` above a package may be a namespace or not: only its backend knows.
+    """
+    return f".{package_at(place)}".endswith(f".{package}")
+
+
+def bundles_of(found: Found, package: str) -> list[Bundle]:
+    """Return the bundles of a wheel that may be that of *package*: the one at its very name before others."""
+    exact = [bundle for bundle in found.bundles if package_at(bundle.place) == package]
+    return exact or [bundle for bundle in found.bundles if stands_for(bundle.place, package)]
+
+
+@contextlib.contextmanager
+def archive_at(path: str) -> Iterator[zipfile.ZipFile]:
+    """Open a wheel; BundleError where that is no archive."""
+    try:
+        refuse_long_list(path)
+        archive = zipfile.ZipFile(path)
+    except (*DAMAGE, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or exc
+        hint = _NO_KERNELS_YET if path.endswith(".tar.gz") else None
+        problem = Problem(f"cannot be read as a wheel, which is a zip archive: {why}", Location(path), hint)
+        raise BundleError(problem) from exc
+    with archive:
+        yield archive
+
+
+def refuse_long_list(path: str | Path) -> None:
+    """Raise ValueError for an archive whose list of members would fill the memory."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - _TAIL))
+        tail = file.read(_TAIL)
+    at = tail.rfind(b"PK\x05\x06")
+    said = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+    if (at64 := tail.rfind(b"PK\x06\x06", 0, max(at, 0))) >= 0:
+        said = int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
+    if said > read_limits.DIRECTORY:
+        most = size(read_limits.DIRECTORY)
+        raise ValueError(f"its list of files has {size(said)}, and no more than {most} are read")
+
+
+def member_at(archive: zipfile.ZipFile, name: str) -> Location:
+    """Return where a file of an archive is, as Python's own imports from archives write it."""
+    return Location(f"{archive.filename}/{name}")
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a file of an archive; BundleError where it is damaged, or made to fill the memory."""
+    info, where = archive.getinfo(name), member_at(archive, name)
+    refuse_bomb(info.compress_size, info.file_size, where)
+    if info.file_size > (most := read_limits.most(name)):
+        what = f"is not unpacked: it has {size(info.file_size)}, and no more than {size(most)} are read"
+        raise BundleError(Problem(what, where))
+    data = b"".join(pieces_of(archive, name))
+    if name.endswith(".json") and read_limits.is_crowded(data):
+        raise BundleError(
+            Problem(f"is not read: it has more than {read_limits.PARTS} arrays and objects", where)
+        )
+    return data
+
+
+def pieces_of(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    """Yield a file of an archive piece by piece; BundleError where it is damaged, or a bomb.
+
+    To read all of it at once would unpack what is there, and not what the archive says of it.
+    """
+    info, where = archive.getinfo(name), member_at(archive, name)
+    refuse_bomb(info.compress_size, info.file_size, where)
+    if info.compress_type not in _METHODS:
+        raise BundleError(Problem("is packed by a method that wheels do not have", where))
+    try:
+        with archive.open(info) as file:
+            while piece := file.read(_PIECE):
+                yield piece
+    except DAMAGE as exc:
+        raise BundleError(Problem(f"cannot be unpacked: {exc}", where)) from exc
+
+
+def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
+    """Raise BundleError for what would be unpacked to more than code can be."""
+    if read_limits.is_bomb(packed, unpacked):
+        what = f"is not unpacked: {size(packed)} in the archive would be {size(unpacked)}"
+        raise BundleError(Problem(what, where))
+
+
+def _some(found: Found, hint: str | None = None) -> Found:
+    if not found.bundles and found.companion is not None:
+        what = f"is a companion of {_whole_of(found)}"
+        hint = "name that wheel: its companions are read with it"
+        raise BundleError(Problem(what, Location(found.path), hint))
+    if not found.bundles:
+        raise BundleError(Problem(f"has no bundle: there is no {BUNDLE}/ in it", Location(found.path), hint))
+    return found
+
+
+def _whole_of(found: Found) -> str:
+    """Return which project and version a companion says that it belongs to."""
+    assert found.wheel is not None
+    try:
+        said = json.loads(read_member(found.wheel, f"{found.companion}/{BOUND}"))
+        return f"{said['project']} {said['version']}"
+    except (TypeError, ValueError, LookupError, RecursionError):
+        return "another wheel"
+
+
+def _companion_in(archive: zipfile.ZipFile) -> str | None:
+    """Return the package of a wheel that is a companion."""
+    packages = (name.removesuffix(f"/{BOUND}") for name in archive.namelist() if name.endswith(f"/{BOUND}"))
+    return next((package for package in packages if package.isidentifier()), None)
+
+
+def _in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
+    bundles: dict[str, dict[str, int | None]] = {}
+    for member in archive.infolist():
+        parts = member.filename.split("/")  # as they are written: what looks alike may be another file
+        inside = parts.index(BUNDLE) + 1 if BUNDLE in parts else len(parts)
+        if name := "/".join(parts[inside:]):
+            bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
+    for place, packed in sorted(bundles.items()):
+        yield Bundle(place, packed, _member_reader(archive, place), archive.filename)
+
+
+def _member_reader(archive: zipfile.ZipFile, place: str) -> Callable[[str], bytes]:
+    return lambda name: read_member(archive, f"{place}/{name}")
+
+
+def _in_folder(root: Path) -> Iterator[Bundle]:
+    if root.name == BUNDLE or os.path.isfile(root / "manifest.json"):
+        yield _folder_bundle(root)
+        return
+    for parent, folders, _names in os.walk(root):
+        if BUNDLE in folders:
+            yield _folder_bundle(Path(parent, BUNDLE))
+        folders[:] = sorted(name for name in folders if _may_hold_bundles(Path(parent, name)))
+
+
+def _may_hold_bundles(folder: Path) -> bool:
+    """Say whether a folder may be part of a project: not a hidden one, nor one with others' packages."""
+    name = folder.name
+    known = name in (BUNDLE, "__pycache__", "node_modules") or name.startswith(".")
+    return not known and not os.path.isfile(folder / "pyvenv.cfg")  # also where nobody may look
+
+
+def _folder_bundle(folder: Path) -> Bundle:
+    found = {
+        path.relative_to(folder).as_posix(): file_access.looked_at(path).st_mode
+        for path in sorted(folder.rglob("*"))
+        if "__pycache__" not in path.parts
+    }
+    names = [name for name, mode in found.items() if stat.S_ISREG(mode)]
+    strange = {name: file_access.kind(mode) for name, mode in found.items() if not stat.S_ISREG(mode)}
+
+    def read(name: str) -> bytes:
+        try:
+            return file_access.read(folder / name, read_limits.most(name))
+        except OSError as exc:
+            raise BundleError(
+                Problem(f"cannot be read: {exc.strerror}", Location(str(folder / name)))
+            ) from exc
+
+    return Bundle(folder.as_posix(), dict.fromkeys(names), read, strange=strange)
+
+
+def _wheels_near(folder: str) -> str | None:
+    wheels = sorted(Path(folder).glob("dist/*.whl")) or sorted(Path(folder).glob("*.whl"))
+    if len(wheels) > 1:
+        return f"there are {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
+    return f"there is a wheel: {wheels[0].as_posix()}" if wheels else None
+
+
+def _package_folders(name: str) -> Sequence[str]:
+    """Return the folders of an import package, as the import system knows them."""
+    path: Sequence[str] | None = None
+    full = ""
+    for part in name.split("."):
+        full = f"{full}.{part}" if full else part
+        spec = _find_spec(full, path) if part.isidentifier() else None
+        path = None if spec is None else list(spec.submodule_search_locations or ())
+        if not path:
+            raise BundleError(_absent(name))
+    return path or []
+
+
+def _in_tree_of(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
+    """Yield the bundle of an editable install whose own folders have none: it is in the tree alone."""
+    spec = _find_spec(f"{package}.{BUNDLE}", folders)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield from _in_folder(Path(folder))
+
+
+def _absent(name: str) -> Problem:
+    """Return what is wrong with a name that stands for nothing: a package's, or the path of a wheel."""
+    if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
+        near = _wheels_near(os.path.dirname(name) or os.curdir)
+        return Problem("there is no such file or folder", Location(name), near or _HOW_TO_BUILD)
+    what = "is neither a file, nor a folder, nor a package that this Python has installed"
+    return Problem(what, Location(name), f"this Python is {sys.executable}")
+
+
+def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """Find a package as the import system does; `importlib.util.find_spec` would import those around it."""
+    for finder in sys.meta_path:
+        if (spec := finder.find_spec(name, path)) is not None:
+            return spec
+    return None

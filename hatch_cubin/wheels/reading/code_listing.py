@@ -1,0 +1,141 @@
+"""List the code of one kernel: PTX as it is shipped, machine code as NVIDIA's nvdisasm prints it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypedDict
+
+from ...bundle.manifest import Entry
+from ...common import temporary_folders
+from ...cubin.elf import number_of
+from ...errors import BundleError, Problem
+from ...loader import normal_name
+from .bundles import Bundle
+from .compiled_code import results
+from .survey import arch_order, manifest_of
+
+_MARK = re.compile(r'\s*//## File "([^"]*)", line ([0-9]{1,9})')
+_LOC = re.compile(r"\s*\.loc\s+([0-9]{1,9})\s+([0-9]{1,9})\b")
+_FILE = re.compile(r'^\s*\.file\s+([0-9]{1,9})\s+"([^"\n]*)"', re.MULTILINE)
+_FOLDER = re.compile(r"^/(?:proc/self/fd/[0-9]{1,9}/)?")  # that stands for the project while it is compiled
+_NOTHING = re.compile(r"/\*[0-9a-f]+\*/\s*NOP\s*;|\.\w+:")
+_PATIENCE_S = 60
+
+
+class LineFacts(TypedDict):
+    """A line of code, and the line of the source that it is of; None where that is not known."""
+
+    text: str
+    file: str | None
+    line: int | None
+
+
+class Listing(TypedDict):
+    """The code of a kernel in one unit."""
+
+    module: str
+    arch: str
+    kernel: str
+    symbol: str
+    lines: list[LineFacts]
+
+
+def listings(bundle: Bundle, kernel: str, kind: str, arch: str | None, program: str | None) -> list[Listing]:
+    """Return the code of a kernel, for one arch or for all; nothing where the bundle has no such kernel.
+
+    BundleError says what there is of it instead. *program* is nvdisasm, which machine code needs.
+    """
+    manifest = manifest_of(bundle).here
+    name = normal_name(kernel)
+    entries = ((module.name, entry) for module in manifest.modules for entry in module.entries)
+    having = [(module, entry) for module, entry in entries if name in entry.kernels]
+    asked = ((module, entry.arch) for module, entry in having if entry.kind == kind)
+    wanted = {(module, each) for module, each in asked if arch in (None, each)}
+    if having and not wanted:
+        raise BundleError(_absent(bundle, name, kind, arch, [entry for _module, entry in having]))
+    found: list[Listing] = []
+    for module, entry, data in results(bundle, manifest):
+        if (module.name, entry.arch) not in wanted:
+            continue
+        if isinstance(data, BundleError):
+            raise data
+        symbol = entry.kernels[name]
+        try:
+            lines = of_ptx(data.decode(), symbol) if entry.is_ptx else of_cubin(data, symbol, program or "")
+        except ValueError as exc:
+            raise BundleError(Problem(str(exc), bundle.at(entry.file))) from exc
+        found.append(
+            {
+                "module": module.name,
+                "arch": entry.arch,
+                "kernel": name,
+                "symbol": symbol,
+                "lines": lines,
+            }
+        )
+    return sorted(found, key=lambda each: (each["module"], arch_order(each["arch"])))
+
+
+def _absent(bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[Entry]) -> Problem:
+    """Say that a kernel has no such code, and what it has."""
+    hint = f"it has {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
+    what = "PTX" if kind == "ptx" else "machine code"
+    return Problem(
+        f"has no {what} of {name!r}{f' for {arch}' if arch else ''}", bundle.at("manifest.json"), hint
+    )
+
+
+def of_cubin(data: bytes, symbol: str, program: str) -> list[LineFacts]:
+    """Return the machine code of a kernel; ValueError where nvdisasm cannot read it."""
+    with temporary_folders.make() as folder:
+        path = folder / "code.cubin"
+        path.write_bytes(data)
+        command = [program, "-c", "-g", "-fun", str(number_of(data, symbol)), str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, check=True, timeout=_PATIENCE_S)  # noqa: S603
+        except (OSError, subprocess.SubprocessError) as exc:
+            raise ValueError(f"cannot be read by {program}: {exc}") from exc
+    text = done.stdout.decode("utf-8", "replace")
+    _, _, code = text.partition(f"\n.text.{symbol}:\n")
+    lines = list(_marked(code.partition("\n//-----")[0].splitlines()))
+    while lines and _NOTHING.fullmatch(lines[-1]["text"]):
+        lines.pop()  # what fills the last line of the GPU's cache
+    return lines
+
+
+def _marked(lines: Iterable[str]) -> Iterator[LineFacts]:
+    file, number = None, None
+    for line in lines:
+        if mark := _MARK.match(line):
+            file, number = _of_project(mark[1]), int(mark[2])
+        elif line.strip():
+            yield {"text": line.strip(), "file": file, "line": number}
+
+
+def of_ptx(text: str, symbol: str) -> list[LineFacts]:
+    """Return the PTX of a kernel; ValueError where the text has none of that name."""
+    start = re.search(rf"^[^\S\n]*(?:\.\w+\s+)*\.entry\s+{re.escape(symbol)}(?![\w$%.])", text, re.MULTILINE)
+    if start is None:
+        raise ValueError(f"has no kernel {symbol}")
+    end, depth = start.end(), 0
+    for brace in re.finditer(r"[{}]", text[start.end() :]):
+        depth += 1 if brace[0] == "{" else -1
+        end = start.end() + brace.end()
+        if not depth:
+            break
+    files = {number: _of_project(path) for number, path in _FILE.findall(text)}
+    found: list[LineFacts] = []
+    file, number = None, None
+    for line in text[start.start() : end].splitlines():
+        if loc := _LOC.match(line):
+            file, number = files.get(loc[1]), int(loc[2])
+        elif line.strip():
+            found.append({"text": line.rstrip(), "file": file, "line": number})
+    return found
+
+
+def _of_project(path: str) -> str:
+    """Return a path as it is in the project: compilers see another one, the same on each machine."""
+    return _FOLDER.sub("", path)

@@ -1,0 +1,208 @@
+"""Read the files of a bundle that are in companions: packages of their own, for one arch each.
+
+Those of a wheel are looked for in the wheels beside it, those of a folder beside its package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...bundle.manifest import NOT_OURS, Manifest
+from ...common import file_access, read_limits
+from ...common.digest import file_digest
+from ...errors import BundleError, Location, Problem
+from .bundles import BOUND, Bundle, Found, archive_at, member_at, read_member
+
+_EDITED = "is not what hatch-cubin writes: it was edited or damaged"
+_METADATA = re.compile(r"[^/]+-([^-/]+)\.dist-info/METADATA")
+
+
+class NotHereError(BundleError):
+    """A companion is neither beside its bundle nor installed with it."""
+
+
+_Get = Callable[[str], bytes]
+
+
+class _Place(NamedTuple):
+    """Where a companion may be: its wheel or folder, the folder of its files, and what reads these."""
+
+    where: Path
+    folder: Path
+    get: _Get
+
+
+class Companions:
+    """The companions of a bundle. Each is looked for once, and its wheel stays open as long as *opened*."""
+
+    def __init__(self, bundle: Bundle, manifest: Manifest, opened: contextlib.ExitStack) -> None:
+        self._bundle, self._manifest, self._opened = bundle, manifest, opened
+        self._chosen: dict[str, _Get | Problem | None] = {}
+
+    def read(self, package: str, name: str) -> bytes:
+        """Return a file of a companion; NotHereError where that is not here."""
+        known = (self._manifest.companions or {}).get(package)
+        if known is None or not package.isidentifier():
+            what = f"it does not describe the companion {package!r}, which it names"
+            raise BundleError(Problem(what, self._bundle.at("manifest.json")))
+        if package not in self._chosen:
+            self._chosen[package] = self._choose(package)
+        get = self._chosen[package]
+        if isinstance(get, Problem):
+            raise BundleError(get)
+        if get is None:
+            hint = f"put its wheel beside this one, or install '{known['install']}'"
+            what = f"is in {known['project']}, which is not here"
+            raise NotHereError(Problem(what, self._bundle.at(name), hint))
+        return get(name)
+
+    def missing(self) -> list[str]:
+        """Return the projects of companions that are not here."""
+        absent = []
+        for package, known in (self._manifest.companions or {}).items():
+            try:
+                self.read(package, BOUND)
+            except NotHereError:
+                absent.append(known["project"])
+            except BundleError:  # which is told where its files are read
+                continue
+        return absent
+
+    def _choose(self, package: str) -> _Get | Problem | None:
+        """Return what reads the files of a companion; why nothing does, or None, where it is not here."""
+        damaged, of_others = list[Problem](), list[Problem]()
+        for place in self._places(package):
+            try:
+                if _index_of(place) == self._index:
+                    return place.get
+                # As where the parts of a project's wheels for several systems lie in one folder.
+                where = Location(place.where.as_posix())
+                of_others.append(Problem("belongs to another version of the bundle", where))
+            except BundleError as exc:
+                damaged += exc.problems
+        return next(iter((*damaged, *of_others)), None)
+
+    @functools.cached_property
+    def _index(self) -> str:
+        return file_digest(self._bundle.read("manifest.json"))
+
+    def _places(self, package: str) -> Iterator[_Place]:
+        if self._bundle.wheel is None:
+            for parent in Path(self._bundle.place).absolute().parents:
+                folder = parent / package
+                if os.path.isfile(folder / BOUND):
+                    yield _Place(folder, folder, functools.partial(_from_folder, folder))
+            return
+        for path in sorted(self._wheels_of(package)):
+            archive = functools.cache(functools.partial(self._archive, path))
+            yield _Place(path, path / package, functools.partial(_from_wheel, archive, package))
+
+    def _archive(self, path: Path) -> zipfile.ZipFile:
+        return self._opened.enter_context(archive_at(str(path)))
+
+    def _wheels_of(self, package: str) -> Iterable[Path]:
+        if self._version is None:
+            return ()
+        folder = Path(self._bundle.wheel or "").parent
+        return folder.glob(f"{package}-{glob.escape(self._version)}-*.whl")
+
+    @functools.cached_property
+    def _version(self) -> str | None:
+        """The version of the bundle's wheel, which may be renamed."""
+        with archive_at(self._bundle.wheel or "") as archive:
+            metadata = filter(None, map(_METADATA.fullmatch, archive.namelist()))
+            return next((found[1] for found in metadata), None)
+
+
+@contextlib.contextmanager
+def companions_of(bundle: Bundle, manifest: Manifest) -> Iterator[Companions]:
+    """Return the companions of a bundle, and close their wheels in the end."""
+    with contextlib.ExitStack() as opened:
+        yield Companions(bundle, manifest, opened)
+
+
+def missing(bundle: Bundle, manifest: Manifest) -> list[str]:
+    """Return the projects of a bundle's companions that are not here."""
+    with companions_of(bundle, manifest) as companions:
+        return companions.missing()
+
+
+def companion_problems(found: Found) -> Iterator[Problem]:
+    """Yield how the files of a companion's wheel differ from what it says of them."""
+    assert found.wheel is not None
+    package = found.companion
+    try:
+        said: Any = json.loads(read_member(found.wheel, f"{package}/{BOUND}"))
+        files = {name: (known["sha256"], known["size"]) for name, known in said["files"].items()}
+        _ = said["index"], said["project"], said["version"]
+    except NOT_OURS:
+        yield Problem(_EDITED, found.at(f"{package}/{BOUND}"))
+        return
+    there = {name.partition("/")[2] for name in found.wheel.namelist() if name.startswith(f"{package}/")}
+    for name in sorted(there ^ {*files, BOUND, "__init__.py"}):
+        where = "is missing" if name in files else "is not one of the companion's files"
+        yield Problem(where, found.at(f"{package}/{name}"))
+    for name in sorted(there & {*files}):
+        data = read_member(found.wheel, f"{package}/{name}")
+        if (file_digest(data), len(data)) != files[name]:
+            yield Problem(f"is not the file that {BOUND} describes", found.at(f"{package}/{name}"))
+
+
+def belongs_to(found: Found) -> str:
+    """Return which project and version a sound companion belongs to."""
+    said = bound(found)
+    return f"{said['project']} {said['version']}"
+
+
+def bound(found: Found) -> dict[str, Any]:
+    """Return what a sound companion says of itself."""
+    assert found.wheel is not None
+    said: dict[str, Any] = json.loads(read_member(found.wheel, f"{found.companion}/{BOUND}"))
+    return said
+
+
+def is_of(package: str, said: Mapping[str, Any], manifest: Manifest) -> bool:
+    """Say whether a companion has the very files that the manifest of its bundle leaves to it."""
+    blocks = manifest.blocks or {}
+    entries = (entry for module in manifest.modules for entry in module.entries)
+    digests = {
+        entry.file: (blocks.get(entry.file) or entry).sha256
+        for entry in entries
+        if entry.companion == package
+    }
+    return {name: known["sha256"] for name, known in said["files"].items()} == digests
+
+
+def _from_folder(folder: Path, name: str) -> bytes:
+    path = folder / name
+    if "/" in name or not os.path.isfile(path):
+        raise BundleError(Problem("is missing", Location(path.as_posix())))
+    try:
+        return file_access.read(path, read_limits.most(name))
+    except OSError as exc:
+        raise BundleError(Problem(f"cannot be read: {exc.strerror}", Location(path.as_posix()))) from exc
+
+
+def _from_wheel(archive: Callable[[], zipfile.ZipFile], package: str, name: str) -> bytes:
+    member = f"{package}/{name}"
+    try:
+        return read_member(archive(), member)
+    except KeyError:
+        raise BundleError(Problem("is missing", member_at(archive(), member))) from None
+
+
+def _index_of(place: _Place) -> str:
+    data = place.get(BOUND)
+    try:
+        return str(json.loads(data)["index"])
+    except NOT_OURS as exc:
+        raise BundleError(Problem(_EDITED, Location((place.folder / BOUND).as_posix()))) from exc

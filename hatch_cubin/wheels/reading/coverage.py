@@ -1,0 +1,200 @@
+"""Which GPU runs which kernel of a bundle, and by which file: the loader's own rules say so. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypedDict
+
+from ... import loader
+from ...bundle.manifest import Manifest
+from ...common.arch_names import number_of, parse_arch
+from ...common.sizes import cuda
+from .report import Part, Table, kernel_title
+from .survey import BundleFacts
+
+_ROWS = 40
+_NOTHING = "nothing"
+
+
+Shape = tuple[tuple[str | None, int | None], ...]  # for each GPU the arch, and the driver that it needs
+
+
+class Shipped(NamedTuple):
+    """A unit: its module, its arch, the driver that it needs, and its kernels."""
+
+    module: str
+    arch: str
+    min_driver: int
+    kernels: tuple[str, ...]
+
+
+class Served(TypedDict):
+    """What a GPU loads of a kernel; nothing where arch is None."""
+
+    gpu: str
+    arch: str | None
+    kind: str | None
+    rule: str | None
+    min_driver: int | None
+
+
+class KernelCover(TypedDict):
+    """A kernel of a module, the archs that have it, and what each GPU loads of it."""
+
+    module: str
+    kernel: str
+    archs: list[str]
+    served: list[Served]
+
+
+class GpuCover(TypedDict):
+    """How many kernels a GPU runs as they are, how many its driver translates, and how many it lacks."""
+
+    gpu: str
+    cubin: int
+    ptx: int
+    none: int
+    min_driver: int | None
+
+
+class Left(TypedDict):
+    """Kernels that have the same lack on the same GPUs."""
+
+    gpus: list[str]
+    kernels: list[KernelCover]
+
+
+def units_of(manifest: Manifest) -> list[Shipped]:
+    """Return the units that a manifest lists."""
+    return [
+        Shipped(module.name, entry.arch, entry.min_driver, tuple(entry.kernels))
+        for module in manifest.modules
+        for entry in module.entries
+    ]
+
+
+def units_in(facts: BundleFacts) -> list[Shipped]:
+    """Return the units with the kernels that their files have, or should have in a companion elsewhere."""
+    return [
+        Shipped(
+            unit["module"],
+            unit["arch"],
+            unit["min_driver"],
+            tuple(kernel["name"] for kernel in unit["kernels"]),
+        )
+        for unit in facts["units"]
+    ]
+
+
+def promised(units: Iterable[Shipped]) -> list[int]:
+    """Return each capability that an arch names."""
+    archs = {unit.arch for unit in units}
+    return sorted({number for arch in archs if (number := number_of(arch)) is not None})
+
+
+def coverage(units: Iterable[Shipped], capabilities: Iterable[int]) -> list[KernelCover]:
+    """Return, for every kernel, what each of the GPUs would load with a driver that is new enough."""
+    wanted = [*capabilities]
+    having: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for unit in units:
+        if number_of(unit.arch) is not None:
+            for kernel in unit.kernels:
+                having.setdefault((unit.module, kernel), []).append((unit.arch, unit.min_driver))
+    known: dict[tuple[tuple[str, int], ...], list[Served]] = {}  # most kernels are built for the same
+    covers: list[KernelCover] = []
+    for (module, kernel), shipped in having.items():
+        if (shape := tuple(shipped)) not in known:
+            known[shape] = [_served(cc, shape) for cc in wanted]
+        archs = [arch for arch, _driver in shipped]
+        covers.append({"module": module, "kernel": kernel, "archs": archs, "served": known[shape]})
+    return covers
+
+
+def by_gpu(covers: Iterable[KernelCover]) -> list[GpuCover]:
+    """Return the same, counted for each GPU."""
+    counts: dict[str, GpuCover] = {}
+    for served in (each for cover in covers for each in cover["served"]):
+        gpu = served["gpu"]
+        empty: GpuCover = {"gpu": gpu, "cubin": 0, "ptx": 0, "none": 0, "min_driver": None}
+        count = counts.setdefault(gpu, empty)
+        if served["kind"] is None or served["min_driver"] is None:
+            count["none"] += 1
+            continue
+        count["ptx" if served["kind"] == "ptx" else "cubin"] += 1
+        count["min_driver"] = max(count["min_driver"] or 0, served["min_driver"])
+    return [*counts.values()]
+
+
+def not_served(covers: Iterable[KernelCover]) -> list[Left]:
+    """Return the kernels that some GPU has nothing of, together where it is the same GPUs."""
+    return _together(
+        (cover, [each["gpu"] for each in cover["served"] if not each["arch"]]) for cover in covers
+    )
+
+
+def left_to_ptx(covers: Sequence[KernelCover]) -> list[Left]:
+    """Return the kernels that a GPU translates where it runs others as they are."""
+    counts = by_gpu(covers)
+    usual = {count["gpu"] for count in counts if count["cubin"]}
+    return _together(
+        (cover, [each["gpu"] for each in cover["served"] if each["kind"] == "ptx" and each["gpu"] in usual])
+        for cover in covers
+    )
+
+
+def capability(number: int) -> str:
+    """Return a capability as people write it: 90 is 9.0."""
+    return f"{number // 10}.{number % 10}"
+
+
+def _served(cc: int, shipped: Sequence[tuple[str, int]]) -> Served:
+    chosen = loader.select(cc, None, shipped)
+    if chosen is None:
+        return {"gpu": capability(cc), "arch": None, "kind": None, "rule": None, "min_driver": None}
+    arch, rule = chosen
+    kind = "ptx" if parse_arch(arch).is_ptx else "cubin"
+    return {
+        "gpu": capability(cc),
+        "arch": arch,
+        "kind": kind,
+        "rule": rule,
+        "min_driver": dict(shipped)[arch],
+    }
+
+
+def _together(found: Iterable[tuple[KernelCover, list[str]]]) -> list[Left]:
+    alike: dict[tuple[str, ...], list[KernelCover]] = {}
+    for cover, gpus in found:
+        if gpus:
+            alike.setdefault(tuple(gpus), []).append(cover)
+    return [{"gpus": [*gpus], "kernels": covers} for gpus, covers in alike.items()]
+
+
+def coverage_part(title: str, covers: Sequence[KernelCover]) -> Part:
+    """Return a table of what each GPU runs, with a row for all kernels for which that is the same."""
+    groups: dict[Shape, list[KernelCover]] = {}
+    for cover in covers:
+        shape = tuple((each["arch"], each["min_driver"]) for each in cover["served"])
+        groups.setdefault(shape, []).append(cover)
+    gpus = [served["gpu"] for served in covers[0]["served"]] if covers else []
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    rows = [
+        [_group_title(alike, len(covers)), *(_cell(arch, needs) for arch, needs in shape)]
+        for shape, alike in ordered[:_ROWS]
+    ]
+    more = len(groups) - len(rows)
+    lines = [f"and {more} more kinds of kernels: --json has all"] if more > 0 else []
+    table = Table(["kernels", *gpus], rows, names=range(1, len(gpus) + 1), marked=[_NOTHING])
+    return Part(title, lines, table)
+
+
+def _group_title(covers: Sequence[KernelCover], total: int) -> str:
+    if len(covers) == 1:
+        return kernel_title(covers[0]["module"], covers[0]["kernel"])
+    return f"all {total} kernels" if len(covers) == total else f"{len(covers)} of {total} kernels"
+
+
+def _cell(arch: str | None, needs: int | None) -> str:
+    if arch is None or needs is None:
+        return _NOTHING
+    return f"{arch} from driver {cuda(needs)}" if arch.startswith("compute_") else arch

@@ -1,0 +1,58 @@
+"""Run cuobjdump, NVIDIA's own reader of cubins, where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ...common import temporary_folders
+
+_USAGE = re.compile(r"^ Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", re.MULTILINE)
+
+
+def find_cuobjdump(environ: Mapping[str, str]) -> str | None:
+    """Return the program's path, as `find_tool` does."""
+    return find_tool("cuobjdump", environ)
+
+
+def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
+    """Return the path of a tool of NVIDIA's: on PATH, in CUDA_HOME, or of a wheel beside this package."""
+    places = [environ.get("PATH", os.defpath)]
+    if home := environ.get("CUDA_HOME"):
+        places.append(os.path.join(home, "bin"))
+    nvidia = importlib.util.find_spec("nvidia")
+    for folder in (nvidia and nvidia.submodule_search_locations) or []:
+        places += sorted(map(str, Path(folder).glob("*/bin")), reverse=True)
+    return shutil.which(name, path=os.pathsep.join(places))
+
+
+def second_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:
+    """Return what reads cubins that our own reader cannot read; None where there is no such program."""
+    program = find_cuobjdump(environ)
+    return None if program is None else lambda data: read_usage(program, data)
+
+
+def read_usage(program: str, data: bytes) -> dict[str, dict[str, int]]:
+    """Return what each kernel uses, by symbol, as `elf.read_resources` does, but without the spills.
+
+    ValueError where the program cannot read the cubin either. It takes one file at a time, and some
+    milliseconds for each.
+    """
+    with temporary_folders.make() as folder:
+        path = folder / "code.cubin"
+        path.write_bytes(data)
+        try:
+            output = subprocess.run(  # noqa: S603
+                [program, "-res-usage", str(path)], capture_output=True, check=True, timeout=60
+            ).stdout
+        except (OSError, subprocess.SubprocessError) as exc:
+            raise ValueError(f"cannot be read by {program}: {exc}") from exc
+    return {
+        name: {"registers": int(registers), "shared": int(shared), "stack": int(stack)}
+        for name, registers, stack, shared in _USAGE.findall(output.decode("utf-8", "replace"))
+    }

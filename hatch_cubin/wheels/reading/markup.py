@@ -1,0 +1,55 @@
+"""Write what a page shows: text of others stays text, tables scroll, long names break."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+from .report import Part, Table
+
+_BREAKS = re.compile(r"([,\[]|::|&lt;)")
+
+
+def in_html(part: Part) -> str:
+    """Return a part of an answer as it stands on a page."""
+    lines = "".join(f"<p>{escaped(line)}</p>" for line in part.lines)
+    table = "" if part.table is None else scrolling(_table(part.table), escaped(part.title))
+    title = escaped(part.title).replace(" -&gt; ", " &rarr; ")
+    return f"<h3>{title}</h3>{lines}{table}"
+
+
+def _table(table: Table) -> str:
+    head = "".join(_cell("th", table, number, each) for number, each in enumerate(table.head))
+    rows = "".join(f"<tr>{_row(table, row)}</tr>" for row in table.rows)
+    return f'<table class="part"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+
+
+def _row(table: Table, row: Sequence[str]) -> str:
+    return "".join(_cell("td", table, number, each) for number, each in enumerate(row))
+
+
+def _cell(kind: str, table: Table, number: int, text: str) -> str:
+    classes = ["number"] * (number in table.numbers)
+    if kind == "td":
+        classes += ["arch" if number else "name"] * (number in table.names) + ["warn"] * (
+            text in table.marked
+        )
+    scope = ' scope="col"' if kind == "th" else ""
+    shape = f' class="{" ".join(classes)}"' if classes else ""
+    return f"<{kind}{scope}{shape}>{breakable(text)}</{kind}>"
+
+
+def scrolling(table: str, label: str) -> str:
+    """Return a table that scrolls by itself, with what it is about for those who do not see it."""
+    return f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">{table}</div>'
+
+
+def breakable(name: str) -> str:
+    """Let long names be broken where readers would break them."""
+    return _BREAKS.sub(r"\1<wbr>", escaped(name))
+
+
+def escaped(value: object) -> str:
+    """Return what others wrote as text, which is no element."""
+    return escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"))

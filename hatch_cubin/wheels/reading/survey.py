@@ -1,0 +1,408 @@
+"""Find out what is in a bundle: its units and their sizes, and what each kernel uses, read from the files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from ...bundle.kernel_parameters import signature
+from ...bundle.manifest import Entry, Manifest, Module, read_manifest
+from ...common.digest import file_digest
+from ...common.natural_order import by_number
+from ...common.sizes import cuda
+from ...cubin.elf import read_cubin, read_limits, read_resources
+from ...cubin.kernel_names import plain_name
+from ...cubin.ptx import ptx_limits
+from ...cubin.symbol_origins import digests_of, made_of
+from ...errors import BundleError, Location, Problem
+from ...project.source import ptx_entries
+from .bundles import Bundle
+from .compiled_code import NotHereError, results, taken, taken_by
+
+Usage = Mapping[str, Mapping[str, int]]  # by symbol
+SecondReader = Callable[[bytes], Usage]  # for cubins that our own reader cannot read
+
+_LARGEST = 5
+_TOOLS = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
+_KINDS = {"cubin": "every cubin", "ptx": "all PTX"}
+
+
+class ParameterFacts(TypedDict):
+    """A parameter of a kernel; its type is None where nothing tells it."""
+
+    offset: int
+    size: int
+    type: str | None
+
+
+class KernelFacts(TypedDict):
+    """A kernel in one unit; None stands for what only the GPU's driver decides, or could not be read.
+
+    Its signature is its bare name, and no parameters are known, where the manifest does not say them.
+    """
+
+    name: str
+    symbol: str
+    registers: int | None
+    shared: int | None
+    stack: int | None
+    spills: int | None
+    signature: str
+    parameters: list[ParameterFacts]
+    limits: Mapping[str, Sequence[int]]
+
+
+class UnitFacts(TypedDict):
+    """One unit, and the file it is in. *digests* are of the whole result, and of parts of it."""
+
+    module: str
+    source: str
+    variant: Mapping[str, str]
+    arch: str
+    kind: str
+    file: str
+    offset: int | None
+    bytes: int
+    packed: int | None
+    min_driver: int
+    kernels: list[KernelFacts]
+    digests: Mapping[str, str]
+    problem: str | None
+
+
+class SharedFacts(TypedDict):
+    """A result that serves several units."""
+
+    file: str
+    bytes: int
+    units: list[str]
+
+
+class TotalFacts(TypedDict):
+    """Sums; a result that several units share counts once."""
+
+    modules: int
+    units: int
+    kernels: int
+    files: int
+    bytes: int
+    packed: int | None
+    shared: int
+
+
+class BundleFacts(TypedDict):
+    """A whole bundle."""
+
+    place: str
+    where: str
+    format: int
+    generator: str
+    toolchain: Mapping[str, str | None]
+    data_model: str
+    skipped: bool
+    wheel_variant: str | None
+    min_driver: dict[str, int]
+    totals: TotalFacts
+    archs: dict[str, int]
+    modules: dict[str, int]
+    content: dict[str, int]
+    packed: dict[str, dict[str, int | None]]
+    largest: dict[str, int]
+    shared: list[SharedFacts]
+    units: list[UnitFacts]
+
+
+class _Result(TypedDict):
+    bytes: int
+    packed: int | None
+    usage: Usage
+    problem: str | None
+    content: Mapping[str, int]
+    digests: Mapping[str, str]
+    limits: Mapping[str, Mapping[str, Sequence[int]]]  # by symbol
+
+
+_Place: TypeAlias = "tuple[str, int | None]"
+
+
+def survey(bundle: Bundle, second: SecondReader | None = None) -> BundleFacts:
+    """Return all facts about *bundle*; BundleError where its manifest cannot be read."""
+    manifest = manifest_of(bundle).here
+    found: dict[_Place, _Result] = {}
+    for _module, entry, data in results(bundle, manifest):
+        if (entry.file, entry.offset) not in found:
+            packed = taken_by(bundle, manifest, entry)
+            found[entry.file, entry.offset] = _looked(data, entry, packed, second)
+    units = [
+        _unit(module, entry, found[entry.file, entry.offset])
+        for module in sorted(manifest.modules, key=lambda module: by_number(module.name))
+        for entry in sorted(module.entries, key=lambda entry: arch_order(entry.arch))
+    ]
+    by_arch = sorted(units, key=lambda unit: arch_order(unit["arch"]))
+    shared = _shared(units)
+    return {
+        "place": bundle.place,
+        "where": bundle.where,
+        "format": manifest.format,
+        "generator": " ".join(manifest.generator),
+        "toolchain": manifest.toolchain,
+        "data_model": manifest.data_model,
+        "skipped": manifest.skipped,
+        "wheel_variant": manifest.wheel_variant["label"] if manifest.wheel_variant else None,
+        "min_driver": _drivers(units),
+        "totals": {
+            "modules": len(manifest.modules),
+            "units": len(units),
+            "kernels": len({kernel for kernel, _arch in kernels_by_arch(units)}),
+            "files": len(manifest.files),
+            "bytes": sum(each["bytes"] for each in found.values()),
+            "packed": _sum(taken(bundle, manifest, name) for name in manifest.files),
+            "shared": sum(each["bytes"] * (len(each["units"]) - 1) for each in shared),
+        },
+        "archs": {name: _bytes(own) for name, own in _by("arch", by_arch)},
+        "modules": {name: _bytes(own) for name, own in _by("module", units)},
+        "content": _content(found.values()),
+        "packed": {
+            "archs": {name: _sum(unit["packed"] for unit in own) for name, own in _by("arch", by_arch)},
+            "modules": {name: _sum(unit["packed"] for unit in own) for name, own in _by("module", units)},
+        },
+        "largest": _largest(units),
+        "shared": shared,
+        "units": units,
+    }
+
+
+def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], str], KernelFacts]:
+    """Return the kernels of units, by module and name, and arch.
+
+    A name that several modules have, as the variants of a source do, is a kernel of each of them.
+    """
+    return {
+        ((unit["module"], kernel["name"]), unit["arch"]): kernel
+        for unit in units
+        for kernel in unit["kernels"]
+    }
+
+
+def made_with(facts: BundleFacts) -> list[str]:
+    """Return lines about a bundle as a whole: which tools made it, and which driver it needs."""
+    tools = [f"{_TOOLS.get(name, name)} {version}" for name, version in facts["toolchain"].items() if version]
+    lines = [", ".join([f"built by {facts['generator']}", *tools, facts["data_model"]])]
+    lines += [
+        f"{_KINDS.get(kind, kind)} loads from driver {cuda(driver)} on"
+        for kind, driver in facts["min_driver"].items()
+    ]
+    if facts["wheel_variant"]:
+        lines.append(f"the wheel variant {facts['wheel_variant']}: other variants have more")
+    if facts["skipped"]:
+        lines.append("built with HATCH_CUBIN_SKIP: there are no kernels in it")
+    return lines
+
+
+def unreadable(facts: BundleFacts) -> Iterator[Problem]:
+    """Yield what could not be read of a bundle."""
+    for unit in facts["units"]:
+        if unit["problem"]:
+            yield Problem(unit["problem"], Location(f"{facts['where']}/{unit['file']}"))
+
+
+def manifest_of(bundle: Bundle) -> Manifest:
+    """Return a bundle's manifest; BundleError says why it cannot be read."""
+    try:
+        return read_manifest(bundle.read("manifest.json"))
+    except ValueError as exc:
+        hint = "a newer hatch-cubin made it: upgrade this one" if "reads up to" in str(exc) else None
+        raise BundleError(Problem(str(exc), bundle.at("manifest.json"), hint)) from exc
+
+
+def unit_name(module: str, arch: str) -> str:
+    """Return a unit's name in messages."""
+    return f"{module} for {arch}"
+
+
+def _looked(
+    data: bytes | BundleError, entry: Entry, packed: int | None, second: SecondReader | None
+) -> _Result:
+    found: _Result = {
+        "bytes": 0,
+        "packed": packed,
+        "usage": {},
+        "problem": None,
+        "content": {},
+        "digests": {},
+        "limits": {},
+    }
+    if isinstance(data, BundleError):
+        problem = data.problems[0].what
+        if isinstance(data, NotHereError):  # whose kernels the loader knows, and finds once it is installed
+            return {**found, "usage": {symbol: {} for symbol in entry.kernels.values()}, "problem": problem}
+        return {**found, "problem": problem}
+    whole = {"all": file_digest(data)}
+    try:
+        usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
+        content = {"PTX": len(data)} if entry.is_ptx else made_of(data)
+        parts = {"text": whole["all"]} if entry.is_ptx else digests_of(data)
+    except ValueError as exc:
+        return {**found, "bytes": len(data), "digests": whole, "problem": str(exc)}
+    return {
+        **found,
+        "bytes": len(data),
+        "usage": usage,
+        "content": content,
+        "digests": {**whole, **parts},
+        "limits": _limits(data, entry),
+    }
+
+
+def _limits(data: bytes, entry: Entry) -> Mapping[str, Mapping[str, Sequence[int]]]:
+    if entry.is_ptx:
+        return ptx_limits(data.decode("utf-8", "replace"))
+    try:
+        return read_limits(data)
+    except ValueError:  # a second reader may know the rest
+        return {}
+
+
+def _content(found: Iterable[_Result]) -> dict[str, int]:
+    """Return the bytes of what all results are made of, the most first."""
+    sums: dict[str, int] = {}
+    for result in found:
+        for name, count in result["content"].items():
+            sums[name] = sums.get(name, 0) + count
+    return {name: sums[name] for name in sorted(sums, key=lambda name: (-sums[name], name))}
+
+
+def _usage(data: bytes, second: SecondReader | None) -> Usage:
+    kernels = read_cubin(data).kernels
+    try:
+        return read_resources(data)
+    except ValueError:
+        usage: Usage = {}
+    if second is not None:
+        with contextlib.suppress(ValueError):
+            usage = second(data)
+    return {symbol: usage.get(symbol, {}) for symbol in kernels}
+
+
+def _ptx_usage(data: bytes) -> Usage:
+    return {symbol: {} for symbol in ptx_entries(data.decode("utf-8", "replace"))}
+
+
+def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
+    names = {symbol: name for name, symbol in entry.kernels.items()}
+    kernels = [
+        _kernel(
+            names.get(symbol, plain_name(symbol)),
+            symbol,
+            uses,
+            entry.parameters,
+            found["limits"].get(symbol, {}),
+        )
+        for symbol, uses in found["usage"].items()
+    ]
+    return {
+        "module": module.name,
+        "source": module.source,
+        "variant": module.variant,
+        "arch": entry.arch,
+        "kind": entry.kind,
+        "file": entry.file,
+        "offset": entry.offset,
+        "bytes": found["bytes"],
+        "packed": found["packed"],
+        "min_driver": entry.min_driver,
+        "kernels": sorted(kernels, key=lambda kernel: (by_number(kernel["name"]), kernel["symbol"])),
+        "digests": found["digests"],
+        "problem": found["problem"],
+    }
+
+
+def _kernel(
+    name: str,
+    symbol: str,
+    uses: Mapping[str, int],
+    parameters: Mapping[str, Sequence[Sequence[Any]]],
+    limits: Mapping[str, Sequence[int]],
+) -> KernelFacts:
+    known = parameters.get(name)
+    return {
+        "name": name,
+        "symbol": symbol,
+        "registers": uses.get("registers"),
+        "shared": uses.get("shared"),
+        "stack": uses.get("stack"),
+        "spills": uses.get("spills"),
+        "signature": name if known is None else signature(name, known),
+        "parameters": [_parameter(*each) for each in known or ()],
+        "limits": {what: [*value] for what, value in limits.items()},
+    }
+
+
+def _parameter(offset: int, size: int, spelled: str | None = None) -> ParameterFacts:
+    return {"offset": offset, "size": size, "type": spelled}
+
+
+def arch_order(arch: str) -> tuple[bool, int, str]:
+    """Return a key to sort archs by: their number, PTX after code. Any text of a manifest has one."""
+    digits = "".join(char for char in arch if char in "0123456789")
+    return arch.startswith("compute_"), int(digits[:9] or 0), arch
+
+
+def _by(
+    what: Literal["arch", "module"], units: Iterable[UnitFacts]
+) -> Iterator[tuple[str, Collection[UnitFacts]]]:
+    """Yield each module or arch with a unit for each of its results; one that several share is of each."""
+    own: dict[str, dict[_Place, UnitFacts]] = {}
+    for unit in units:
+        own.setdefault(unit[what], {})[_place(unit)] = unit
+    yield from ((name, found.values()) for name, found in own.items())
+
+
+def _bytes(units: Iterable[UnitFacts]) -> int:
+    return sum(unit["bytes"] for unit in units)
+
+
+def _place(unit: UnitFacts) -> _Place:
+    return unit["file"], unit["offset"]
+
+
+def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
+    """Return the sizes of the largest results, by their files or, where they have none, their units."""
+    sizes: dict[str, int] = {}
+    for place, unit in {_place(unit): unit for unit in reversed(units)}.items():
+        sizes[place[0] if place[1] is None else unit_name(unit["module"], unit["arch"])] = unit["bytes"]
+    names = sorted(sizes, key=lambda name: (-sizes[name], name))
+    return {name: sizes[name] for name in names[:_LARGEST]}
+
+
+def _drivers(units: Iterable[UnitFacts]) -> dict[str, int]:
+    """Return the driver from which all files of a kind can be loaded, by kind."""
+    drivers: dict[str, int] = {}
+    for unit in units:
+        drivers[unit["kind"]] = max(drivers.get(unit["kind"], 0), unit["min_driver"])
+    return dict(sorted(drivers.items()))
+
+
+def _shared(units: Iterable[UnitFacts]) -> list[SharedFacts]:
+    by_place = sorted(units, key=lambda unit: (unit["file"], unit["offset"] or 0))
+    groups = [[*group] for _place, group in groupby(by_place, key=_place)]
+    return [
+        {
+            "file": group[0]["file"],
+            "bytes": group[0]["bytes"],
+            "units": [unit_name(unit["module"], unit["arch"]) for unit in group],
+        }
+        for group in groups
+        if len(group) > 1
+    ]
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total

@@ -1,0 +1,231 @@
+"""Cut a finished wheel by arch: a main wheel with the loader and the index, and a companion for each arch.
+
+Nothing is compiled, and no unit changes: only the index says of each where it is now.
+"""
+
+from __future__ import annotations
+
+import email.parser
+import json
+import re
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ... import __version__
+from ...bundle import loader_files, sbom
+from ...bundle.layout import SPLIT
+from ...bundle.manifest import Manifest, canonical, parts_of, prove_manifest
+from ...common.digest import file_digest
+from ...errors import BundleError, Location, Problem
+from ..checking.record_check import record_problems
+from ..checking.sbom_check import bill_of, bill_problems
+from ..reading.bundles import BOUND, Bundle, Found, read_member
+from ..reading.survey import arch_order, manifest_of
+
+_METADATA = re.compile(r"([^/]+\.dist-info)/METADATA")
+_KEPT = ("Requires-Python", "License", "License-Expression", "Author", "Author-email")
+_ALL = "all"
+
+
+class Companion(NamedTuple):
+    """A package with the files of an arch: its wheel's name, and what is in that."""
+
+    name: str
+    metadata: str  # its folder
+    files: Mapping[str, bytes]
+
+
+class Split(NamedTuple):
+    """What becomes of a wheel: what is written anew in it, what goes, and its companions."""
+
+    written: Mapping[str, bytes]
+    gone: frozenset[str]
+    companions: Sequence[Companion]
+
+
+class Home(NamedTuple):
+    """What a part is made for: the project, its version, the wheel's tag, the text of its metadata."""
+
+    project: str
+    version: str
+    tag: str
+    place: str
+    text: str
+
+    def package(self, arch: str) -> str:
+        return f"{stem(self.project)}_cubins_{_extra(arch)}"
+
+    def companion(self, arch: str) -> str:
+        return self.package(arch).replace("_", "-")
+
+
+class Whole(NamedTuple):
+    """A wheel that can be split: its only bundle, what that says, and what its parts are made for."""
+
+    archive: zipfile.ZipFile
+    bundle: Bundle
+    manifest: Manifest
+    home: Home
+
+    @property
+    def metadata(self) -> str:
+        """The folder of its metadata."""
+        return self.home.place.partition("/")[0]
+
+
+def whole_of(found: Found) -> Whole:
+    """Return the wheel that is to be split; BundleError says why it cannot be."""
+    wheel = found.wheel
+    if wheel is None or len(found.bundles) != 1:
+        what = "is no wheel" if wheel is None else f"has {len(found.bundles)} bundles"
+        raise BundleError(Problem(f"{what}: a wheel with one bundle can be split", Location(found.path)))
+    (bundle,) = found.bundles
+    manifest, home = manifest_of(bundle), _home(found, wheel)
+    if manifest.companions is not None or manifest.wheel_variant is not None:
+        raise BundleError(Problem("is split already", bundle.at("manifest.json")))
+    if bundle.read(loader_files.CORE) != loader_files.read(
+        loader_files.CORE
+    ):  # what is added would not fit it
+        hint = f"split it with the hatch-cubin that built it: {' '.join(manifest.generator)}"
+        what = f"has the loader of another version than hatch-cubin {__version__}"
+        raise BundleError(Problem(what, bundle.at(loader_files.CORE), hint))
+    bill = bill_of(found, bundle)
+    if problems := [*record_problems(wheel), *(bill_problems(found) if bill else ())]:
+        raise BundleError(*problems)
+    return Whole(wheel, bundle, manifest, home)
+
+
+def split(found: Found) -> Split:
+    """Return how a wheel is cut into companions; BundleError says why it cannot be."""
+    _archive, bundle, manifest, home = whole_of(found)
+    files = _files_by_arch(manifest)
+    if not files:
+        raise BundleError(Problem("has no machine code that a companion could have", Location(bundle.where)))
+    homes = {file: home.package(arch) for arch, own in files.items() for file in own}
+    known = {home.package(arch): _known(home, arch) for arch in files}
+    data = index(bundle, {"companions": known}, lambda entry: _moved(entry, homes))
+    bill = bill_of(found, bundle)
+    made = [
+        _companion(home, arch, {file: bundle.read(file) for file in files[arch]}, data, bill and bill.data)
+        for arch in files
+    ]
+    written = {
+        f"{bundle.place}/manifest.json": data,
+        f"{bundle.place}/{loader_files.SPLIT}": loader_files.read(loader_files.SPLIT),
+        home.place: _with_extras(home, [*files]),
+    }
+    return Split(written, frozenset(f"{bundle.place}/{file}" for file in homes), made)
+
+
+def stem(project: str) -> str:
+    """Return a project's name as files have it."""
+    return re.sub(r"[-_.]+", "_", project).lower()
+
+
+def index(
+    bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> bytes:
+    """Return the manifest of a part: that of the whole, with what is *said* of it, and other entries."""
+    data = bundle.read("manifest.json")
+    try:
+        prove_manifest(data)
+    except ValueError as exc:
+        raise BundleError(Problem(str(exc), bundle.at("manifest.json"))) from exc
+    parts = parts_of(data)
+    return parts.write({**parts.header, "format": SPLIT, **said}, lambda _module, entry: changed(entry))
+
+
+def _extra(arch: str) -> str:
+    return arch.replace("_", "")
+
+
+def _files_by_arch(manifest: Manifest) -> dict[str, list[str]]:
+    """Return the files of each arch's machine code; PTX, and what several archs share, stays where it is."""
+    archs: dict[str, set[str]] = {}
+    for module in manifest.modules:
+        for entry in module.entries:
+            archs.setdefault(entry.file, set()).add("" if entry.is_ptx else entry.arch)
+    files: dict[str, list[str]] = {}
+    for file, (first, *more) in ((file, sorted(own)) for file, own in sorted(archs.items())):
+        if first and not more:
+            files.setdefault(first, []).append(file)
+    return {arch: files[arch] for arch in sorted(files, key=arch_order)}
+
+
+def _moved(entry: Mapping[str, Any], homes: Mapping[str, str]) -> dict[str, Any]:
+    package = homes.get(entry.get("block", entry.get("file")))
+    return {**entry, **({"companion": package} if package else {})}
+
+
+def _known(home: Home, arch: str) -> dict[str, str]:
+    install = f"{home.project}[{_extra(arch)}]=={home.version}"
+    return {"install": install, "project": home.companion(arch)}
+
+
+def _companion(
+    home: Home, arch: str, data: Mapping[str, bytes], index: bytes, bill: bytes | None
+) -> Companion:
+    package = home.package(arch)
+    metadata = f"{package}-{home.version}.dist-info"
+    bound = {
+        "files": {file: {"sha256": file_digest(each), "size": len(each)} for file, each in data.items()},
+        "index": file_digest(index),
+        "project": home.project,
+        "version": home.version,
+    }
+    text = f'"""CUDA kernels of {home.project} for {arch}, which its loader reads from here."""\n'
+    inside = {f"{package}/__init__.py": text.encode(), f"{package}/{BOUND}": f"{canonical(bound)}\n".encode()}
+    inside |= {f"{package}/{file}": each for file, each in data.items()}
+    inside[f"{metadata}/METADATA"] = _metadata_of(home, arch)
+    tag = (
+        f"Wheel-Version: 1.0\nGenerator: hatch-cubin {__version__}\nRoot-Is-Purelib: true\nTag: {home.tag}\n"
+    )
+    inside[f"{metadata}/WHEEL"] = tag.encode()
+    if bill is not None:
+        said = json.loads(bill)
+        part = {**said["metadata"]["component"], "name": package}
+        inside[f"{metadata}/sboms/{sbom.NAME}"] = sbom.write_bill(part, said["components"])
+    return Companion(f"{package}-{home.version}-{home.tag}.whl", metadata, inside)
+
+
+def _home(found: Found, wheel: zipfile.ZipFile) -> Home:
+    places = [name for name in wheel.namelist() if _METADATA.fullmatch(name)]
+    if len(places) != 1:
+        raise BundleError(Problem(f"a wheel has one METADATA, here are {len(places)}", Location(found.path)))
+    try:
+        text = read_member(wheel, places[0]).decode()
+    except UnicodeDecodeError as exc:
+        raise BundleError(Problem("is not UTF-8", found.at(places[0]))) from exc
+    known = email.parser.HeaderParser().parsestr(text)
+    if lacking := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
+        raise BundleError(Problem(f"lacks {' and '.join(lacking)}", found.at(places[0])))
+    system = "win_amd64" if found.path.endswith("win_amd64.whl") else "any"  # whose `long` is shorter
+    return Home(known["Name"], known["Version"], f"py3-none-{system}", places[0], text)
+
+
+def _metadata_of(home: Home, arch: str) -> bytes:
+    known = email.parser.HeaderParser().parsestr(home.text)
+    lines = [
+        f"Metadata-Version: {known['Metadata-Version']}",
+        f"Name: {home.companion(arch)}",
+        f"Version: {home.version}",
+        f"Summary: CUDA kernels of {home.project} for {arch}",
+        *(f"{field}: {known[field]}" for field in _KEPT if field in known),
+        f"Requires-Dist: {home.project}=={home.version}",
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _with_extras(home: Home, archs: Sequence[str]) -> bytes:
+    """Return the metadata of the main wheel, with an extra for each companion, and one for all."""
+    head, blank, body = home.text.partition("\n\n")
+    known = email.parser.HeaderParser().parsestr(home.text).get_all("Provides-Extra", [])
+    extras = {_extra(arch): [arch] for arch in archs} | {_ALL: [*archs]}
+    lines = [f"Provides-Extra: {extra}" for extra in extras if extra not in known]
+    lines += [
+        f"Requires-Dist: {home.companion(arch)}=={home.version} ; extra == '{extra}'"
+        for extra, own in extras.items()
+        for arch in own
+    ]
+    return ("\n".join([head.rstrip("\n"), *lines]) + (blank or "\n") + body).encode()

@@ -1,0 +1,55 @@
+"""The file beside the variants of a wheel, by which installers choose: its name, and whether it has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+from ...bundle.manifest import NOT_OURS
+from ...common import file_access, read_limits
+from ...errors import Location, Problem
+from ..checking.wheel_tags import NAME
+from ..reading.bundles import Found
+from .split import stem
+
+
+def name_of(release: str) -> str:
+    """Return what the file is called, by the part of a wheel's name that variants have in common."""
+    project, _, version = release.partition("-")
+    return f"{stem(project)}-{version}-variants.json"
+
+
+def index_problems(found: Found) -> Iterator[Problem]:
+    """Yield why installers would not take a variant for its GPUs; nothing of a wheel that is none."""
+    place = _beside(found)
+    if place is None:
+        return
+    index, label = place
+    try:
+        with file_access.opened(index, read_limits.INDEX) as file:
+            labels = json.loads(file.read())["variants"].keys()
+    except FileNotFoundError:  # of which it is warned
+        return
+    except OSError as exc:
+        yield Problem(f"cannot be read: {exc.strerror}", Location(str(index)))
+    except NOT_OURS:
+        yield Problem("does not say which variants there are", Location(str(index)))
+    else:
+        if label not in labels:
+            what = f"is not in {index.name}: installers take another for the GPUs of {label}"
+            yield Problem(what, Location(found.path), "split all wheels of a version into one folder")
+
+
+def index_warnings(found: Found) -> Iterator[Problem]:
+    """Yield what has to be published with a variant, and is not beside it."""
+    place = _beside(found)
+    if place is not None and not place[0].exists():
+        what = f"there is no {place[0].name} beside it, without which no installer takes a variant"
+        yield Problem(what, Location(found.path))
+
+
+def _beside(found: Found) -> tuple[Path, str] | None:
+    """Return where the file has to be, and the label in the wheel's name; None of a wheel that has none."""
+    match = found.wheel and NAME.fullmatch(PurePath(found.path).name)
+    return (Path(found.path).with_name(name_of(match[1])), match[5]) if match and match[5] else None

@@ -1,0 +1,98 @@
+"""Executors that know no workers: each lease takes along what it reads."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+
+from hatch_cubin.compiling.cluster import worker_side
+from hatch_cubin.compiling.cluster.identity import Identity
+from hatch_cubin.compiling.cluster.lease import Lease, Listing
+from hatch_cubin.compiling.cluster.plain_executor import PlainFleet
+from hatch_cubin.compiling.cluster.worker_side import Asked, Parcel
+from hatch_cubin.compiling.cluster.workers import Answered, Joined
+
+from .fakes import LISTING, task
+
+PARCEL = Parcel(Asked(Identity("1", "k", "c", "lp64", "", "13.5.37"), None), Listing.of({}, [], {}), b"")
+LEASE = Lease(7, "build", "", LISTING, (task(1),), 60.0, 0)
+
+
+class Obedient(Executor):
+    """Gives each call the future that a test has made; *end* is set when it was shut down."""
+
+    def __init__(self, outcome: object) -> None:
+        self.outcome, self.calls, self.end = outcome, list[tuple[object, ...]](), threading.Event()
+        self.options: dict[str, Any] = {}
+
+    def submit(self, fn: Any, /, *args: Any, **_kwargs: Any) -> Future[Any]:
+        self.calls.append((fn, *args))
+        if isinstance(self.outcome, (RuntimeError, KeyboardInterrupt)):
+            raise self.outcome
+        if isinstance(self.outcome, int):
+            return self.outcome  # type: ignore[return-value]
+        future: Future[Any] = Future()
+        if isinstance(self.outcome, BaseException):
+            future.set_exception(self.outcome)
+        elif self.outcome is None:
+            future.cancel()
+        else:
+            future.set_result(self.outcome)
+        return future
+
+    def shutdown(self, wait: bool = True, **options: Any) -> None:  # noqa: FBT001, FBT002 - as Executor has it
+        self.options = {"wait": wait, **options}
+        self.end.set()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "event"),
+    [
+        ("reply", Answered(7, "reply")),
+        (ModuleNotFoundError("No module named 'hatch_cubin'"), None),
+        (RuntimeError("cannot schedule new futures after shutdown\nand more"), None),
+        (None, Answered(7, None, "CancelledError")),
+        (SystemExit("of its thread"), None),
+        (KeyboardInterrupt("at once"), None),
+        (5, Answered(7, None, "AttributeError: 'int' object has no attribute 'add_done_callback'")),
+    ],
+    ids=["reply", "raised", "refused", "cancelled", "ended", "interrupted", "no-future"],
+)
+def test_whatever_comes_of_a_call_is_heard(outcome: object, event: Answered | None) -> None:
+    executor = Obedient(outcome)
+    fleet = PlainFleet("mine:make", executor, PARCEL, 3)
+    assert fleet.events.get(timeout=60) == Joined("mine:make", "", 3)
+    fleet.give("mine:make", LEASE)
+    said = f"{type(outcome).__name__}: {str(outcome).splitlines()[0]}" if event is None else None
+    assert fleet.events.get(timeout=60) == (event or Answered(7, None, said))
+    fleet.close()
+    assert executor.end.wait(60)
+    assert executor.calls == [(worker_side.compile_with, PARCEL, LEASE)]
+    assert executor.options == {"wait": False, "cancel_futures": True}
+
+
+class Old(Obedient):
+    def shutdown(self, wait: bool = True) -> None:  # type: ignore[override]  # noqa: FBT001, FBT002 - as above
+        super().shutdown(wait)
+
+
+def test_an_executor_of_before_can_be_shut_down_too() -> None:
+    executor = Old("reply")
+    PlainFleet("old:make", executor, PARCEL, 1).close()
+    assert executor.end.wait(60)
+    assert executor.options == {"wait": False}
+
+
+class Stubborn(Obedient):
+    def shutdown(self, wait: bool = True, **_options: Any) -> None:  # noqa: FBT001, FBT002 - as above
+        raise ConnectionError("its queue is gone")
+
+
+def test_what_an_executor_says_at_its_end_is_no_matter() -> None:
+    fleet = PlainFleet("mine:make", Stubborn("reply"), PARCEL, 1)
+    fleet.close()
+    fleet.close()
+    fleet._submit()  # as its own thread does, where nobody would hear of an error

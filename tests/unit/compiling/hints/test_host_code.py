@@ -1,0 +1,191 @@
+"""Host code, and headers for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.compiling.advice import advise
+from hatch_cubin.compiling.diagnostics import Diagnostic
+from hatch_cubin.compiling.hints import host_code
+from hatch_cubin.errors import Location
+from hatch_cubin.headers.resolve import Root
+from tests.helpers import write_tree
+
+from .settings import APART, TABLES, error, setting, table
+
+AS_DEVICE = "to take such functions as device code: options = { device-as-default-execution-space = true }"
+UNANNOTATED = (
+    "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
+)
+FOR_HOSTS = "is for host code, which NVRTC does not compile:"
+
+
+def test_host_code_is_one_error_that_counts_the_others(tmp_path: Path) -> None:
+    main = error(UNANNOTATED, "demo/a.cu", 7, "int main() {")
+    told = host_code.unannotated([error("x"), main, error("y")], setting(tmp_path))
+    assert told is not None
+    assert told[0].where == Location("demo/a.cu", 7)
+    assert told[0].context == ("int main() {", "and 2 more errors after it")
+    assert told[0].hint == f"NVRTC compiles device code only: {APART}; {AS_DEVICE}"
+    assert told[1] == []
+
+
+@pytest.mark.parametrize(
+    "call", ["k<<<1, 1>>>(x);", "cudaMalloc(&x, 4);", "std::cout << 1;", "torch::zeros(3);", "int main() {}"]
+)
+def test_where_only_a_host_can_do_it_no_device_code_is_offered(tmp_path: Path, call: str) -> None:
+    """Taken as device code, it would fail for another reason, or be left out."""
+    told = host_code.unannotated([error(UNANNOTATED)], setting(tmp_path, text=f"void run() {{ {call} }}\n"))
+    assert told is not None
+    assert told[0].hint == f"NVRTC compiles device code only: {APART}"
+
+
+def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path) -> None:
+    of_cute = error(UNANNOTATED, "<nvidia-cutlass/include>/cute/a.hpp")
+    found = [of_cute, error("x", "<nvidia-cutlass/include>/cute/b.hpp")]
+    told = host_code.unannotated(found, setting(tmp_path, 'options = { std = "c++20" }'))
+    assert told is not None
+    assert told[0].context == ("and 1 more error after it",)
+    assert told[0].hint == (
+        "to take such functions as device code: "
+        'options = { std = "c++20", device-as-default-execution-space = true }'
+    )
+
+
+def test_an_option_that_a_rule_of_the_source_sets_is_asked_for_in_its_lines(tmp_path: Path) -> None:
+    rule = f"{TABLES}\npath = 'demo/a.cu'\noptions = {{ device-as-default-execution-space = false }}"
+    told = host_code.unannotated([error(UNANNOTATED, "<cccl>/a.h")], setting(tmp_path, rule))
+    assert told is not None
+    assert told[0].hint == (
+        "to take such functions as device code:"
+        + table("options = { device-as-default-execution-space = true }")
+    )
+
+
+def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays(tmp_path: Path) -> None:
+    of_cub, main = error(UNANNOTATED, "<cuda/cu13/include>/cub/a.cuh"), error(UNANNOTATED, "demo/a.cu", 9)
+    own = error('expected a ";"', "demo/a.cu", 3)
+    told = host_code.unannotated([of_cub, main, own, of_cub], setting(tmp_path))
+    assert told is not None
+    assert (told[0].where, told[0].context) == (main.where, ("and 2 more errors after it",))
+    assert told[1] == [own]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'namespace "std" has no member "vector"',
+        "A function explicitly marked as a __host__ function is not allowed",
+        'identifier "cudaMalloc" is undefined',
+    ],
+)
+def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:
+    told = host_code.calls([error(text)], setting(tmp_path))
+    assert told is not None
+    assert (told[0].hint, told[0].context) == (f"NVRTC compiles device code only: {APART}", ())
+
+
+LAUNCHES = error("device-side kernel launch could not be processed as the required runtime APIs are …")
+STREAM = 'identifier "cudaStreamCreateWithFlags" is undefined'
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "needs_runtime"),
+    [
+        ([LAUNCHES], "", True),
+        ([error(STREAM), LAUNCHES], "", True),
+        ([error(STREAM)], "child<<<1, 1>>>();", True),
+        ([error(STREAM)], "// child<<<1, 1>>>();", False),
+        ([error(STREAM), error('namespace "std" has no member "vector"')], "child<<<1, 1>>>();", False),
+    ],
+)
+def test_a_kernel_that_launches_kernels_is_told_the_table_that_links_the_device_runtime(
+    tmp_path: Path, found: list[Diagnostic], text: str, *, needs_runtime: bool
+) -> None:
+    told = host_code.calls(found, setting(tmp_path, text=text))
+    assert told is not None
+    assert told[0].hint is not None
+    assert ("libcudadevrt.a" in told[0].hint) == needs_runtime
+    told = host_code.calls(found, setting(tmp_path, "options = { device-as-default-execution-space = true }"))
+    assert told is not None
+    assert told[0].hint == f"NVRTC compiles device code only: {APART}"
+
+
+def test_other_errors_are_no_host_code(tmp_path: Path) -> None:
+    found = [error('expected a ";"'), error("x", "<nvrtc/cccl>/cub/a.cuh")]
+    there = setting(tmp_path)
+    assert [cause(found, there) for cause in (host_code.entered, host_code.unannotated, host_code.calls)] == [
+        None
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("thrust/complex.h", "<cuda/std/complex> has the same for device code"),
+        ("thrust/swap.h", "<cuda/std/utility> has the same for device code"),
+        ("thrust/sort.h", f"<cuda/std/…> and <cub/block/…> are for device code; {APART}"),
+        ("cub/cub.cuh", "include the parts for device code, as in <cub/block/block_reduce.cuh>"),
+        ("cub/device/a.cuh", f"<cub/block/…> and <cub/warp/…> are for device code; {APART}"),
+    ],
+)
+def test_errors_below_a_header_for_hosts_are_one_about_that_header(
+    tmp_path: Path, name: str, instead: str
+) -> None:
+    write_tree(tmp_path / "cccl", {name: '#include "../inner.h"\n', "inner.h": "", "thrust/inner.h": ""})
+    found = [
+        error("own", line=5),
+        error("first", "<nvrtc/cccl>/inner.h"),
+        error("second", f"<nvrtc/cccl>/{name}"),
+        error("elsewhere", "<nvrtc/cccl>/thrust/inner.h"),
+    ]
+    if name.startswith("cub/device"):
+        write_tree(tmp_path / "cccl", {"cub/inner.h": ""})
+        found[1] = error("first", "<nvrtc/cccl>/cub/inner.h")
+    there = setting(
+        tmp_path / "project",
+        text='#include "h.h"\n',
+        files={"demo/h.h": f"#include <{name}>\n"},
+        search=(Root(tmp_path / "cccl", "nvrtc/cccl", "NVRTC"),),
+    )
+    told = host_code.entered(found, there)
+    assert told is not None
+    assert (told[0].text, told[0].context) == ("first", ("and 1 more error after it",))
+    assert told[0].hint == f"<{name}> {FOR_HOSTS} {instead}"
+    assert [each.text for each in told[1]] == ["own", "elsewhere"]
+
+
+VARIABLE = (
+    "A namespace scope variable without memory space annotations (__device__) is considered a host variable"
+)
+MEMBER = "A class static data member with non-const type is considered a host variable"
+
+
+def test_a_misspelt_mark_of_a_kernel_is_guessed(tmp_path: Path) -> None:
+    (told,) = advise([error(VARIABLE, "demo/a.cu", 1, "__globl__ void k() {}")], setting(tmp_path))
+    assert (told.text, told.hint) == (VARIABLE, "did you mean '__global__'?")
+
+
+@pytest.mark.parametrize("mark", ["__globl__", "global__", "__global"])
+def test_a_mark_with_a_wrong_end_is_guessed_whatever_else_is_wrong_there(tmp_path: Path, mark: str) -> None:
+    found = [error(VARIABLE, "demo/a.cu", 1, f"{mark} void k() {{}}"), error("expected a declaration")]
+    assert advise(found, setting(tmp_path))[0].hint == "did you mean '__global__'?"
+
+
+def test_a_kernel_whose_parameters_cannot_be_read_is_not_taken_for_a_variable(tmp_path: Path) -> None:
+    kernel = 'extern "C" __global__ void k(flaot *x) {}'
+    found = [error(VARIABLE, "demo/a.cu", 1, kernel), error('identifier "flaot" is undefined')]
+    hints = {told.text: str(told.hint) for told in advise(found, setting(tmp_path))}
+    assert "__device__" not in hints[VARIABLE]
+    assert "float" in hints['identifier "flaot" is undefined']
+
+
+def test_a_variable_of_the_host_is_to_be_marked_or_taken_as_the_devices(tmp_path: Path) -> None:
+    option = "__device__: options = { device-as-default-execution-space = true }"
+    first, second, other = advise([error(VARIABLE), error(MEMBER, line=3), error("x")], setting(tmp_path))
+    assert str(first.hint).startswith("write __device__ before its type")
+    assert (str(first.hint)[-len(option) :], str(second.hint)[-len(option) :]) == (option, option)
+    assert "write __device__" not in str(second.hint)
+    assert other.hint is None

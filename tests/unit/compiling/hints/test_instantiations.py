@@ -1,0 +1,206 @@
+"""Entries of `instantiate` that the compiler refuses: each at its line, with the kernel that it may mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.compiling.advice import advise
+from hatch_cubin.compiling.diagnostics import Diagnostic
+from hatch_cubin.errors import CompileError, Location
+from tests.helpers import make_project, read_config
+from tests.unit.compiling.hints.settings import TABLES, setting
+
+TEXT = """\
+struct Half2 {};
+template <class T> __global__ void __launch_bounds__(128) kern(T *x) { *x = 1; }
+namespace my {
+namespace { __device__ void f() {} }
+template <class T,
+          int N> __global__ void scale(T *x) { if (N) { *x = N; } }
+}
+extern "C" __global__ void plain() {}
+"""
+
+
+def refused(entry: str, text: str) -> Diagnostic:
+    return Diagnostic("error", Location("demo/a.cu"), text, (f"  #pragma nv_mangled_name {entry}", "   ^"))
+
+
+def rule(*entries: str) -> str:
+    listed = "".join(f"  {entry!r},\n" for entry in entries)
+    return f"{TABLES}\npath = 'demo/*.cu'\ninstantiate = [\n{listed}]\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "hint"),
+    [
+        ("kernn<float>", 'identifier "kernn" is undefined', "did you mean 'kern<float>'?"),
+        ("skale<float>", 'identifier "skale" is undefined', "did you mean 'my::scale<float>'?"),
+        ("scale<int, 1>", 'identifier "scale" is undefined', "did you mean 'my::scale<int, 1>'?"),
+        ("my::sale<int, 1>", 'namespace "my" has no member "sale"', "did you mean 'my::scale<int, 1>'?"),
+        ("my::scale<int>", 'identifier "scale" is undefined', None),
+        ("nothing<int>", 'identifier "nothing" is undefined', None),
+        ("kern<floot>", 'identifier "floot" is undefined', "did you mean 'kern<float>'?"),
+        ("kern<Half2>", 'identifier "Half2" is undefined', None),
+        ("kern<Half3>", 'identifier "Half3" is undefined', "did you mean 'kern<Half2>'?"),
+        ("kern<Nothing>", 'identifier "Nothing" is undefined', None),
+        (
+            "kern<half>",
+            'identifier "half" is undefined',
+            '<cuda_fp16.h> has it: options = { pre-include = ["cuda_fp16.h"] }',
+        ),
+        (
+            "kern<float>()",
+            "no instance matches the argument list",
+            "write its name and its template's arguments alone: kern<float>",
+        ),
+        (
+            "kern(float*);",
+            "type name is not allowed",
+            "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\"",
+        ),
+        (
+            "kern",
+            "cannot determine which",
+            "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\"",
+        ),
+        (
+            "scale<int>",
+            "cannot determine which",
+            "its template is 'template <class T, int N>' (demo/a.cu:6), as in \"my::scale<float, 4>\"",
+        ),
+        ("kern<float>", "cannot determine which", "its template is 'template <class T>' (demo/a.cu:2)"),
+        (
+            "my::f",
+            "Name expression cannot form address of a non-__global__/__tile_global__ function",
+            "'my::f' is no kernel, and is compiled with the kernels that call it: drop the entry",
+        ),
+        (
+            "plain<int>",
+            "type name is not allowed",
+            "'plain' is no template (demo/a.cu:8), and needs no entry",
+        ),
+        ("other<int>", "type name is not allowed", None),
+    ],
+)
+def test_an_entry_is_told_at_its_line_with_what_it_may_mean(
+    tmp_path: Path, entry: str, text: str, hint: str | None
+) -> None:
+    compile_ = setting(tmp_path, rule("kern<int>", entry), text=TEXT)
+    entered = Location("pyproject.toml", compile_.config.place.of("source", 0, "instantiate", 1).line)
+    assert advise([refused(entry, f"instantiate: {text}")], compile_) == [
+        Diagnostic("error", entered, f"instantiate: {entry!r}: {text}", (), hint)
+    ]
+
+
+def test_an_entry_is_looked_for_in_the_rules_of_its_source(tmp_path: Path) -> None:
+    other = rule("kerm<int>").replace("*.cu", "b.cu")
+    rules = f"{other}{rule('kern<int>')}{rule('kern<int>', 'kerm<int>')}"
+    compile_ = replace(setting(tmp_path, text=TEXT), config=read_config(rules))
+    (told,) = advise([refused("kerm<int>", 'instantiate: identifier "kerm" is undefined')], compile_)
+    assert told.where == compile_.config.place.of("source", 2, "instantiate", 1)
+
+
+def test_each_wrong_entry_is_told_once(tmp_path: Path) -> None:
+    compile_ = setting(tmp_path, rule("a<int>", "b<half>"), text=TEXT)
+    said = [
+        refused("a<int>", 'instantiate: identifier "a" is undefined'),
+        refused("a<int>", "instantiate: type name is not allowed"),
+        refused("b<half>", 'instantiate: identifier "b" is undefined'),
+    ]
+    told = advise(said, compile_)
+    assert [each.text for each in told] == [
+        "instantiate: 'a<int>': identifier \"a\" is undefined",
+        "instantiate: 'b<half>': identifier \"b\" is undefined",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "meant"),
+    [
+        ("template __global__ void kern<int>(int*);", "expected an expression", "kern<int>"),
+        ("extern template void my::scale<int, 4>(int*)", "expected an expression", "my::scale<int, 4>"),
+        ("void kern<int>", "type name is not allowed", "kern<int>"),
+        ("kern<int>;", "Extra tokens found", "kern<int>"),
+        ("__global__ __launch_bounds__(64) void kern<int>", "expected an expression", "kern<int>"),
+        ("kern<int><<<1, 1>>>", 'expected a "("', "kern<int>"),
+        ("p.kern<int>", 'identifier "p" is undefined', "kern<int>"),
+        ('"kern<int>"', "Name expression must form address", "kern<int>"),
+        ("_Z4kernIiEvPT_", 'identifier "_Z4kernIiEvPT_" is undefined', "kern<int>"),
+        ("kern[int]", "type name is not allowed", "kern<int>"),
+        ("kern<typename int>", "expected an identifier", "kern<int>"),
+        ("ns::kern<int>", 'name followed by "::" must be a class or namespace name', "kern<int>"),
+        ("other::scale<int, 4>", 'namespace "other" has no member "scale"', "my::scale<int, 4>"),
+        ("kern<float16>", 'identifier "float16" is undefined', "kern<__half>"),
+        ("kern<at::Half>", 'name followed by "::" must be a class or namespace name', "kern<__half>"),
+        ("kern<torch.float64>", 'identifier "torch" is undefined', "kern<double>"),
+        ("kerm<float32>", 'identifier "kerm" is undefined', "kern<float>"),
+    ],
+)
+def test_an_entry_that_declares_or_renames_is_written_as_the_compiler_takes_it(
+    tmp_path: Path, entry: str, text: str, meant: str
+) -> None:
+    (told,) = advise([refused(entry, f"instantiate: {text}")], setting(tmp_path, text=TEXT))
+    assert told.hint is not None
+    assert re.search(rf"(?:alone: |mean '){re.escape(meant)}(?:'\?)?$", told.hint), told.hint
+
+
+def test_an_entry_with_two_kernels_or_a_type_of_hosts_is_told_so(tmp_path: Path) -> None:
+    hints = [
+        advise([refused(entry, f"instantiate: {text}")], setting(tmp_path, text=TEXT))[0].hint
+        for entry, text in (
+            ("kern<int>, kern<float>", "Extra tokens found"),
+            ("kern<std::string>", 'namespace "std" has no member "string"'),
+            ("kern<T>", 'identifier "T" is undefined'),
+            ("::", "expected an identifier"),
+        )
+    ]
+    assert hints == [
+        "write each as an entry of its own, in quotes of its own",
+        "'std::string' is for host code: name a type that device code has",
+        "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\"",
+        None,
+    ]
+
+
+def test_entries_stand_beside_what_is_wrong_in_the_source_itself(tmp_path: Path) -> None:
+    own = Diagnostic("error", Location("demo/a.cu", 3), 'expected a ";"')
+    follows = refused("kern<int>", 'instantiate: identifier "kern" is undefined')
+    misspelled = refused("kerm<int>", 'instantiate: identifier "kerm" is undefined')
+    told = advise([own, follows, misspelled], setting(tmp_path, text=TEXT))
+    assert told == [
+        own,
+        Diagnostic(
+            "error",
+            Location("demo/a.cu"),
+            "instantiate: 'kerm<int>': identifier \"kerm\" is undefined",
+            (),
+            "did you mean 'kern<int>'?",
+        ),
+    ]
+
+
+@pytest.mark.nvrtc
+def test_what_is_guessed_compiles(tmp_path: Path) -> None:
+    wrong = ("kernn<float>", "scale<float, 4>", "kern<floot>", "plain<int>", "kern<half>", "kern <int>();")
+    table = rule(*wrong).replace("demo/*.cu", "demo/a.cu")
+    with pytest.raises(CompileError) as caught:
+        pipeline.build(make_project(tmp_path, {"a.cu": TEXT}, f'archs = ["sm_90"]\n{table}'))
+    first = 14
+    found = sorted((each.where, (each.hint or "").partition(":")[0]) for each in caught.value.problems)
+    assert found == [
+        (Location("pyproject.toml", first), "did you mean 'kern<float>'?"),
+        (Location("pyproject.toml", first + 1), "did you mean 'my"),
+        (Location("pyproject.toml", first + 2), "did you mean 'kern<float>'?"),
+        (Location("pyproject.toml", first + 3), "'plain' is no template (demo/a.cu"),
+        (Location("pyproject.toml", first + 4), "<cuda_fp16.h> has it"),
+        (Location("pyproject.toml", first + 5), "write its name and its template's arguments alone"),
+    ]
+    mended = rule("kern<float>", "my::scale<float, 4>", "kern<half>", "kern<int>")
+    options = 'archs = ["sm_90"]\noptions = { pre-include = ["cuda_fp16.h"] }\n'
+    assert pipeline.build(make_project(tmp_path, {"a.cu": TEXT}, options + mended))

@@ -1,0 +1,344 @@
+"""Names that nothing defines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.compiling.advice import advise
+from hatch_cubin.compiling.diagnostics import Told
+from hatch_cubin.compiling.hints import undefined_names
+from tests.helpers import make_project, read_config
+
+from .settings import APART, TABLES, error, setting, table, undefined
+
+
+def pre_included(header: str) -> str:
+    return f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+
+
+NOT_DECLARED = str.split(
+    """
+    assert __shared__ __device__ __constant__ __restrict__ return float void bool true false double
+    unsigned const static inline template typename struct while switch break continue
+    """
+)
+
+
+@pytest.mark.nvrtc
+def test_every_name_that_is_guessed_is_one_that_device_code_has(tmp_path: Path) -> None:
+    declared = [name for name in undefined_names._OF_CUDA if name not in NOT_DECLARED]
+    lines = "\n".join(f"using ::{name};" for name in declared)
+    source = f"namespace known {{\n{lines}\n}}\n__global__ void k() {{}}\n"
+    bundle = pipeline.build(make_project(tmp_path, {"k.cu": source}, 'archs = ["sm_90"]\n'))
+    assert "k.sm_90.cubin" in bundle
+
+
+def test_a_type_that_nvcc_brings_unasked_names_the_option_that_brings_it_here(tmp_path: Path) -> None:
+    told = undefined_names.undefined(
+        [error("expected a declaration"), undefined("uint8_t", 2)], setting(tmp_path)
+    )
+    assert told is not None
+    assert (told[0].text, told[0].context) == (
+        'identifier "uint8_t" is undefined',
+        ("and 1 more error after it",),
+    )
+    assert told[0].hint == (
+        'nvcc includes <cstdint> by itself, NVRTC does not: options = { pre-include = ["cstdint"] }'
+    )
+    assert told[1] == []
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (
+            "cstdint",
+            "int64_t uintptr_t uint_fast8_t UINT32_MAX INT64_MIN SIZE_MAX INT_FAST16_MIN PTRDIFF_MIN",
+        ),
+        ("cmath", "INFINITY NAN HUGE_VAL HUGE_VALF M_PI M_PI_2 M_2_PI M_1_PI M_SQRT2 M_E M_LN10"),
+        ("climits", "INT_MAX UINT_MAX CHAR_BIT LLONG_MIN ULLONG_MAX SCHAR_MIN"),
+        ("sys/types.h", "uint ushort ulong"),
+    ],
+)
+def test_what_nvcc_has_by_itself_is_named_with_its_header(tmp_path: Path, header: str, words: str) -> None:
+    assert {hint_of(word, tmp_path) for word in words.split()} == {
+        f'nvcc includes <{header}> by itself, NVRTC does not: options = {{ pre-include = ["{header}"] }}'
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("cfloat", "FLT_MAX DBL_EPSILON FLT_TRUE_MIN DBL_MAX_10_EXP"),
+        ("cuda_fp16.h", "half half2 __half __half2 __float2half __float2half_rn __half2float __hadd2"),
+        ("cuda_bf16.h", "__nv_bfloat16 __nv_bfloat162 nv_bfloat16 __float2bfloat16"),
+        ("cuda_fp8.h", "__nv_fp8_e4m3 __nv_fp8x4_e5m2"),
+        ("cuda_pipeline.h", "__pipeline_commit"),
+        ("curand_kernel.h", "curandState curand_init curandStatePhilox4_32_10_t"),
+        ("math_constants.h", "CUDART_INF_F CUDART_PI"),
+        ("cuComplex.h", "cuFloatComplex make_cuDoubleComplex cuCmulf"),
+    ],
+)
+def test_what_a_header_has_is_named_with_it(tmp_path: Path, header: str, words: str) -> None:
+    assert {hint_of(word, tmp_path) for word in words.split()} == {
+        f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("limits", "numeric_limits"),
+        ("type_traits", "is_same enable_if_t conditional_t remove_reference"),
+        ("utility", "pair make_pair swap index_sequence"),
+        ("tuple", "tuple make_tuple tie"),
+        ("algorithm", "min max clamp"),
+        ("cstring", "memcpy memset"),
+    ],
+)
+def test_what_std_lacks_is_named_with_its_header(tmp_path: Path, header: str, words: str) -> None:
+    there = setting(tmp_path)
+    for text in ('namespace "std" has no member "{}"', 'namespace "std" has no member class "{}"'):
+        hints = {
+            hinted(undefined_names.undefined([error(text.format(word))], there)) for word in words.split()
+        }
+        assert hints == {f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'}
+
+
+def test_what_std_lacks_of_the_headers_that_nvcc_includes_is_named_with_those(tmp_path: Path) -> None:
+    words = ["uint32_t", "sqrt", "fabs", "pow", "exp2f", "lround", "isnan", "sinf", "llrint"]
+    lacks = [error(f'namespace "std" has no member "{word}"') for word in words]
+    assert hinted(undefined_names.undefined(lacks, setting(tmp_path))) == (
+        "nvcc includes <cstdint>, <cmath> by itself, NVRTC does not: "
+        'options = { pre-include = ["cstdint", "cmath"] }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [("namespace cg = cooperative_groups;", "cooperative_groups.h"), ("nvcuda::wmma::fragment f;", "mma.h")],
+)
+@pytest.mark.parametrize(
+    "text", ['name followed by "::" must be a class or namespace name', "name must be a namespace name"]
+)
+def test_a_namespace_is_read_where_the_error_points(
+    tmp_path: Path, code: str, header: str, text: str
+) -> None:
+    at = code.index("cooperative" if "cooperative" in code else "nvcuda")
+    shown = ("  argument types are: (int)", f"  {code}", f"  {' ' * at}^")
+    told = undefined_names.undefined([error(text, "demo/a.cu", 1, *shown)], setting(tmp_path))
+    assert hinted(told) == f'<{header}> has it: options = {{ pre-include = ["{header}"] }}'
+
+
+def test_a_namespace_that_is_nobodys_is_left_alone(tmp_path: Path) -> None:
+    text = "name must be a namespace name"
+    found = [error(text), error(text, "demo/a.cu", 1, "using namespace mine;", "                ^")]
+    assert undefined_names.undefined(found, setting(tmp_path)) is None
+
+
+def test_values_lead_to_errors_in_their_lines_alone(tmp_path: Path) -> None:
+    found = [undefined("INFINITY", 2), undefined("FLT_MAX", 3), error("after", line=3), error("own", line=4)]
+    told = undefined_names.undefined(found, setting(tmp_path))
+    assert told is not None
+    assert told[0].context == ("and 2 more errors after it",)
+    assert told[0].hint == '<cmath>, <cfloat> have them: options = { pre-include = ["cmath", "cfloat"] }'
+    assert [each.text for each in told[1]] == ["own"]
+
+
+@pytest.mark.parametrize("there", ['"new"', '["new"]'])
+def test_what_the_table_says_already_stays_in_the_line(tmp_path: Path, there: str) -> None:
+    project = setting(tmp_path, f"options = {{ use-fast-math = true, pre-include = {there} }}")
+    assert hinted(undefined_names.undefined([undefined("M_PI")], project)) == (
+        "nvcc includes <cmath> by itself, NVRTC does not: "
+        'options = { use-fast-math = true, pre-include = ["new", "cmath"] }'
+    )
+
+
+def test_what_a_rule_of_the_source_includes_stays_in_its_lines_and_nothing_is_there_twice(
+    tmp_path: Path,
+) -> None:
+    rule = f"{TABLES}\npath = '**/a.cu'\noptions = {{ pre-include = ['climits', 'cmath'] }}"
+    assert hinted(
+        undefined_names.undefined([undefined("M_PI"), undefined("int8_t")], setting(tmp_path, rule))
+    ) == (
+        "nvcc includes <cstdint> by itself, NVRTC does not:"
+        + table('options = { pre-include = ["climits", "cmath", "cstdint"] }')
+    )
+
+
+def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
+    found = [
+        undefined("BLOCK_SIZE", 2),
+        undefined("BLOCK_SIZE", 5),
+        undefined("N", 3),
+        error("after", line=3),
+        error("own", line=4),
+    ]
+    told = undefined_names.not_given(found, setting(tmp_path, "define = { A = 1 }"))
+    assert told is not None
+    assert (told[0].where, told[0].context) == (found[0].where, ("and 3 more errors after it",))
+    line = 'define = { A = "1", BLOCK_SIZE = "…", N = "…" }'
+    assert told[0].hint == f"if the build has to give it, with its value: {line}"
+    assert [each.text for each in told[1]] == ["own"]
+    assert read_config(line.replace("…", "4")).define == (("A", "1"), ("BLOCK_SIZE", "4"), ("N", "4"))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        undefined("flaot"),
+        undefined("kBlock"),
+        undefined("T"),  # no source compiles with that
+        undefined("BLOCK", 1, "<nvrtc/cccl>/cub/a.cuh"),
+        error('identifier "MIN" is undefined', "demo/a.cu", 1, "  x = MIN (1, 2);", "      ^"),
+    ],
+    ids=["a typo", "a constant", "reserved", "another's", "called"],
+)
+def test_what_no_table_can_give_is_not_asked_of_it(tmp_path: Path, found: object) -> None:
+    assert undefined_names.not_given([found], setting(tmp_path)) is None  # type: ignore[list-item]
+    assert undefined_names.undefined([found], setting(tmp_path)) is None  # type: ignore[list-item]
+
+
+def hinted(told: Told | None) -> str | None:
+    assert told is not None
+    return told[0].hint
+
+
+def hint_of(name: str, root: Path) -> str | None:
+    return hinted(undefined_names.undefined([undefined(name)], setting(root)))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("threadidx", "did you mean 'threadIdx'?"),
+        ("blockDimm", "did you mean 'blockDim'?"),
+        ("__syncthread", "did you mean '__syncthreads'?"),
+        ("atomic_add", "did you mean 'atomicAdd'?"),
+        ("concept", 'C++20 has it: options = { std = "c++20" }'),
+        ("nope", None),
+        ("anything", None),
+    ],
+)
+def test_a_misspelled_name_of_cudas_is_guessed(tmp_path: Path, name: str, hint: str | None) -> None:
+    other = error("other")
+    told = advise([other, undefined(name), undefined(name, path="<cccl>/a.h")], setting(tmp_path))
+    assert {each.hint for each in told} == {None, hint}
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("macro", "name"),
+    [("BLOK", "BLOCK"), ("block", "BLOCK"), ("BLOCK_SIZE", "block_size"), ("SCALAR", "SCALR")],
+)
+def test_a_macro_of_the_table_that_is_called_nearly_like_the_missing_one_is_renamed(
+    tmp_path: Path, macro: str, name: str
+) -> None:
+    there = setting(tmp_path, f"define = {{ {macro} = 4 }}", text=f"int x = {name};")
+    found = [undefined(name, 1), undefined(name, 3), undefined("other", 2)]
+    told, other = advise(found, there)
+    assert told.hint == f"{there.place_of_macro(macro)} calls it {macro!r}: rename it to {name!r}"
+    assert (told.context, other.text) == (("and 1 more error after it",), found[2].text)
+
+
+def test_a_macro_that_the_source_mentions_keeps_its_name(tmp_path: Path) -> None:
+    there = setting(tmp_path, "define = { BLOCKS = 4 }", text="int x = BLOCK + BLOCKS;")
+    assert undefined_names.renamed([undefined("BLOCK")], there) is None
+
+
+def test_a_macro_of_the_source_that_is_spelled_nearly_alike_is_guessed(tmp_path: Path) -> None:
+    there = setting(tmp_path, text="#define BLOCK 3\n#define TILE_X 4\n")
+    assert hinted(undefined_names.not_given([undefined("BLOK")], there)) == (
+        "did you mean 'BLOCK'? If the build has to give it, with its value: define = { BLOK = \"…\" }"
+    )
+    assert hinted(undefined_names.not_given([undefined("TILE_Y")], there)) == (
+        'if the build has to give it, with its value: define = { TILE_Y = "…" }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [
+        (
+            "wmma::fragment a;",
+            "",
+            "#include <mma.h>, and write this below the includes: using namespace nvcuda;",
+        ),
+        ("wmma::fragment a;", "#include <mma.h>\n", "write this below the includes: using namespace nvcuda;"),
+        (
+            "cg::this_grid();",
+            "#include <cooperative_groups.h>\n",
+            "write this below the includes: namespace cg = cooperative_groups;",
+        ),
+        (
+            "cute::Int<3> x;",
+            "",
+            '#include <cute/tensor.hpp>, which this wheel has: header-packages = ["nvidia-cutlass"]',
+        ),
+        ("at::Half x;", "", f"that is PyTorch's, for host code, which NVRTC does not compile: {APART}"),
+        ("mylb::f();", "namespace mylib {}", "did you mean 'mylib'?"),
+        ("cooperative_group::f();", "", "did you mean 'cooperative_groups'?"),
+        ("other::f();", "namespace mylib {}", None),
+        ("cub::BlockReduce<int, 4> r;", "", pre_included("cub/block/block_reduce.cuh")),
+        ("cuda::std::array<int, 4> r;", "", pre_included("cuda/std/array")),
+        ("cuda::atomic_ref<int> r;", "", pre_included("cuda/atomic")),
+        ("cuda::ptx::get_sreg_laneid();", "", pre_included("cuda/ptx")),
+        ("cooperative_groups::this_grid();", "", pre_included("cooperative_groups.h")),
+        ("cub::DeviceReduce r;", "", None),
+    ],
+)
+def test_a_namespace_that_is_not_declared_is_told_with_what_declares_it(
+    tmp_path: Path, code: str, text: str, expected: str | None
+) -> None:
+    unknown = error('name followed by "::" must be a class or namespace name', "demo/a.cu", 1, code, "^")
+    (told, *others) = advise([unknown, error("expected an identifier")], setting(tmp_path, text=text))
+    assert told.hint == expected
+    assert bool(others) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "header"),
+    [
+        ("cooperative_groups", "reduce", "cooperative_groups/reduce.h"),
+        ("cooperative_groups", "memcpy_async", "cooperative_groups/memcpy_async.h"),
+        ("cuda", "barrier", "cuda/barrier"),
+        ("cuda::std", "tuple", "cuda/std/tuple"),
+    ],
+)
+def test_a_name_that_a_namespace_lacks_is_named_with_its_header(
+    tmp_path: Path, scope: str, name: str, header: str
+) -> None:
+    lacking = error(f'namespace "{scope}" has no member "{name}"')
+    assert hinted(undefined_names.undefined([lacking], setting(tmp_path))) == pre_included(header)
+    included = setting(tmp_path, text=f"#include <{header}>\n")
+    assert undefined_names.undefined([lacking], included) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("__expff", "__expf"),
+        ("fmaxx", "fmax"),
+        ("sqrft", "sqrtf"),
+        ("__half2flot", "__half2float"),
+        ("retrun", "return"),
+        ("viod", "void"),
+        ("True", "true"),
+        ("float_3", "float3"),
+        ("scal_row", "scale_row"),
+        ("__shfl_dwn_sync", "__shfl_down_sync"),
+    ],
+)
+def test_a_misspelt_name_of_cuda_or_of_the_source_is_guessed(
+    tmp_path: Path, written: str, meant: str
+) -> None:
+    text = f"#include <cuda_fp16.h>\n__device__ void scale_row();\nint row1; {written};"
+    (told,) = advise([undefined(written)], setting(tmp_path, text=text))
+    assert told.hint == f"did you mean {meant!r}?"
+
+
+def test_names_that_are_alike_by_intent_are_not_guessed(tmp_path: Path) -> None:
+    assert undefined_names.misspelled([undefined("rows2")], setting(tmp_path, text="int rows1;")) is None

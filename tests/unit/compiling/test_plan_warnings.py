@@ -1,0 +1,112 @@
+"""What is doubtful in a plan that may compile: macros that nothing names, headers outside the project."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.compiling import plan_warnings
+from tests.helpers import SAXPY, make_project, write_tree
+
+ARCH = 'archs = ["sm_90"]\n'
+BLOCK = f"#ifndef BLOCK\n#define BLOCK 64\n#endif\n{SAXPY}"
+RULE = "[[tool.hatch.build.hooks.cubin.source]]\npath = '**/k.cu'\n"
+MODULE = "[[tool.hatch.build.hooks.cubin.module]]\nname = 'm'\nmode = 'rdc'\nsources = ['demo/k.cu']\n"
+
+
+def unread(root: Path, table: str, files: dict[str, str]) -> dict[str, str | None]:
+    """Return the hints about macros that no text names, by their names."""
+    project = make_project(root, files, ARCH + table)
+    found = plan_warnings.unread_macros(project, pipeline.make_plan(project).jobs)
+    names = [re.search(r"macro (\w+),", each.what) for each in found]
+    assert all(each.where and each.where.line for each in found)
+    return {name[1]: each.hint for name, each in zip(names, found, strict=True) if name}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("table", "source"),
+    [
+        ("define = { BLOK = 128 }", BLOCK),
+        (f"{RULE}define = {{ BLOK = 128 }}", BLOCK),
+        (f"{MODULE}define = {{ BLOK = 128 }}", BLOCK),
+        ("define = { BLOK = 128 }", f"#include <cuda_fp16.h>\n{BLOCK}"),
+        ("define = { BLOK = 128 }", f"#if defined(BLOCK) && BLOCK > 64\n#endif\n{SAXPY}"),
+    ],
+)
+def test_a_macro_that_no_text_names_is_told_with_the_one_that_is_meant(
+    tmp_path: Path, table: str, source: str
+) -> None:
+    assert unread(tmp_path, table, {"k.cu": source}) == {"BLOK": "did you mean BLOCK?"}
+
+
+@pytest.mark.nvrtc
+def test_a_macro_like_no_other_is_told_too(tmp_path: Path) -> None:
+    assert unread(tmp_path, "define = { FOO = 1 }", {"k.cu": SAXPY}) == {"FOO": "take it out, or use it"}
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("table", "files"),
+    [
+        ("define = { BLOCK = 128 }", {"k.cu": BLOCK}),
+        ("define = { FOO = 1 }", {"k.cu": f"{SAXPY}// FOO"}),
+        ("define = { FOO = 1 }", {"k.cu": f"{SAXPY}\n__device__ int a = F\\\nOO;"}),
+        ("define = { FOO = 1 }", {"k.cu": f'#include "h.h"\n{SAXPY}', "h.h": "#define BAR FOO"}),
+        ("define = { FOO = 1 }", {"k.cu": SAXPY, "j.cu": f"{SAXPY}// FOO"}),
+        (
+            "define = { FOO = 1 }",
+            {"k.cu": f"#define CAT(a, b) a##b\n__device__ int c = CAT(F, OO);\n{SAXPY}"},
+        ),
+        ("define = { A = 'B', B = 4 }", {"k.cu": f"__device__ int a = A;\n{SAXPY}"}),
+        ("define = { 'A(x)' = 'B + x', B = 4 }", {"k.cu": f"__device__ int a = A(1);\n{SAXPY}"}),
+        (
+            f"define = {{ N = 4 }}\n{RULE}instantiate = ['f<N>']",
+            {"k.cu": "template <int I> __global__ void f(int *p) { *p = I; }"},
+        ),
+        ("define = { FOO = 1 }", {"k.cu": f"#include <cuda_fp16.h>\n{SAXPY}"}),
+        ("define = { CUDART_VERSIO = 1, _FOO = 1, NDEBUG = 1 }", {"k.cu": SAXPY}),
+        ("define = { __CUDA_FP16_H = 1 }", {"k.cu": f"#include <cuda_fp16.h>\n{SAXPY}"}),
+        # A header of others does so.
+        (
+            "define = { nv_half2 = 1 }",
+            {"k.cu": f"#include <cuda_fp16.h>\n#ifdef nv_half3\n#endif\n{SAXPY}"},
+        ),
+        ("", {"k.cu": SAXPY}),
+    ],
+)
+def test_a_macro_that_a_text_may_name_is_not_told(tmp_path: Path, table: str, files: dict[str, str]) -> None:
+    assert unread(tmp_path, table, files) == {}
+
+
+@pytest.mark.nvrtc
+def test_where_any_header_of_others_may_be_read_a_macro_may_be_for_that(tmp_path: Path) -> None:
+    project = make_project(tmp_path, {"k.cu": BLOCK}, ARCH + "define = { BLOK = 1 }")
+    jobs = pipeline.make_plan(project).jobs
+    anything = [replace(job, closure=replace(job.closure, trees={"cuda"})) for job in jobs]
+    assert [len(plan_warnings.unread_macros(project, each)) for each in (jobs, anything)] == [1, 0]
+
+
+@pytest.mark.nvrtc
+def test_a_header_that_is_gone_by_now_names_nothing(tmp_path: Path) -> None:
+    project = make_project(
+        tmp_path, {"k.cu": f'#include "h.h"\n{SAXPY}', "h.h": "FOO"}, ARCH + "define = { FOO = 1 }"
+    )
+    jobs = pipeline.make_plan(project).jobs
+    (tmp_path / "demo/h.h").unlink()
+    assert len(plan_warnings.unread_macros(project, jobs)) == 1
+
+
+@pytest.mark.nvrtc
+def test_headers_outside_of_the_project_are_told_once(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"shared/a.cuh": "", "shared/b.cuh": ""})
+    root, absolute = tmp_path / "project", f"{tmp_path}/shared/b.cuh"
+    text = f'#include "../../shared/a.cuh"\n#include "{absolute}"\n#include "in.h"\n'
+    project = make_project(root, {"k.cu": text + SAXPY, "j.cu": text + SAXPY, "in.h": ""}, ARCH)
+    found = plan_warnings.outside_headers(project, pipeline.make_plan(project).jobs)
+    assert {re.findall(r"reads ([^,]+),", each.what)[0] for each in found} == {"../shared/a.cuh", absolute}
+    assert len(found) == 2

@@ -1,0 +1,1097 @@
+"""The hook's table: every key, every refusal with its line, and what the environment replaces."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Mapping
+
+import pytest
+
+from hatch_cubin import __version__
+from hatch_cubin.common import ed25519_keys
+from hatch_cubin.config import toml_positions
+from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, merge_macros, parse_config
+from hatch_cubin.config.value_checks import CUDA
+from hatch_cubin.errors import ConfigError, Location, Problem
+from hatch_cubin.toolkit import worker
+from hatch_cubin.toolkit.toolkit import Toolkit
+from tests.helpers import TABLE, pyproject, read_config
+
+FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
+HOOK = f"[{'.'.join(TABLE)}]"
+SOURCE = f"[[{'.'.join(TABLE)}.source]]"
+MODULE = f"[[{'.'.join(TABLE)}.module]]"
+
+KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
+PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
+
+AUTOMATIC = "without 'jobs', as many units are compiled at once as there are cores: leave it out"
+UNKNOWN = f"must be a CUDA that hatch-cubin {__version__} knows, not"
+NO_TOOLKIT = "must be a CUDA version such as '13', '13.0', '12.9' or '13.0.2', or 'system', not"
+
+
+def problems(options: str, environ: Mapping[str, str] | None = None) -> list[Problem]:
+    """Return what is wrong with a table, in the order found."""
+    with pytest.raises(ConfigError) as caught:
+        read_config(options, environ)
+    return list(caught.value.problems)
+
+
+def messages(options: str) -> list[str]:
+    return [str(problem) for problem in problems(options)]
+
+
+def only_message(options: str) -> str:
+    """Return the one message about a table's first line, without its place."""
+    (problem,) = problems(options)
+    assert problem.where == Location("pyproject.toml", FIRST)
+    return problem.what
+
+
+def test_an_empty_table_means_the_defaults() -> None:
+    config = read_config()
+    assert config == Config(place=config.place)
+    assert (config.archs, config.sources) == (("all-major",), ("**/*.cu", "**/*.ptx"))
+
+
+def test_every_key_is_read() -> None:
+    config = read_config(
+        f"""\
+        archs = ["sm_90a", "8.6+PTX", "all"]
+        toolkit = "13.0.2"
+        sources = ["kernels/**/*.cu"]
+        exclude = ["**/wip_*"]
+        package = "demo.gpu"
+        include-dirs = ["include"]
+        source-roots = {{ csrc = "../csrc", "t.2" = ".././../third//party/" }}
+        header-packages = ["nvidia-cutlass", "a_b>=4,<5", "c == 1.*"]
+        define = {{ N = 4, ON = true, OFF = false, X = 1.5, S = "float", "SQ(x)" = "x*x", E = "" }}
+        options = {{ std = "c++20", max-register-count = 64, ptxas_options = ["-O1"] }}
+        jobs = 3
+        cache-dir = ".cache/cubins"
+        cache-size = "2 GiB"
+        max-size = "100 MB"
+        trusted-keys = ["{KEY}"]
+        ship-sources = true
+
+        {SOURCE}
+        path = "kernels/red.cu"
+        name = "reduce"
+        archs = ["sm_90"]
+        include-dirs = ["other"]
+        define = {{ N = 8, ON = false }}
+        options = {{ lineinfo = true }}
+        instantiate = [" scale<float, 4> "]
+        variants = {{ BLOCK = [128, "256", true, false], SCALAR = ["float"] }}
+        """
+    )
+    assert config == Config(
+        archs=("sm_90a", "8.6+PTX", "all"),
+        toolkit="13.0.2",
+        sources=("kernels/**/*.cu",),
+        exclude=("**/wip_*",),
+        package="demo.gpu",
+        include_dirs=("include",),
+        source_roots=(("csrc", "../csrc"), ("t.2", "../../third/party")),
+        header_packages=("nvidia-cutlass", "a_b>=4,<5", "c == 1.*"),
+        define=(("N", "4"), ("ON", "1"), ("X", "1.5"), ("S", "float"), ("SQ(x)", "x*x"), ("E", "")),
+        options={"std": "c++20", "max_register_count": 64, "ptxas_options": ("-O1",)},
+        jobs=3,
+        cache_dir=".cache/cubins",
+        cache_size=2 << 30,
+        max_size=100_000_000,
+        trusted_keys=(KEY,),
+        ship_sources=True,
+        source=(
+            SourceRule(
+                path="kernels/red.cu",
+                name="reduce",
+                archs=("sm_90",),
+                include_dirs=("other",),
+                define=(("N", "8"),),
+                undefined=("ON",),
+                options={"lineinfo": True},
+                instantiate=("scale<float, 4>",),
+                variants=(("BLOCK", ("128", "256", "1", None)), ("SCALAR", ("float",))),
+            ),
+        ),
+        place=config.place,
+    )
+
+
+def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
+    options = f"""\
+        arch = ["sm_90"]
+        archs = [
+          "sm_90",
+          "sm_9",
+          "native ",
+        ]
+        jobs = 0
+        define = {{ T = 1, "1N" = 2 }}
+
+        {SOURCE}
+        variants = {{}}
+
+        {SOURCE}
+        path = "a.cu"
+        [{SOURCE[2:-2]}.options]
+        stdd = "c++20"
+        """
+    write = "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
+    reserved = "cannot be a macro: NVRTC's own built-in header uses that name, and no source would compile"
+    assert problems(options) == [
+        Problem(what, Location("pyproject.toml", FIRST + line), hint)
+        for line, what, hint in [
+            (0, "'arch' is not an option of [tool.hatch.build.hooks.cubin]", "did you mean 'archs'?"),
+            (3, f"archs: 'sm_9' is not an arch; {write}", None),
+            (4, "archs: 'native ' is not an arch, did you mean 'native'?", None),
+            (6, "jobs must be a whole number from 1 to 1024, not 0", AUTOMATIC),
+            (7, f"define.T {reserved}", None),
+            (7, "define.1N is not a macro's name", None),
+            (10, "variants must be a table of arrays such as { BLOCK = [128, 256] }, not {}", None),
+            (9, "a source table must say which sources it is for", 'path = "..."'),
+            (15, "options.stdd is not an option of cuda.core.ProgramOptions", "did you mean 'std'?"),
+        ]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('archs = "sm_90"', "archs must be an array of strings, not 'sm_90'"),
+        ("archs = [90]", "archs must be an array of strings, not [90]"),
+        ("archs = []", "archs must name at least one arch"),
+        ('archs = ["sm_90f"]', "archs: sm_90f does not exist, the first of its kind is sm_100f"),
+        ("toolkit = 13", "toolkit must be a string that is not empty, not 13"),
+        ('package = ""', "package must be a string that is not empty, not ''"),
+        ('package = "my-pkg"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'my-pkg'"),
+        ('package = "a..b"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'a..b'"),
+        ("sources = [1]", "sources must be an array of strings, not [1]"),
+        ('include-dirs = "include"', "include-dirs must be an array of strings, not 'include'"),
+        ("define = []", "define must be a table of macros, not []"),
+        (
+            'define = { N = "a\\nb" }',
+            r"define.N must be a boolean, a number or a one-line string, not 'a\nb'",
+        ),
+        (
+            f"define = {{ N = {10**400} }}",
+            f"define.N must be a boolean, a number or a one-line string, not 1{'0' * 136} … {'0' * 150}",
+        ),
+        ("define = { N = inf }", "define.N must be a boolean, a number or a one-line string, not inf"),
+        ("define = { N = [1] }", "define.N must be a boolean, a number or a one-line string, not [1]"),
+        ("options = 1", "options must be a table such as { use-fast-math = true }, not 1"),
+        ("options = { std = 17 }", "options.std must be a string, not 17"),
+        (
+            'options = { arch = "sm_90" }',
+            "options.arch cannot be set: targets are set with 'archs'",
+        ),
+        (
+            "options = { max-register-count = 1, max_register_count = 2 }",
+            "options.max_register_count is set twice, in two spellings",
+        ),
+        ("jobs = true", "jobs must be a whole number from 1 to 1024, not True"),
+        ('jobs = "4"', "jobs must be a whole number from 1 to 1024, not '4'"),
+        ("jobs = 1025", "jobs must be a whole number from 1 to 1024, not 1025"),
+        ("cache-dir = []", "cache-dir must be a string that is not empty, not []"),
+        ('cache-dir = "a\\u0000"', r"cache-dir 'a\x00' has characters that no path should have"),
+        ("cache-size = 4", "cache-size must be a string that is not empty, not 4"),
+        ('ship-sources = "yes"', "ship-sources must be true or false, not 'yes'"),
+        ("source = 1", f"source must be an array of tables, written as {SOURCE}"),
+        ("source = [1]", f"source must be an array of tables, written as {SOURCE}"),
+        (
+            "module = [1]",
+            f"module must be an array of tables, written as {SOURCE.replace('source', 'module')}",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
+    assert only_message(line) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("toolkit = 13.0", 'toolkit = "13.0"'),
+        ("toolkit = 13", 'toolkit = "13"'),
+        *((f"toolkit = '{text}'", 'toolkit = "13.0"') for text in ("v13.0", "CUDA 13.0", "cu130", "==13.0")),
+        ("toolkit = 'cuda12'", 'toolkit = "12"'),
+        ("toolkit = 14.0", 'toolkit = "13.5"'),
+        ("toolkit = '13.0.1.2.3'", 'toolkit = "13.0"'),
+        ("toolkit = 'cu118'", 'toolkit = "12.9"'),
+        ("toolkit = 11", 'toolkit = "12.9"'),
+        ("toolkit = 'latest'", 'toolkit = "13"'),
+        ("toolkit = 'cuda-13.9'", 'toolkit = "13.5"'),
+        ("toolkit = 'nightly'", None),
+        ("toolkit = '13.'", None),
+        ("archs = '80;90'", 'archs = ["80", "90"]'),
+        ("archs = 'sm_90'", 'archs = ["sm_90"]'),
+        ("archs = 'h100, sm_80'", 'archs = ["sm_90", "sm_80"]'),
+        ("archs = [80, 90]", 'archs = ["80", "90"]'),
+        ("archs = 9.0", 'archs = ["9.0"]'),
+        ("archs = [90, 'sm_x']", None),
+        ("archs = true", None),
+        ("archs = [true]", None),
+        ("archs = []", None),
+        (f"archs = 0x{'f' * 5000}", None),
+        ("sources = 'src/*.cu'", 'sources = ["src/*.cu"]'),
+        ("include-dirs = 'include'", 'include-dirs = ["include"]'),
+        (f"include-dirs = '{'x' * 200}'", None),
+        ('include-dirs = "a\\u007f"', None),
+        ("include-dirs = [1]", None),
+        ("include-dirs = { a = 1 }", None),
+        ("ship-sources = 'yes'", "ship-sources = true"),
+        ("pack = 'on'", "pack = true"),
+        ("provenance = 'maybe'", None),
+        ("jobs = '4'", "jobs = 4"),
+        ("jobs = 'many'", None),
+        ('toolkit = ["13.0"]', 'toolkit = "13.0"'),
+        ("toolkit = ['13.0', '12.9']", None),
+        ('cache-dir = ["c"]', 'cache-dir = "c"'),
+        ("cache-dir = [1]", None),
+        ("package = 1", None),
+        ("package = 'my-pkg.gpu'", 'package = "my_pkg.gpu"'),
+        ("package = 'my pkg'", None),
+        ("package = 'src/my-pkg/gpu/'", 'package = "my_pkg.gpu"'),
+        ("package = 'python/pkg'", None),
+        ("cache-size = '4 gb'", 'cache-size = "4 GB"'),
+        ("cache-size = '2gib'", 'cache-size = "2 GiB"'),
+        ("cache-size = '2'", 'cache-size = "2 GB"'),
+        ("cache-size = 2", 'cache-size = "2 GB"'),
+        ("cache-size = 1.5", 'cache-size = "1.5 GB"'),
+        ("cache-size = '2,5 gigabyte'", None),
+        ("cache-size = '2,5 g'", 'cache-size = "2.5 GB"'),
+        ("cache-size = 2_000_000_000", None),
+        ("cache-size = '200000000'", 'cache-size = "200000000 B"'),
+        ("cache-size = '500 bytes'", 'cache-size = "500 B"'),
+        ("max-size = '100'", 'max-size = "100 MB"'),
+        ("max-size = 100", 'max-size = "100 MB"'),
+        ('max-size = ["100 MB"]', 'max-size = "100 MB"'),
+        ("cache-size = 'much'", None),
+        ("max-size = '0 MB'", None),
+        ("define = '-DN=4'", "define = { N = 4 }"),
+        ("define = ['N=a b', '-D M']", 'define = { N = "a b", M = true }'),
+        ("define = ['N 4']", None),
+        ("define = []", None),
+        ("define = 4", None),
+        (
+            "options = ['-std=c++17', '--use_fast_math', '-maxrregcount=32', '-G']",
+            'options = { std = "c++17", use-fast-math = true, max-register-count = 32, debug = true }',
+        ),
+        ("options = '-lineinfo -O3'", "options = { lineinfo = true }"),
+        ("options = '-lineinfo --no-such'", None),
+        ("options = { std = 17, debug = true }", 'options = { std = "c++17", debug = true }'),
+        ("options = { std = 'gnu++20' }", 'options = { std = "c++20" }'),
+        ("options = { max-register-count = '64' }", "options = { max-register-count = 64 }"),
+        ("options = { lineinfo = 'yes' }", "options = { lineinfo = true }"),
+        ("options = { lineinfo = 'perhaps' }", None),
+        ("options = { O9 = true }", None),
+        ("options = { '--use_fast_math' = true }", "options = { use-fast-math = true }"),
+        ("options = { ffast-math = 'on' }", "options = { use-fast-math = true }"),
+        ("options = { maxrregcount = '64' }", "options = { max-register-count = 64 }"),
+        ("options = { '-maxrregcount=64' = true }", "options = { max-register-count = 64 }"),
+        ("options = { G = 1 }", "options = { debug = true }"),
+        ("options = { fmad = 0 }", "options = { fma = false }"),
+        ("options = { std = 'c++26' }", 'options = { std = "c++20" }'),
+        ("options = { std = 'c++03' }", 'options = { std = "c++20" }'),
+        ("options = { std = ['c++17'] }", 'options = { std = "c++17" }'),
+        ("options = { Xptxas = '-v -O3' }", 'options = { ptxas-options = ["-v", "-O3"] }'),
+        ("options = { Xptxas = ['-v'] }", 'options = { ptxas-options = ["-v"] }'),
+        ("options = { Xptxas = '--no-such' }", None),
+        ("options = { Xptxas = [1] }", None),
+        ("options = '-Xcompiler=-fPIC --use_fast_math'", "options = { use-fast-math = true }"),
+        ("define = { '-DN' = 4 }", "define = { N = 4 }"),
+        ("define = { 'N=4' = true, M = 1 }", "define = { N = 4, M = 1 }"),
+        ("define = { '-D1' = 4, M = 3 }", None),
+        ("options = '-lineinfo'", "options = { lineinfo = true }"),
+        ("options = ['lineinfo']", None),
+        ("options = 1", None),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant: str | None) -> None:
+    (problem,) = problems(line)
+    assert problem.hint == meant
+    if meant is not None:
+        read_config(meant)
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("variants = [{ N = 1 }, { N = 2, M = 'a' }]", 'variants = { N = [1, 2], M = ["a"] }'),
+        ("variants = [1]", None),
+        ("variants = {}", None),
+        ("variants = { N = 1, M = [2, 3] }", "variants = { N = [1], M = [2, 3] }"),
+        ("variants = { N = [] }", None),
+        ("variants = { N = 1979-05-27 }", None),
+        ("variants = { N = inf }", None),
+    ],
+)
+def test_variants_are_shown_as_they_may_be_meant(line: str, meant: str | None) -> None:
+    (problem,) = problems(f"{SOURCE}\npath = 'a.cu'\n{line}")
+    assert problem.hint == meant
+    if meant is not None:
+        read_config(f"{SOURCE}\npath = 'a.cu'\n{meant}")
+
+
+def test_a_hint_has_no_value_that_is_refused_itself() -> None:
+    found = problems("options = { gencode = 'x', rdc = true, std = 17, maxrregcount = 32, lineinfo = true }")
+    right = 'options = { std = "c++17", max-register-count = 32, lineinfo = true }'
+    assert [each.hint for each in found if each.hint and each.hint.startswith("options")] == [right, right]
+    read_config(right)
+
+
+@pytest.mark.parametrize("value", ["'auto'", "'all'", "0", "-1", "''"])
+@pytest.mark.parametrize("key", ["jobs", "cache-size", "max-size"])
+def test_a_limit_that_is_none_is_left_out(key: str, value: str) -> None:
+    (problem,) = problems(f"{key} = {value}")
+    assert problem.hint is not None
+    assert problem.hint.endswith("leave it out")
+
+
+@pytest.mark.parametrize(
+    ("table", "lines", "hint"),
+    [
+        ("options", "std = 17", 'std = "c++17"'),
+        ("options", "maxrregcount = 32", "max-register-count = 32"),
+        ("define", "'-DN' = 4", "N = 4"),
+    ],
+)
+def test_below_a_header_of_its_own_a_hint_is_one_key(table: str, lines: str, hint: str) -> None:
+    header = f"[{'.'.join(TABLE)}.{table}]"
+    (problem,) = problems(f"{header}\n{lines}")
+    assert problem.hint == hint
+    read_config(f"{header}\n{hint}")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "Xcompiler",
+        "gencode",
+        "O3",
+        "-O",
+        "rdc",
+        "relocatable-device-code",
+        "dlto",
+        "I",
+        "-D",
+        "g",
+        "cudadevrt",
+    ],
+)
+def test_a_flag_that_is_no_option_has_a_remedy(flag: str) -> None:
+    (problem,) = problems(f"options = {{ {flag} = true }}")
+    assert problem.hint is not None
+    assert "did you mean" not in problem.hint
+    (problem,) = problems(f"{flag} = true")
+    assert problem.hint is not None
+
+
+def test_a_size_needs_a_unit() -> None:
+    assert only_message('cache-size = "2"') == "cache-size needs a unit, such as MB or GB: '2'"
+
+
+def test_an_array_of_tables_that_is_called_sources_is_told_its_name() -> None:
+    (problem,) = problems(f"[[{'.'.join(TABLE)}.sources]]\npath = 'k.cu'")
+    assert problem.hint == f"did you mean {SOURCE}?"
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "key", "right"),
+    [
+        ("13.0", "header-packages = ['nvidia-curand-cu12']", "'nvidia-curand'"),
+        ("13.0", "header-packages = ['nvidia_curand_cu12==10.*']", "'nvidia-curand'"),
+        ("13.0", "header-packages = ['nvidia-curand-cu13']", "'nvidia-curand'"),
+        ("13.0", "header-packages = ['nvidia-cudnn-cu12']", "'nvidia-cudnn-cu13'"),
+        ("13.0", "header-packages = ['cupy-cuda12x']", "'cupy-cuda13x'"),
+        ("12.9", "header-packages = ['nvidia-curand']", "'nvidia-curand-cu12'"),
+        ("12.9", "header-packages = ['nvidia-nccl-cu13']", "'nvidia-nccl-cu12'"),
+        ("12.9", "header-packages = ['nvidia-curand-cu12', 'nvidia-nccl-cu12', 'nvidia-cutlass']", None),
+        ("13", "header-packages = ['nvidia-curand', 'nvidia-cudnn-cu13', 'cupy-cuda13x']", None),
+        ("system", "header-packages = ['nvidia-curand-cu12']", None),
+        ("13.0", "link = ['nvidia-cuda-runtime-cu12:**/libcudadevrt.a']", "'nvidia-cuda-runtime'"),
+        ("12.9", "link = ['nvidia-cuda-runtime:**/libcudadevrt.a']", "'nvidia-cuda-runtime-cu12'"),
+        ("12.9", "link = ['nvidia-cuda-runtime-cu12:**/libcudadevrt.a', 'a.cubin']", None),
+    ],
+)
+def test_a_wheel_of_another_cuda_is_refused_with_the_right_one(
+    toolkit: str, key: str, right: str | None
+) -> None:
+    module = f"{MODULE}\nname = 'm'\nsources = ['a.cu']\nmode = 'rdc'\n" if key.startswith("link") else ""
+    options = f"toolkit = '{toolkit}'\n{module}{key}"
+    if right is None:
+        read_config(options)
+    else:
+        (problem,) = problems(options)
+        assert problem.what.endswith(f"for which it is {right}")
+
+
+def test_the_cuda_of_the_environment_decides_which_wheels_are_right() -> None:
+    table = "toolkit = '13.0'\nheader-packages = ['nvidia-curand-cu12']"
+    assert read_config(table, {"HATCH_CUBIN_TOOLKIT": "12.9"}).header_packages == ("nvidia-curand-cu12",)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "-lcudadevrt",
+        "cudadevrt",
+        "libcudadevrt.a",
+        "cudadevrt:libcudadevrt.a",
+        "nvidia-cuda-runtime",
+        "nvidia-cuda-runtime-cu12",
+        "/usr/local/cuda/lib64/libcudadevrt.a",
+        "C:\\CUDA\\lib\\x64\\cudadevrt.lib",
+    ],
+)
+@pytest.mark.parametrize(("toolkit", "end"), [("13.0", ""), ("12.9", "-cu12"), ("system", "; with CUDA 12 ")])
+def test_the_device_runtime_is_told_as_it_is_linked(entry: str, toolkit: str, end: str) -> None:
+    module = f"{MODULE}\nname = 'm'\nsources = ['a.cu']\nmode = 'rdc'\n"
+    (problem,) = problems(f"toolkit = '{toolkit}'\n{module}link = ['{entry}']")
+    assert problem.hint is not None
+    line, semicolon, _other = problem.hint.partition(";")
+    assert end in problem.hint
+    assert bool(semicolon) is (toolkit == "system")
+    read_config(f"toolkit = '{toolkit}'\n{module}{line}")
+
+
+@pytest.mark.parametrize(
+    ("entry", "hint"),
+    [
+        ("nvidia-cutlass=4.0", 'write "nvidia-cutlass==4.0"'),
+        ("nvidia-cutlass 4.0", 'write "nvidia-cutlass==4.0"'),
+        ("nvidia-cutlass[x]@4.0", 'write "nvidia-cutlass==4.0"'),
+        (
+            "./third_party/cutlass",
+            'headers in a folder of the project need their own line: include-dirs = ["third_party/cutlass"]',
+        ),
+        ("../cutlass/include", None),
+        ("a;b", None),
+    ],
+)
+def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint: str | None) -> None:
+    (problem,) = problems(f"header-packages = ['{entry}']")
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ("mode = 'rdc'", f"it is an option of {MODULE}"),
+        ("link = []", f"it is an option of {MODULE}"),
+        (f"{SOURCE}\npath = 'a.cu'\nmode = 'rdc'", f"it is an option of {MODULE}"),
+        (f"{SOURCE}\npath = 'a.cu'\nsources = ['a.cu']", "did you mean 'path'?"),
+        ("options = { define = {} }", f"it is an option of {HOOK}: write it outside of its 'options'"),
+        (
+            f"[{HOOK[1:-1]}.options]\nheader_packages = []",
+            f"'header-packages' is an option of {HOOK}: write it above the header of its 'options'",
+        ),
+        ("options = { instantiate = [] }", f"it is an option of {SOURCE}"),
+        (
+            f"{SOURCE}\npath = 'a.cu'\n[{HOOK[1:-1]}.source.options]\narchs = []",
+            f"it is an option of {SOURCE}: write it above the header of its 'options'",
+        ),
+        ("maxrregcount = 64", "it is 'max-register-count' of the compiler's, which stand in 'options'"),
+        ("architectures = []", "did you mean 'archs'?"),
+        ("gpu = 'H100'", "did you mean 'archs'?"),
+        ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
+        ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
+        (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
+        ("lineinfo = true", "it is one of the compiler's, which stand in 'options'"),
+        ("use-fast-math = true", "it is one of the compiler's, which stand in 'options'"),
+    ],
+)
+def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
+    (problem,) = problems(options)
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("path = ''", "path must be a string that is not empty, not ''"),
+        ("path = '../a.cu'", "path '../a.cu' must stay inside the project, relative to it"),
+        ("jobs = 3", f"'jobs' is not an option of {SOURCE}"),
+        ("name = 'a/b'", "name must be a plain name, not 'a/b'"),
+        ("name = 'a[b]'", "name must be a plain name, not 'a[b]'"),
+        ("archs = []", "archs must name at least one arch"),
+        (
+            "instantiate = ['a', ' ']",
+            "instantiate: ' ' is not the name of a kernel, such as 'scale<float, 4>'",
+        ),
+        ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
+        ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
+        ("variants.N = []", "variants.N must be an array of at least one value, not []"),
+        ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
+        ("variants.1N = [1]", "variants.1N is not a macro's name"),
+        ("variants.N = [128, 64, '128']", "variants.N has '128' twice"),
+        ("variants.N = [1, 2, true]", "variants.N has '1' twice, for true is 1"),
+        ("variants.N = [false, false]", "variants.N has false twice"),
+    ],
+)
+def test_a_source_table_is_checked_like_the_whole(line: str, message: str) -> None:
+    path = "" if line.startswith("path") else "path = 'a.cu'"
+    (problem,) = problems(f"{SOURCE}\n{line}\n{path}")
+    assert (problem.what, problem.where) == (message, Location("pyproject.toml", FIRST + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("~", "must stay inside the project, relative to it"),
+        ("../x", "must stay inside the project, relative to it"),
+        ("../**", "must stay inside the project, relative to it"),
+        ("**/../..", "must stay inside the project, relative to it"),
+        ("/etc/*", "must stay inside the project, relative to it"),
+        ("~/x", "must stay inside the project, relative to it"),
+        ("C:/x", "must stay inside the project, relative to it"),
+        (r"C:\x", "must stay inside the project, relative to it"),
+        (r"\\host\x", "must stay inside the project, relative to it"),
+        (r"a\..\b", "must stay inside the project, relative to it"),
+        (r"a\b", "must be written with '/'"),
+        ("a\0b", "has characters that no path should have"),
+        ("a\nb", "has characters that no path should have"),
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize(
+    ("key", "written_in"),
+    [
+        ("sources:", "sources = [{}]"),
+        ("exclude:", "exclude = [{}]"),
+        ("include-dirs:", "include-dirs = [{}]"),
+        ("path", "[[tool.hatch.build.hooks.cubin.source]]\npath = {}"),
+        ("include-dirs:", "[[tool.hatch.build.hooks.cubin.source]]\npath = '*'\ninclude-dirs = [{}]"),
+        ("options.pre_include", "options = {{ pre_include = [{}] }}"),
+    ],
+    ids=["sources", "exclude", "include-dirs", "path", "include-dirs of a source", "pre-include"],
+)
+def test_a_path_that_leaves_the_project_is_refused(
+    key: str, written_in: str, text: str, message: str
+) -> None:
+    written = (
+        text.encode("unicode_escape").decode().replace(r"\x", r"\u00")
+        if text.isprintable() is False
+        else text
+    )
+    quoted = f'"{written}"' if written != text else f"'{text}'"
+    (problem,) = problems(written_in.format(quoted))
+    expected = f"{key} {text!r} {message}"
+    if key == "options.pre_include" and not text.isprintable():
+        expected = f"{key} must be a string or an array of strings, not {[text]!r}"
+    assert problem.what == expected
+
+
+def test_a_path_is_kept_in_its_shortest_spelling() -> None:
+    config = read_config('sources = ["./a//*.cu"]\ninclude-dirs = ["include/", "."]')
+    assert (config.sources, config.include_dirs) == (("a/*.cu",), ("include", "."))
+
+
+@pytest.mark.parametrize("toolkit", ["12", "13", "12.9", "13.0", "13.0.2", "13.0.2.1", "system"])
+def test_a_toolkit_is_a_cuda_version_or_the_systems(toolkit: str) -> None:
+    assert read_config(f'toolkit = "{toolkit}"').toolkit == toolkit
+
+
+@pytest.mark.parametrize(
+    "toolkit", ["13.", "13.*", ">=13", "13.0 ", "v13", "System", "13.٩", "13.0.2.1.0", "13.100"]
+)
+def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
+    assert only_message(f'toolkit = "{toolkit}"') == f"toolkit {NO_TOOLKIT} {toolkit!r}"
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "reason", "line"),
+    [
+        ("11.8", "must be CUDA 12 or later, not '11.8'", "12.9"),
+        ("10.2.1", "must be CUDA 12 or later, not '10.2.1'", "12.9"),
+        ("12.7", "must be a CUDA that there is, not '12.7': the last CUDA 12 is 12.9", "12.9"),
+        ("12.10", "must be a CUDA that there is, not '12.10': the last CUDA 12 is 12.9", "12.9"),
+        ("13.9", f"{UNKNOWN} '13.9': 13.5 is the newest one, and a newer hatch-cubin may know 13.9", "13.5"),
+        ("14", f"{UNKNOWN} '14': 13.5 is the newest one, and a newer hatch-cubin may know 14", "13.5"),
+        (
+            "13.0.9",
+            f"{UNKNOWN} '13.0.9': 13.0.3 is the newest CUDA 13.0, and a newer hatch-cubin may know 13.0.9",
+            "13.0",
+        ),
+        (
+            "12.9.9",
+            f"{UNKNOWN} '12.9.9': 12.9.2 is the newest CUDA 12.9, and a newer hatch-cubin may know 12.9.9",
+            "12.9",
+        ),
+    ],
+)
+def test_a_release_that_is_not_known_is_refused_with_one_that_is(
+    toolkit: str, reason: str, line: str
+) -> None:
+    (found,) = problems(f'toolkit = "{toolkit}"')
+    assert (found.what, found.hint) == (f"toolkit {reason}", f'toolkit = "{line}"')
+
+
+@pytest.mark.parametrize(
+    "toolkit", [f"{major}.{minor}.{patch}" for major in CUDA for minor, patch in CUDA[major].items()]
+)
+def test_every_release_that_is_known_is_taken(toolkit: str) -> None:
+    """The newest patch, with and without the number that the metapackage adds to some, and the minor."""
+    for text in (toolkit, f"{toolkit}.0", toolkit.rpartition(".")[0]):
+        assert read_config(f'toolkit = "{text}"').toolkit == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("2 GiB", 2 << 30),
+        ("2GB", 2_000_000_000),
+        ("1.5 KiB", 1536),
+        ("0.001 KB", 1),
+        ("500 B", 500),
+        ("1 TiB", 1 << 40),
+    ],
+)
+def test_a_size_is_a_number_and_a_unit(text: str, size: int) -> None:
+    assert read_config(f'cache-size = "{text}"').cache_size == size
+
+
+@pytest.mark.parametrize("text", ["0.000 GiB", "2 gib", "2 G", "2 iB", "-1 GiB", "1e3", "2 GiB ", "٢ GiB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    assert (
+        only_message(f'cache-size = "{text}"') == f"cache-size must be a size such as '2 GiB', not {text!r}"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "-a", "a=1", "a~1", "a @ https://example.org/a.whl", "a; x", "a[b]", ""]
+)
+def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
+    message = f"header-packages: {name!r} is not the name of a distribution, such as 'nvidia-cutlass'"
+    assert only_message(f"header-packages = ['{name}']") == message
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ("[]", "trusted-keys must name at least one key"),
+        ('["AAAA"]', "trusted-keys: a key is not a public key, which begins with 'ed25519:'"),
+        (f'["{KEY[:-1]}"]', "trusted-keys: a key has 55 characters, and a public key has 56"),
+        (
+            f'["{ed25519_keys.write(ed25519_keys.PUBLIC, bytes(32))}"]',
+            "trusted-keys: a key is no key that 'hatch-cubin keygen' makes: anybody could sign for it",
+        ),
+        ("[1]", "trusted-keys must be an array of strings, not [1]"),
+    ],
+)
+def test_what_is_no_key_is_refused(keys: str, what: str) -> None:
+    assert only_message(f"trusted-keys = {keys}") == what
+
+
+def test_each_bad_key_has_its_line() -> None:
+    lines = [problem.where for problem in problems(f'trusted-keys = [\n"A",\n"{KEY}",\n"B",\n]')]
+    assert lines == [Location("pyproject.toml", FIRST + number) for number in (1, 3)]
+
+
+def test_a_key_that_is_no_array_is_told_with_the_line_to_paste() -> None:
+    (problem,) = problems(f'trusted-keys = "{KEY}"')
+    assert problem.hint == f'trusted-keys = ["{KEY}"]'
+
+
+@pytest.mark.parametrize("value", [f'["{KEY}", "{PRIVATE}"]', f'"{PRIVATE}"', f'[["{PRIVATE}"]]'])
+def test_a_private_key_is_refused_and_not_shown(value: str) -> None:
+    (problem,) = problems(f"trusted-keys = {value}")
+    assert PRIVATE[20:30] not in str(problem)
+    assert str(problem) == (
+        f"pyproject.toml:{FIRST}: trusted-keys has a private key: whoever has read it can sign\n"
+        "  hint: make a new one with 'hatch-cubin keygen', and put its public key here"
+    )
+
+
+def test_signatures_that_are_required_need_keys_that_count() -> None:
+    environ = {"HATCH_CUBIN_REQUIRE_SIGNED": "1"}
+    assert read_config(f'trusted-keys = ["{KEY}"]', environ).trusted_keys == (KEY,)
+    (problem,) = problems('archs = ["sm_90"]', environ)
+    assert str(problem) == (
+        f"pyproject.toml:{FIRST - 1}: HATCH_CUBIN_REQUIRE_SIGNED is set, and the table does not say whose "
+        'signatures count\n  hint: trusted-keys = ["…"]'
+    )
+
+
+@pytest.mark.parametrize("name", ["__CUDA", "BLOCK", "TYPE", "DEBUG", "f(a, b)", "f()", "log(...)"])
+def test_a_macro_may_have_parameters(name: str) -> None:
+    assert read_config(f'define = {{ "{name}" = 1 }}').define == ((name, "1"),)
+
+
+@pytest.mark.parametrize("name", ["", "1N", "N M", "N-1", "N=1", "é", "f(", "f(a)(b)", "N\\u0000"])
+def test_what_is_no_macro_is_refused(name: str) -> None:
+    shown = name.replace("\\u0000", r"\x00")
+    assert only_message(f'define = {{ "{name}" = 1 }}') == f"define.{shown} is not a macro's name"
+
+
+@pytest.mark.parametrize("name", ["T", "x", "size", "type", "value", "size(a)"])
+@pytest.mark.parametrize("value", ["4", "false"])
+def test_a_macro_that_the_compilers_own_header_uses_is_refused(name: str, value: str) -> None:
+    message = only_message(f'define = {{ "{name}" = {value} }}')
+    assert message == (
+        f"define.{name} cannot be a macro: NVRTC's own built-in header uses that name, "
+        "and no source would compile"
+    )
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("macro", "compiles"),
+    [
+        *((name, False) for name in ("T", "x", "size", "type", "value", "size(a)", "x(a)", "warpSize()")),
+        *((name, True) for name in ("N", "BLOCK", "DEBUG", "TYPE", "T(a)", "value(a)", "f(a,b)")),
+    ],
+)
+def test_nvrtc_compiles_with_the_macros_that_are_allowed_and_with_no_other(
+    macro: str, *, compiles: bool
+) -> None:
+    Toolkit(None)  # loads the NVRTC of this environment
+    task = {"id": 0, "kind": "c++", "code": b"__global__ void k() {}", "name": b"k", "instantiate": []}
+    result = worker.compile_task({**task, "options": [b"-arch=sm_90", f"-D{macro}=float".encode()]})
+    assert result["ok"] is compiles
+    with contextlib.nullcontext() if compiles else pytest.raises(ConfigError, match="cannot be a macro"):
+        read_config(f'define = {{ "{macro}" = "float" }}')
+
+
+def test_an_option_may_be_written_with_hyphens_or_underscores() -> None:
+    both = (read_config(f"options = {{ {key} = true }}") for key in ("use-fast-math", "use_fast_math"))
+    assert [config.options for config in both] == [{"use_fast_math": True}] * 2
+
+
+@pytest.mark.parametrize("written", ["'/etc/x.h'", "['a.h', '../x.h']"])
+def test_a_header_that_is_included_first_stays_inside_the_project(written: str) -> None:
+    path = written.strip("[]").rpartition(" ")[2]
+    message = f"options.pre-include {path} must stay inside the project, relative to it"
+    assert only_message(f"options = {{ pre-include = {written} }}") == message
+
+
+@pytest.mark.parametrize("written", ["/c/cubins", "~/cubins", "../cubins", "a/../../cubins", "C:\\\\cubins"])
+def test_a_cache_folder_of_the_table_stays_inside_the_project(written: str) -> None:
+    (problem,) = problems(f'cache-dir = "{written}"')
+    folder = written.replace("\\\\", "\\")
+    assert (problem.what, problem.hint) == (
+        f"cache-dir {folder!r} must stay inside the project, relative to it",
+        "HATCH_CUBIN_CACHE_DIR can name any folder of a machine",
+    )
+
+
+@pytest.mark.parametrize("written", ["/c/cubins", "~/cubins", "../cubins"])
+def test_a_cache_folder_of_the_environment_may_lie_anywhere(written: str) -> None:
+    assert read_config("", {"HATCH_CUBIN_CACHE_DIR": written}).cache_dir == written
+
+
+def test_headers_that_are_included_first_are_one_or_several() -> None:
+    both = (
+        read_config(f"options = {{ pre_include = {written} }}") for written in ("'a.h'", "['a.h', 'b.h']")
+    )
+    assert [config.options["pre_include"] for config in both] == ["a.h", ("a.h", "b.h")]
+
+
+@pytest.mark.parametrize(
+    ("key", "guess"),
+    [
+        ("arch", "archs"),
+        ("include_dirs", "include-dirs"),
+        ("sorces", "sources"),
+        ("cache_dir", "cache-dir"),
+        ("defines", "define"),
+        ("sources-list", "sources"),
+    ],
+)
+def test_an_unknown_key_comes_with_a_guess(key: str, guess: str) -> None:
+    (problem,) = problems(f"{key} = 1")
+    assert problem.hint == f"did you mean {guess!r}?"
+
+
+@pytest.mark.parametrize("line", ["zzz = 1", "options = { zzz = 1 }"])
+def test_an_unknown_key_like_no_other_comes_without_one(line: str) -> None:
+    (problem,) = problems(line)
+    assert problem.hint is None
+
+
+def test_hatchlings_own_keys_are_left_to_hatchling() -> None:
+    config = read_config(
+        """\
+        enable-by-default = false
+        dependencies = ["x"]
+        require-runtime-dependencies = true
+        require-runtime-features = ["y"]
+        """
+    )
+    assert config == Config(place=config.place)
+
+
+def test_a_hostile_key_or_value_makes_one_short_line() -> None:
+    long = "x" * 1_000_000
+    found = messages(f'"a\\n\\u001b[31m" = 1\npackage = ["{long}"]\nnope{long} = 1')
+    assert found[0].startswith(f"pyproject.toml:{FIRST}: 'a\\n\\x1b[31m' is not an option of ")
+    assert all("\n" not in message and len(message) < 500 for message in found)
+    assert found[1].startswith(f"pyproject.toml:{FIRST + 1}: package must be a string")
+
+
+def test_twenty_thousand_bad_archs_are_each_reported() -> None:
+    listed = "".join(f'  "sm_{number}x",\n' for number in range(20_000))
+    found = problems(f"archs = [\n{listed}]")
+    assert len(found) == 20_000
+    assert found[-1].where == Location("pyproject.toml", FIRST + 20_000)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("ARCHS", "8.6;9.0+PTX, native", "archs", ("8.6", "9.0+PTX", "native")),
+        ("TOOLKIT", "12.9", "toolkit", "12.9"),
+        ("JOBS", "16", "jobs", 16),
+        ("CACHE_DIR", "/var/cache/x", "cache_dir", "/var/cache/x"),
+    ],
+)
+def test_a_variable_replaces_its_key(variable: str, value: str, field: str, expected: object) -> None:
+    table = 'archs = ["sm_90"]\ntoolkit = "13"\njobs = 1\ncache-dir = "here"'
+    config = read_config(table, {f"HATCH_CUBIN_{variable}": value})
+    assert getattr(config, field) == expected
+    assert getattr(read_config(table, {f"HATCH_CUBIN_{variable}": ""}), field) == getattr(
+        read_config(table), field
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ARCHS", " ,", "HATCH_CUBIN_ARCHS: must name at least one arch"),
+        ("ARCHS", "sm90", "HATCH_CUBIN_ARCHS: 'sm90' is not an arch, did you mean 'sm_90'?"),
+        ("ARCHS", "sm_90 al", "HATCH_CUBIN_ARCHS: 'al' is not an arch, did you mean 'all'?"),
+        (
+            "TOOLKIT",
+            "CUDA",
+            f"HATCH_CUBIN_TOOLKIT: {NO_TOOLKIT} 'CUDA'",
+        ),
+        ("JOBS", "many", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 'many'"),
+        ("JOBS", "0", "HATCH_CUBIN_JOBS: must be a whole number from 1 to 1024, not 0"),
+        ("CACHE_DIR", "a\nb", r"HATCH_CUBIN_CACHE_DIR: 'a\nb' has characters that no path should have"),
+    ],
+)
+def test_a_bad_variable_is_named_and_has_no_line(variable: str, value: str, message: str) -> None:
+    assert problems("", {f"HATCH_CUBIN_{variable}": value}) == [Problem(message)]
+
+
+def test_a_bad_table_and_a_bad_variable_are_reported_together() -> None:
+    assert len(problems("jobs = 0", {"HATCH_CUBIN_TOOLKIT": "x", "HATCH_CUBIN_ARCHS": "y"})) == 3
+
+
+@pytest.mark.parametrize("text", ["a =", "= 1", "a = 'x", "a = " + "[" * 5000])
+def test_a_place_in_a_text_that_cannot_be_read_is_the_file(text: str) -> None:
+    assert Place("pyproject.toml", text, ("a",)).of("b") == Location("pyproject.toml")
+
+
+def test_a_table_is_called_as_it_is_written() -> None:
+    place = Place("hatch.toml", "", ("build", "hooks", "cubin"))
+    assert (str(place), place.source_tables) == ("[build.hooks.cubin]", "[[build.hooks.cubin.source]]")
+
+
+def test_a_table_of_another_file_is_found_there() -> None:
+    text = textwrap.dedent("""
+        [build.hooks.cubin]
+        jobs = 1
+    """)
+    place = Place("hatch.toml", text, ("build", "hooks", "cubin"))
+    assert (place.of(), place.of("jobs")) == (Location("hatch.toml", 2), Location("hatch.toml", 3))
+
+
+def test_macros_merge_with_the_later_value_at_the_earlier_place() -> None:
+    base = (("A", "1"), ("B", "2"), ("C", "3"))
+    assert merge_macros(base, (("B", "4"), ("D", "5")), ("C",)) == (("A", "1"), ("B", "4"), ("D", "5"))
+
+
+# Around another backend
+
+
+def wrapped(text: str, *, wraps: bool = True) -> Config:
+    """Return the configuration of a table of a project whose build backend is ours."""
+    whole = f"[tool.hatch-cubin]\n{textwrap.dedent(text)}"
+    place = Place("pyproject.toml", whole, ("tool", "hatch-cubin"), wraps=wraps)
+    return parse_config(toml_positions.loads(whole)["tool"]["hatch-cubin"], place, {})
+
+
+def test_the_backend_inside_is_read_where_ours_is_around_it() -> None:
+    config = wrapped('backend = "a.b:c.d"\nbackend-path = ["./tools"]\npackage-dir = "python/demo"\n')
+    assert (config.backend, config.backend_path, config.package_dir) == ("a.b:c.d", ("tools",), "python/demo")
+
+
+OTHER = "backend must be another build backend, such as 'mesonpy', not"
+OUTSIDE = "must stay inside the project, relative to it"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", '1: the table does not say which build backend makes the wheel\n  hint: backend = "…"'),
+        *(
+            (f"backend = {value!r}", f"2: {OTHER} {value!r}")
+            for value in ("hatch_cubin.backend", "a b", "a:", "a.", "a:b:c")
+        ),
+        *(
+            (f'backend = "{name}"', f'2: {OTHER} {name!r}\n  hint: backend = "{right}"')
+            for name, right in (
+                ("meson-python", "mesonpy"),
+                ("Flit-Core", "flit_core.buildapi"),
+                ("poetry-core", "poetry.core.masonry.api"),
+                ("scikit-build", "scikit_build_core.build"),
+            )
+        ),
+        ('backend = "a"\npackage-dir = "../b"', f"3: package-dir '../b' {OUTSIDE}"),
+        ('backend = "a"\nbackend-path = ["/b"]', f"3: backend-path: '/b' {OUTSIDE}"),
+    ],
+)
+def test_a_backend_inside_that_cannot_be_is_told(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrapped(text)
+    assert str(caught.value) == f"pyproject.toml:{message}"
+
+
+@pytest.mark.parametrize("key", ["backend", "backend-path", "package-dir"])
+def test_without_ours_around_it_there_is_none(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrapped(f"{key} = 1", wraps=False)
+    assert str(caught.value) == (
+        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
+        ' where [build-system] has build-backend = "hatch_cubin.backend"'
+    )
+
+
+def test_a_module_table_is_read_whole() -> None:
+    config = read_config(
+        f"""\
+        {MODULE}
+        name = "solver"
+        sources = ["./a.cu", "physics/*.cu"]
+        mode = "rdc"
+        link = ["lib//x.ptx", "nvidia-cuda-runtime ==13.0.* : **/libcudadevrt.a"]
+        archs = ["sm_90"]
+        include-dirs = ["inc"]
+        define = {{ N = 1, M = false }}
+        options = {{ fma = true }}
+        variants = {{ BLOCK = [64, 128] }}
+        """
+    )
+    assert config.module == (
+        ModuleRule(
+            name="solver",
+            sources=("a.cu", "physics/*.cu"),
+            mode="rdc",
+            link=("lib/x.ptx", "nvidia-cuda-runtime ==13.0.*:**/libcudadevrt.a"),
+            archs=("sm_90",),
+            include_dirs=("inc",),
+            define=(("N", "1"),),
+            undefined=("M",),
+            options={"fma": True},
+            variants=(("BLOCK", ("64", "128")),),
+        ),
+    )
+
+
+def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
+    told = messages(f"{MODULE}\nsource = []\nmode = 'both'\nlink = ['../x.a', 'a b:c', 'a:/c']\n")
+    assert [each.partition(": ")[2] for each in told] == [
+        f"'source' is not an option of {MODULE}\n  hint: did you mean 'sources'?",
+        "mode must be 'lto' or 'rdc', not 'both'",
+        (
+            "link: '../x.a' must stay inside the project, relative to it\n"
+            "  hint: 'source-roots' names folders above: put x.a into one of these, or into the project"
+        ),
+        "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
+        "link: '/c' must stay inside the project, relative to it",
+        "a module table must have 'name'\n  hint: name = \"…\"",
+        "a module table must have 'sources'\n  hint: sources = [\"…\"]",
+    ]
+    (empty,) = messages(f"{MODULE}\nname = 'm'\nmode = 'lto'\nsources = []\n")
+    assert empty.endswith(": sources must name at least one source")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("nvcc_flags", "did you mean 'options'?"),
+        ("macros", "did you mean 'define'?"),
+        ("kernels", "did you mean 'sources'?"),
+        ("cuda-version", "did you mean 'toolkit'?"),
+        ("arhcs", "did you mean 'archs'?"),
+        ("colour", None),
+    ],
+)
+def test_a_key_that_other_tools_call_otherwise_is_guessed(key: str, meant: str | None) -> None:
+    (found,) = problems(f"{key} = 1")
+    assert found.hint == meant
+
+
+@pytest.mark.parametrize("name", ["expt-relaxed-constexpr", "extended_lambda", "defines"])
+def test_what_only_other_compilers_have_is_said_to_be_that(name: str) -> None:
+    (found,) = problems(f"options = {{ {name} = true }}")
+    assert found.hint is not None
+    assert "did you mean" not in found.hint
+
+
+@pytest.mark.parametrize("package", ["cutlass", "cub", "flashinfer", "curand"])
+def test_a_librarys_name_is_no_distribution(package: str) -> None:
+    assert only_message(f'header-packages = ["{package}"]').startswith(
+        f"header-packages: {package!r} is not the distribution with these headers: "
+    )
+
+
+def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
+    assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(
+        "must stay inside the project, relative to it: the toolkit's headers are found without it"
+    )
+
+
+@pytest.mark.parametrize(
+    "key", ["define = {{ {} = 1 }}", f"{SOURCE}\npath = 'k.cu'\nvariants = {{{{ {{}} = [1, 2] }}}}"]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__CUDACC__",
+        "__CUDACC_RTC__",
+        "__CUDA_ARCH__",
+        "__cplusplus",
+        "__cpp_concepts",
+        "__LINE__",
+        "__global__",
+    ],
+)
+def test_what_nvrtc_defines_itself_is_no_macro_of_the_table(key: str, name: str) -> None:
+    (found,) = problems(key.format(name))
+    assert f"{name} cannot be a macro: NVRTC gives it a value of its own" in found.what
+
+
+def test_a_compiler_that_nvrtc_is_not_cannot_be_claimed() -> None:
+    assert only_message("define = { __GNUC__ = 11 }").startswith("define.__GNUC__ cannot be a macro: ")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NDEBUG", "_USE_MATH_DEFINES", "__CUDA_NO_HALF_OPERATORS__", "__HIP_PLATFORM_AMD__", "__x86_64__"],
+)
+def test_names_that_compilers_only_look_for_are_free(name: str) -> None:
+    assert read_config(f"define = {{ {name} = true }}").define == ((name, "1"),)
+
+
+@pytest.mark.nvrtc
+def test_what_nvrtc_defines_itself_is_told_by_nvrtc() -> None:
+    """A source sees each, and none of those that are free."""
+    refused = [
+        "__CUDACC__",
+        "__CUDACC_RTC__",
+        "__CUDA_ARCH__",
+        "__cplusplus",
+        "__EDG__",
+        "__LP64__",
+        "__global__",
+    ]
+    free = ["NDEBUG", "__x86_64__", "__clang__", "_MSC_VER", "__CUDA_NO_HALF_OPERATORS__"]
+    Toolkit(None).load()
+    code = "".join(f"#ifdef {name}\n__device__ int seen_{name};\n#endif\n" for name in (*refused, *free))
+    task = {"id": 0, "kind": "c++", "code": code.encode(), "name": b"k.cu", "instantiate": [], "ptx": True}
+    ptx = worker.compile_task(task | {"options": [b"-arch=compute_80"]})["ptx"].decode()
+    assert [name for name in (*refused, *free) if f"seen_{name}" in ptx] == refused

@@ -1,0 +1,66 @@
+"""Which editable wheels need a finder of ours, and what it finds."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.frontends import editable_finder, repack
+from tests.helpers import make_project, run
+
+
+def finder(root: Path, lines: str, package: str = "demo") -> dict[str, bytes]:
+    """Return what is added to an editable wheel whose .pth has these lines."""
+    project = replace(make_project(root / "tree", {}), packages={package: "demo"})
+    with zipfile.ZipFile(root / "x.whl", "w") as archive:
+        archive.writestr("x.pth", lines.format(tree=project.root))
+        archive.writestr("x.dist-info/RECORD", "")
+    with repack.opened(root / "x.whl") as wheel:
+        return {name: b"".join(content) for name, content in editable_finder.finder(project, wheel).items()}  # type: ignore[arg-type]
+
+
+def test_each_package_has_a_finder_of_its_own_whose_name_is_ascii(tmp_path: Path) -> None:
+    names = {package: min(finder(tmp_path / package, "", package)) for package in ("a.b", "a_b", "demo", "é")}
+    assert names == {
+        "a.b": "_cubins_of_a_b.pth",
+        "a_b": "_cubins_of_a__b.pth",
+        "demo": "_cubins_of_demo.pth",
+        "é": "_cubins_of__xe9.pth",
+    }
+
+
+@pytest.mark.parametrize("lines", ["{tree}", "import x\n# x\n\n{tree}/../tree\n"])
+def test_a_folder_on_the_path_is_enough(tmp_path: Path, lines: str) -> None:
+    assert finder(tmp_path, lines) == {}
+
+
+@pytest.mark.parametrize(
+    "lines", ["", "import x; x.install()\n", "import\tx\n", "{tree}/demo\n", "/elsewhere\n"]
+)
+def test_without_one_a_finder_finds_the_bundle_alone(tmp_path: Path, lines: str) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    for name, data in finder(tmp_path, lines).items():
+        (site / name).write_bytes(data)
+    bundle = tmp_path / "tree/demo/_cubins"
+    bundle.mkdir()
+    (bundle / "__init__.py").write_text("from . import _editable\n")
+    (bundle / "_editable.py").write_text("x = 7\n")
+    code = (
+        "import importlib.util, json, site, sys\n"
+        f"site.addsitedir({str(site)!r})\n"
+        "package = type(sys)('demo')\npackage.__path__ = []\nsys.modules['demo'] = package\n"
+        "from demo import _cubins\n"
+        f"import os; os.unlink({str(bundle / '__init__.py')!r})\n"
+        "gone = [importlib.util.find_spec(name) for name in ('demo.other', 'demo._cubins2')]\n"
+        "del sys.modules['demo._cubins'], package._cubins\n"
+        "gone.append(importlib.util.find_spec('demo._cubins'))\n"
+        "print(json.dumps([_cubins._editable.x, _cubins.__file__, gone]))\n"
+    )
+    found = json.loads(run(sys.executable, "-c", code, cwd=tmp_path).stdout)
+    assert found == [7, str(bundle / "__init__.py"), [None, None, None]]

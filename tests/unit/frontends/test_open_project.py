@@ -1,0 +1,392 @@
+"""A project as the command line opens it: what its own build would see."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.common import ed25519_keys
+from hatch_cubin.errors import ConfigError, Location, Problem, ToolchainError
+from hatch_cubin.frontends import open_project as door
+from hatch_cubin.project.project import Project
+from tests.helpers import SAXPY, install_wheel, pyproject, write_tree
+
+pytestmark = pytest.mark.counted
+
+WRAPPED = (
+    '[build-system]\nbuild-backend = "hatch_cubin.backend"\n'
+    '[tool.hatch-cubin]\nbackend = "flit_core.buildapi"\n'
+)
+FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n[tool.hatch-cubin]\n'
+
+
+def _opened(root: Path, **environ: str) -> Project:
+    return door.open_project(str(root), environ, io.StringIO(), verbose=True)
+
+
+def test_hatchling_says_which_packages_its_wheel_has(tmp_path: Path) -> None:
+    text = pyproject("jobs = 3\n") + '[tool.hatch.build.targets.wheel]\npackages = ["lib/demo"]\n'
+    root = write_tree(tmp_path, {"pyproject.toml": text, "lib/demo/__init__.py": "", "other/__init__.py": ""})
+    project = _opened(root, HATCH_CUBIN_ARCHS="sm_90")
+    assert (project.root, project.packages, project.verbose) == (root, {"demo": "lib/demo"}, True)
+    assert (project.config.jobs, project.config.archs) == (3, ("sm_90",))
+
+
+def test_a_project_is_the_same_by_another_way_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tmp_path, {"pyproject.toml": pyproject(""), "src/demo/__init__.py": "", "dist/x": ""})
+    monkeypatch.chdir(tmp_path / "dist")
+    project = _opened(Path(".."))
+    assert (project.root, project.packages) == (tmp_path, {"demo": "src/demo"})
+
+
+def test_setuptools_says_which_packages_a_project_without_a_build_backend_has(tmp_path: Path) -> None:
+    text = (
+        '[project]\nname = "demo"\nversion = "1.0"\n'
+        '[tool.hatch-cubin]\n[tool.setuptools.packages.find]\nwhere = ["lib"]\n'
+    )
+    files = ["lib/demo/__init__.py", "src/other/__init__.py"]
+    write_tree(tmp_path, {"pyproject.toml": text, **dict.fromkeys(files, "")})
+    assert _opened(tmp_path).packages == {"demo": "lib/demo"}
+
+
+@pytest.mark.parametrize(
+    ("files", "packages"),
+    [
+        (["demo/__init__.py", "demo/k.cu", "tools/run.py"], {"demo": "demo"}),
+        (["src/b/__init__.py", "src/a/__init__.py", "tests/__init__.py"], {"a": "src/a", "b": "src/b"}),
+        (["_cubins/__init__.py", "demo/__init__.py", "tests/__init__.py"], {"demo": "demo"}),
+        (["python/b/__init__.py", "python/a/__init__.py", "src/lib.rs"], {"a": "python/a", "b": "python/b"}),
+        (["python/demo/__init__.py", ".venv/x/__init__.py", "tests/x/__init__.py"], {"demo": "python/demo"}),
+        (["python/demo/__init__.py", "code/demo/__init__.py"], {}),
+        (["python/demo/__init__.py", "demo/__init__.py"], {"demo": "demo"}),
+        (["python/demo/__init__.py", "code/acme/gpu/__init__.py"], {}),
+        (["python/acme/demo/__init__.py"], {}),
+    ],
+)
+def test_for_another_backend_packages_are_in_src_in_the_project_or_in_its_only_folder_that_has_any(
+    tmp_path: Path, files: list[str], packages: dict[str, str]
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})
+    assert _opened(tmp_path).packages == packages
+
+
+def test_c_sources_in_src_are_no_packages(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pyproject.toml": FLIT, "src/native.c": "", "demo/__init__.py": ""})
+    assert _opened(tmp_path).packages == {"demo": "demo"}
+
+
+@pytest.mark.parametrize(
+    ("options", "packages"),
+    [
+        ('package-dir = "python/demo"\n', {"demo": "python/demo"}),
+        ('package-dir = "lib"\npackage = "demo.gpu"\n', {"demo.gpu": "lib"}),
+    ],
+)
+def test_the_table_of_a_wrapped_backend_can_name_the_packages_folder(
+    tmp_path: Path, options: str, packages: dict[str, str]
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": WRAPPED + options})
+    (tmp_path / "python/demo").mkdir(parents=True)
+    (tmp_path / "lib").mkdir()
+    assert _opened(tmp_path).packages == packages
+
+
+def test_a_folder_that_is_none_of_the_project_is_told(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "project", {"pyproject.toml": f'{WRAPPED}package-dir = "lib"\n'})
+    message = "pyproject.toml:5: package-dir: 'lib' is not a folder of the project"
+    with pytest.raises(ConfigError) as caught:
+        _opened(root)
+    assert str(caught.value) == message
+    (root / "lib").symlink_to(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        _opened(root)
+    assert str(caught.value) == message
+
+
+def test_the_packages_of_a_wrapped_backend_are_those_that_it_tells(tmp_path: Path) -> None:
+    text = (
+        WRAPPED.replace("flit_core.buildapi", "setuptools.build_meta")
+        + '[project]\nname = "demo"\nversion = "1.0"\n[tool.setuptools.packages.find]\nwhere = ["lib"]\n'
+    )
+    write_tree(tmp_path, {"pyproject.toml": text, "lib/demo/__init__.py": "", "src/other/__init__.py": ""})
+    assert _opened(tmp_path).packages == {"demo": "lib/demo"}
+
+
+# What a build of the project's own would end with
+
+
+ASKS = '[build-system]\nrequires = ["{0}", "hatch-cubin"]\nbuild-backend = "{1}"\n[tool.hatch-cubin]\n'
+WHICH = "which package receives the kernels? The wheel's packages are: "
+
+
+NOT_REQUIRED = "[build-system] does not require hatch-cubin: a build would not have it\n  hint: requires = "
+BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (
+            pyproject("", requires='"hatchling"') + BOTH,
+            [
+                f'pyproject.toml:2: {NOT_REQUIRED}["hatchling", "hatch-cubin"]',
+                f"pyproject.toml:9: {WHICH}'a', 'b'\n  hint: package = \"…\"",
+            ],
+        ),
+        (
+            pyproject('package = "a"', requires='"hatchling", "HatchCubin>=0.1"') + f"\n{BOTH}",
+            [
+                (
+                    "pyproject.toml:2: [build-system] requires 'HatchCubin>=0.1', which is not hatch-cubin\n"
+                    '  hint: requires = ["hatchling", "hatch-cubin>=0.1"]'
+                )
+            ],
+        ),
+        (
+            pyproject('package = "a"', requires='"hatch-cubins", "hatchling", "hatch-cubin"') + f"\n{BOTH}",
+            [
+                (
+                    "pyproject.toml:2: [build-system] requires 'hatch-cubins', which is not hatch-cubin\n"
+                    '  hint: requires = ["hatch-cubin", "hatchling"]'
+                )
+            ],
+        ),
+        (
+            '[project]\nname = "demo"\nversion = "1.0"\n[tool.hatch-cubin]\npackage = "a"\n',
+            [f'pyproject.toml: {NOT_REQUIRED}["setuptools", "hatch-cubin"]'],
+        ),
+        (
+            f'{WRAPPED}package = "c"\n',
+            [
+                f'pyproject.toml:1: {NOT_REQUIRED}["setuptools", "hatch-cubin"]',
+                "pyproject.toml:5: package 'c' is not in the wheel, its packages are: 'a', 'b'",
+            ],
+        ),
+    ],
+    ids=["hatchling", "a misspelled name", "one beside ours", "setuptools", "wrapped"],
+)
+def test_what_a_build_would_find_wrong_is_found_without_one(
+    tmp_path: Path, text: str, messages: list[str]
+) -> None:
+    write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/b/__init__.py": ""})
+    with pytest.raises(ConfigError) as caught:
+        door.check_build(_opened(tmp_path))
+    assert [*map(str, caught.value.problems)] == messages
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pyproject('package = "a"\n') + BOTH,
+        FLIT,  # 'bundle --into' says which one
+        ASKS.format("flit_core", "hatch_cubin.backend")
+        + 'backend = "flit_core.buildapi"\n',  # the wheel does
+    ],
+    ids=["hatchling", "another", "wrapped"],
+)
+def test_what_is_right_or_cannot_be_known_is_no_error(tmp_path: Path, text: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/b/__init__.py": ""})
+    door.check_build(_opened(tmp_path))
+
+
+# A project whose package only its bundle knows
+
+
+@pytest.mark.parametrize(
+    ("bundles", "package"),
+    [
+        (["src/b/_cubins"], "b"),
+        (["lib/x/y/_cubins"], "x.y"),
+        (["src/b/_cubins", "src/nothing/_cubins", "../other/_cubins"], "b"),
+        (["src/a/_cubins", "src/b/_cubins"], None),
+        ([], None),
+    ],
+)
+def test_a_bundle_says_which_package_it_is_of(
+    tmp_path: Path, bundles: list[str], package: str | None
+) -> None:
+    files = ["src/a/__init__.py", "src/b/__init__.py", "lib/x/__init__.py", "lib/x/y/__init__.py"]
+    root = write_tree(tmp_path / "project", {"pyproject.toml": FLIT, **dict.fromkeys(files, "")})
+    write_tree(tmp_path, {"other/__init__.py": ""})
+    assert door.aimed_at_one_of(_opened(root), bundles).config.package == package
+
+
+def test_it_does_not_where_the_table_or_the_backend_does(tmp_path: Path) -> None:
+    files = {"a/__init__.py": "", "b/__init__.py": ""}
+    for text in (f'{FLIT}package = "a"\n', pyproject("") + BOTH.replace("src/", "")):
+        project = _opened(write_tree(tmp_path, {"pyproject.toml": text, **files}))
+        assert door.aimed_at_one_of(project, ["b/_cubins"]) is project
+
+
+def test_without_hatchling_its_projects_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject(""), "demo/__init__.py": ""})
+    monkeypatch.delitem(sys.modules, "hatch_cubin.frontends.hatch", raising=False)
+    monkeypatch.delattr("hatch_cubin.frontends.hatch", raising=False)
+    monkeypatch.setitem(sys.modules, "hatchling", None)
+    monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", None)
+    with pytest.raises(ConfigError) as caught:
+        _opened(root)
+    assert str(caught.value) == (
+        "pyproject.toml:9: this project is built with hatchling, which is not installed here\n"
+        "  hint: pip install hatchling"
+    )
+
+
+def test_a_wrong_table_is_found_before_hatchling_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject("jobs = 0")})
+    monkeypatch.setattr(door, "packages", None)
+    with pytest.raises(ConfigError, match=r"^pyproject.toml:10: jobs must be"):
+        _opened(root)
+
+
+# The compiler
+
+
+WHEELS = {
+    "cuda-core": "1.2.2",
+    "cuda-bindings": "13.5.0",
+    "cuda-toolkit": "13.0.2",
+    "nvidia-cuda-nvrtc": "13.0.88",
+    "nvidia-nvjitlink": "13.0.88",
+}
+COMMAND = (
+    "pip install 'cuda-core>=1.2,<2' 'cuda-bindings==13.*' 'cuda-toolkit[nvrtc,cudart,cccl,crt]==13.0.*'"
+)
+
+
+def _refused(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wheels: Mapping[str, str],
+    table: str = 'toolkit = "13.0"',
+    **environ: str,
+) -> Problem | None:
+    """Return what is wrong where *wheels* are installed, by their names with their versions."""
+    for name, version in wheels.items():
+        install_wheel(root / "site", name, {}, version)
+    monkeypatch.setattr(sys, "path", [str(root / "site")])
+    files = {"pyproject.toml": f"{FLIT}{table}\n", "demo/__init__.py": "", "demo/k.cu": SAXPY}
+    try:
+        door.require_compiler(_opened(write_tree(root, files), **environ))
+    except ToolchainError as exc:
+        (problem,) = exc.problems
+        return problem
+    return None
+
+
+def _without(*names: str, **others: str) -> dict[str, str]:
+    changed = {name.replace("_", "-"): version for name, version in others.items()}
+    return {name: version for name, version in {**WHEELS, **changed}.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("wheels", "missing", "here"),
+    [
+        (
+            _without("cuda-toolkit"),
+            "cuda-toolkit 13.0.*",
+            "nvidia-cuda-nvrtc 13.0.88, nvidia-nvjitlink 13.0.88, cuda-bindings 13.5.0, cuda-core 1.2.2",
+        ),
+        (
+            _without("cuda-toolkit", nvidia_cuda_nvrtc="13.4.92"),
+            "cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.* (13.4.92 is here)",
+            "nvidia-cuda-nvrtc 13.4.92, nvidia-nvjitlink 13.0.88, cuda-bindings 13.5.0, cuda-core 1.2.2",
+        ),
+        (
+            _without("nvidia-nvjitlink", cuda_bindings="12.9.10"),
+            "cuda-bindings 13.* (12.9.10 is here)",
+            "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, cuda-bindings 12.9.10, cuda-core 1.2.2",
+        ),
+        (
+            _without(cuda_core="0.4.2"),
+            "cuda-core >=1.2,<2 (0.4.2 is here)",
+            "cuda-toolkit 13.0.2, nvidia-cuda-nvrtc 13.0.88, nvidia-nvjitlink 13.0.88, "  # noqa: ISC004
+            "cuda-bindings 13.5.0, cuda-core 0.4.2",
+        ),
+        (
+            {},
+            ("cuda-core >=1.2,<2, cuda-bindings 13.*, cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.*"),
+            "no part of a compiler",
+        ),
+    ],
+    ids=["no metapackage", "another nvrtc", "other bindings and no linker", "an old cuda-core", "nothing"],
+)
+def test_what_is_missing_is_named_with_what_is_there_and_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheels: dict[str, str], missing: str, here: str
+) -> None:
+    assert _refused(tmp_path, monkeypatch, wheels) == Problem(
+        f"a build with CUDA 13.0 needs what is not installed here: {missing}",
+        Location("pyproject.toml", 4),
+        COMMAND,
+        (f"here: {here}",),
+    )
+
+
+def test_a_release_that_a_variable_asks_for_is_told_with_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_TOOLKIT="12")
+    assert found is not None
+    assert found.where is None
+    assert found.what.startswith("HATCH_CUBIN_TOOLKIT=12: a build with CUDA 12 needs")
+
+
+def test_headers_that_are_not_installed_are_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = 'toolkit = "13.0"\nheader-packages = ["some-headers==4.*"]'
+    found = _refused(tmp_path, monkeypatch, WHEELS, table)
+    assert found is not None
+    assert found.what == "'header-packages' needs what is not installed here: some-headers 4.*"
+    assert (found.where, found.hint) == (Location("pyproject.toml", 5), f"{COMMAND} 'some-headers==4.*'")
+
+
+def test_what_checks_signatures_is_no_compiler_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
+    found = _refused(tmp_path, monkeypatch, WHEELS, f'toolkit = "13.0"\ntrusted-keys = ["{key}"]')
+    assert found is not None
+    assert found.what == "signing needs what is not installed here: cryptography >=42"
+    assert (found.where, found.hint) == (Location("pyproject.toml", 5), f"{COMMAND} 'cryptography>=42'")
+
+
+def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_EXECUTOR="dask://head:8786")
+    assert found is not None
+    assert found.what == "HATCH_CUBIN_EXECUTOR needs what is not installed here: distributed >=2025.4"
+    assert (found.where, found.hint) == (None, f"{COMMAND} 'distributed>=2025.4'")
+
+
+def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _refused(tmp_path, monkeypatch, WHEELS) is None
+
+
+def test_a_table_that_leaves_the_choice_gets_parts_that_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _refused(tmp_path, monkeypatch, _without("cuda-core"), "")
+    assert found is not None
+    assert found.what == "a build needs what is not installed here: cuda-core >=1.2,<2"
+    assert found.hint == COMMAND.replace("13.0.*", "13.*")
+
+
+@pytest.mark.nvrtc
+def test_the_compiler_of_this_environment_does_where_the_table_names_none(tmp_path: Path) -> None:
+    files = {"pyproject.toml": FLIT, "demo/__init__.py": ""}
+    door.require_compiler(_opened(write_tree(tmp_path, files), **os.environ))
+
+
+def test_a_project_that_hatchling_cannot_build_is_an_error_in_its_words(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"pyproject.toml": pyproject("").replace('name = "demo"', "")})
+    with pytest.raises(ConfigError, match=r"^hatchling cannot build this project: .*`project.name`"):
+        _opened(root)

@@ -1,0 +1,446 @@
+"""Planning: which modules and units there are, what they are called, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from hatch_cubin.common import arch_names
+from hatch_cubin.common.arch_names import Arch, Target
+from hatch_cubin.common.digest import digest
+from hatch_cubin.config.config import Config
+from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem
+from hatch_cubin.planning.unit_plan import Module, Plan, Toolchain, plan_modules, plan_units, unsupported
+from hatch_cubin.project.source import Source
+from tests.helpers import TABLE, pyproject, read_config
+
+TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
+RULE = f"[[{'.'.join(TABLE)}.source]]"
+FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
+
+
+def cu(*paths: str) -> list[Source]:
+    return [Source(path, "") for path in paths]
+
+
+def ptx(target: str, path: str = "demo/k.ptx") -> Source:
+    return Source(path, f".version 8.7\n.target {target}\n")
+
+
+def expanded(config: Config) -> Mapping[tuple[str, ...], tuple[Target, ...]]:
+    specs = {config.archs, *(rule.archs for rule in config.source if rule.archs)}
+    return {each: arch_names.expand(each, TOOLCHAIN.supported, ()) for each in specs}
+
+
+def modules(options: str, *sources: Source) -> list[Module]:
+    config = read_config(options)
+    return plan_modules(config, sources, expanded(config))
+
+
+def plan(archs: list[str], *sources: Source, toolchain: Toolchain = TOOLCHAIN) -> Plan:
+    return plan_units(modules(f"archs = {archs}", *sources), toolchain)
+
+
+def refused(options: str, *sources: Source) -> list[Problem]:
+    with pytest.raises(HatchCubinError) as caught:
+        plan_units(modules(options, *sources), TOOLCHAIN)
+    return list(caught.value.problems)
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+def test_a_source_is_one_module_with_the_tables_settings() -> None:
+    (module,) = modules(
+        'archs = ["90"]\ndefine = { N = 4 }\noptions = { fma = true }\ninclude-dirs = ["inc"]',
+        *cu("demo/red.cu"),
+    )
+    assert {name: getattr(module, name) for name in Module.__slots__} == {
+        "base": "red",
+        "source": Source("demo/red.cu", ""),
+        "variant": (),
+        "define": (("N", "4"),),
+        "options": {"fma": True},
+        "include_dirs": ("inc",),
+        "instantiate": (),
+        "targets": (Target(Arch(90)), Target(Arch(90, kind="compute"))),
+        "undefined": (),
+        "written": {
+            "sm_90": Location("pyproject.toml", FIRST),
+            "compute_90": Location("pyproject.toml", FIRST),
+            "fma": Location("pyproject.toml", FIRST + 2),
+        },
+        "tables": RULE,
+        "link": None,
+        "part_of": "",
+        "where": None,
+    }
+    assert (module.name, module.file_stem, module.macros) == ("red", "red", (("N", "4"),))
+
+
+def test_modules_come_in_the_order_of_their_names() -> None:
+    assert [module.name for module in modules("", *cu("b/z.cu", "b/a.cu", "a/m.cu"))] == ["a", "m", "z"]
+
+
+def test_source_tables_merge_over_the_whole_table_and_later_ones_win() -> None:
+    found = modules(
+        f"""\
+        archs = ["sm_90"]
+        define = {{ A = 1, B = 2, C = 3 }}
+        options = {{ fma = true, std = "c++17" }}
+        include-dirs = ["one", "two"]
+        {RULE}
+        path = "**/*.cu"
+        archs = ["sm_80"]
+        define = {{ B = 20, D = 4 }}
+        options = {{ std = "c++20", lineinfo = true }}
+        include-dirs = ["three", "two"]
+        instantiate = ["f<int>", "g<int>"]
+        variants = {{ X1 = [1], X2 = [2] }}
+        {RULE}
+        path = "demo/red.cu"
+        name = "reduce"
+        define = {{ C = false, D = 5 }}
+        options = {{ lineinfo = false }}
+        include-dirs = ["four"]
+        instantiate = ["f<int>", "h<int>"]
+        variants = {{ X2 = [3] }}
+        """,
+        *cu("demo/red.cu", "demo/other.cu"),
+    )
+    assert [
+        (each.name, each.define, each.options, each.include_dirs, each.instantiate, each.targets)
+        for each in found
+    ] == [
+        (
+            "other[X1=1,X2=2]",
+            (("A", "1"), ("B", "20"), ("C", "3"), ("D", "4")),
+            {"fma": True, "std": "c++20", "lineinfo": True},
+            ("three", "two", "one"),
+            ("f<int>", "g<int>"),
+            (Target(Arch(80)),),
+        ),
+        (
+            "reduce[X1=1,X2=3]",
+            (("A", "1"), ("B", "20"), ("D", "5")),
+            {"fma": True, "std": "c++20", "lineinfo": False},
+            ("four", "three", "two", "one"),
+            ("f<int>", "g<int>", "h<int>"),
+            (Target(Arch(80)),),
+        ),
+    ]
+
+
+def test_variants_are_one_module_per_combination() -> None:
+    found = modules(
+        f"""\
+        define = {{ BLOCK = 1, N = 4 }}
+        {RULE}
+        path = "demo/red.cu"
+        variants = {{ BLOCK = [128, 64], SCALAR = ["half", "float"] }}
+        """,
+        *cu("demo/red.cu"),
+    )
+    assert [(module.name, module.file_stem) for module in found] == [
+        ("red[BLOCK=128,SCALAR=float]", "red.BLOCK-128.SCALAR-float"),
+        ("red[BLOCK=128,SCALAR=half]", "red.BLOCK-128.SCALAR-half"),
+        ("red[BLOCK=64,SCALAR=float]", "red.BLOCK-64.SCALAR-float"),
+        ("red[BLOCK=64,SCALAR=half]", "red.BLOCK-64.SCALAR-half"),
+    ]
+    assert found[0].macros == (("BLOCK", "128"), ("N", "4"), ("SCALAR", "float"))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("con", "CON", "prn", "Aux", "nul", "com1", "COM9", "lpt0"),
+        *("a.b", "a b", "é", "x" * 81, "a+b", "a,b"),
+    ],
+)
+def test_a_name_that_some_file_system_cannot_hold_is_a_hash_in_files(part: str) -> None:
+    (module,) = modules("", *cu(f"demo/{part}.cu"))
+    assert (module.name, module.file_stem) == (part, digest([part])[:10])
+
+
+@pytest.mark.parametrize("part", ["console", "com", "com10", "x" * 80, "a-b_C9"])
+def test_a_name_that_every_file_system_can_hold_is_kept(part: str) -> None:
+    (module,) = modules("", *cu(f"demo/{part}.cu"))
+    assert module.file_stem == part
+
+
+def test_a_variant_of_false_is_named_0_and_not_defined() -> None:
+    options = f"define = {{ DBG = 2 }}\n{RULE}\npath = 'k.cu'\nvariants = {{ DBG = [true, false], N = [0] }}"
+    off, on = modules(options, *cu("k.cu"))
+    assert (off.name, off.macros) == ("k[DBG=0,N=0]", (("N", "0"),))
+    assert (on.name, on.macros) == ("k[DBG=1,N=0]", (("DBG", "1"), ("N", "0")))
+
+
+def test_only_the_part_of_a_variant_that_needs_it_is_hashed() -> None:
+    (module,) = modules(
+        f"{RULE}\npath = 'demo/red.cu'\nvariants = {{ BLOCK = [64], SCALAR = ['std::pair<int, 4>'] }}",
+        *cu("demo/red.cu"),
+    )
+    assert module.name == "red[BLOCK=64,SCALAR=std::pair<int, 4>]"
+    assert module.file_stem == f"red.BLOCK-64.{digest(['SCALAR-std::pair<int, 4>'])[:10]}"
+
+
+def test_a_variant_with_many_parts_keeps_a_short_file_name() -> None:
+    values = ", ".join(f"M{number} = ['{'v' * 30}']" for number in range(8))
+    (module,) = modules(f"{RULE}\npath = '**/red.cu'\nvariants = {{ {values} }}", *cu("demo/red.cu"))
+    assert module.file_stem == f"red.{digest([module.name])[:10]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "given"),
+    [
+        ("{parent}_{stem}", "demo/blas/dot.cu", "blas_dot"),
+        ("k-{stem}", "demo/blas/dot.cu", "k-dot"),
+        ("{stem}{stem}", "demo/a.b.cu", "a.ba.b"),
+        ("{parent}", "dot.cu", ""),
+        ("{", "dot.cu", "{"),
+    ],
+)
+def test_a_name_for_many_sources_has_parts_of_each_ones_path(name: str, path: str, given: str) -> None:
+    (module,) = modules(f"{RULE}\npath = '**/*'\nname = '{name}'", *cu(path))
+    assert module.name == given
+
+
+def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_guess() -> None:
+    options = f"{RULE}\npath = 'demo/rde.cu'\n{RULE}\npath = 'zzz'\n{RULE}\npath = '*/red.cu'"
+    assert refused(options, *cu("demo/red.cu")) == [
+        Problem(
+            "path 'demo/rde.cu' matches no source",
+            Location("pyproject.toml", FIRST + 1),
+            "did you mean 'demo/red.cu'?",
+        ),
+        Problem("path 'zzz' matches no source", Location("pyproject.toml", FIRST + 3)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("red.cu", 'path = "src/demo/red.cu"'),
+        ("demo/red.cu", 'path = "src/demo/red.cu"'),
+        ("r*.cu", 'path = "src/demo/red.cu"'),
+        ("*.cu", 'path = "**/*.cu"'),
+    ],
+)
+def test_a_path_without_its_folders_is_told_with_them(path: str, hint: str) -> None:
+    (problem,) = refused(f"{RULE}\npath = '{path}'", *cu("src/demo/red.cu", "src/demo/blue.cu"))
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize("key", ["instantiate = ['f<int>']", "variants = { N = [1] }"])
+def test_ptx_can_have_neither_instantiations_nor_variants(key: str) -> None:
+    found = refused(f"{RULE}\npath = 'demo/*'\n{key}", ptx("sm_80"), *cu("demo/red.cu"))
+    assert found == [
+        Problem(
+            "path 'demo/*' matches demo/k.ptx, and PTX has neither templates nor macros",
+            Location("pyproject.toml", FIRST + 1),
+            "'instantiate' and 'variants' are for .cu sources",
+        )
+    ]
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
+    units = plan(["sm_90a", "100f", "compute_90"], *cu("demo/red.cu")).units
+    assert [(unit.name, unit.module.file_stem + unit.suffix) for unit in units] == [
+        ("red for sm_90a", "red.sm_90a.cubin"),
+        ("red for sm_100f", "red.sm_100f.cubin"),
+        ("red for compute_100f", "red.compute_100f.ptx"),
+        ("red for compute_90", "red.compute_90.ptx"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arch", "toolchain", "what", "more"),
+    [
+        ("sm_70", TOOLCHAIN, "cannot target sm_70", '; CUDA 12 can target sm_70 too: toolkit = "12.9"'),
+        (
+            "compute_50",
+            TOOLCHAIN,
+            "cannot target compute_50",
+            '; CUDA 12 can target compute_50 too: toolkit = "12.9"',
+        ),
+        ("sm_37", TOOLCHAIN, "cannot target sm_37", ""),
+        ("sm_71", TOOLCHAIN, "cannot target sm_71", ""),
+        (
+            "sm_101a",
+            TOOLCHAIN,
+            "cannot target sm_101a",
+            '; CUDA 12 can target sm_101a too; CUDA 13 calls it sm_110: toolkit = "12.9"',
+        ),
+        ("sm_107", TOOLCHAIN, "cannot target sm_107", '; CUDA 13.5 can target sm_107 too: toolkit = "13.5"'),
+        *(
+            (
+                arch,
+                TOOLCHAIN,
+                f"cannot target {arch}",
+                f"; a later GPU runs PTX of an earlier one: compute_120 in place of {arch}",
+            )
+            for arch in ("sm_130", "compute_200", "sm_130a")
+        ),
+        (
+            "sm_100f",
+            Toolchain("NVRTC 12.8.93", (75, 100), families=False),
+            "cannot target sm_100f (families, as in 100f, need CUDA 12.9)",
+            '; CUDA 12.9 can target sm_100f too: toolkit = "12.9"',
+        ),
+    ],
+)
+def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
+    arch: str, toolchain: Toolchain, what: str, more: str
+) -> None:
+    known = " ".join(map(str, toolchain.supported))
+    problem = Problem(f"{toolchain.label} {what}", hint=f"it can target {known}{more}")
+    assert unsupported(arch_names.parse_arch(arch), toolchain) == problem
+    with pytest.raises(ConfigError) as caught:
+        plan(["sm_75", arch], *cu("a.cu", "b.cu"), toolchain=toolchain)
+    assert caught.value.problems == (problem._replace(where=Location("pyproject.toml", FIRST)),)
+
+
+def test_an_arch_is_shown_where_it_was_asked_for() -> None:
+    options = f"""\
+        archs = [
+            "sm_70",
+            "9.0", "all"]
+        {RULE}
+        path = "**/b.cu"
+        archs = ["sm_80", "6.0+PTX"]
+        """
+    assert [(problem.what, problem.where) for problem in refused(options, *cu("a.cu", "b.cu"))] == [
+        ("NVRTC 13.5.37 cannot target sm_70", Location("pyproject.toml", FIRST + 1)),
+        ("NVRTC 13.5.37 cannot target sm_60", Location("pyproject.toml", FIRST + 5)),
+        ("NVRTC 13.5.37 cannot target compute_60", Location("pyproject.toml", FIRST + 5)),
+    ]
+
+
+def test_an_arch_that_a_variable_asked_for_is_shown_nowhere_in_the_table() -> None:
+    config = read_config("archs = ['sm_90', 'sm_70']", {"HATCH_CUBIN_ARCHS": "sm_70"})
+    with pytest.raises(ConfigError) as caught:
+        plan_units(plan_modules(config, cu("a.cu"), expanded(config)), TOOLCHAIN)
+    assert [problem.where for problem in caught.value.problems] == [None]
+
+
+def test_every_arch_that_cannot_be_built_is_refused_at_once() -> None:
+    found = refused("archs = ['sm_70', 'sm_60', 'sm_80']", ptx("sm_90"), *cu("demo/red.cu"))
+    assert [problem.what for problem in found] == [
+        "cannot be assembled for sm_70",
+        "cannot be assembled for sm_60",
+        "cannot be assembled for sm_80",
+        "NVRTC 13.5.37 cannot target sm_70",
+        "NVRTC 13.5.37 cannot target sm_60",
+    ]
+
+
+def test_what_ptx_can_serve_of_the_archs_is_kept() -> None:
+    source = Source("demo/k.ptx", ".version 8.0\n.target sm_80\n")
+    for archs, kept in [
+        ("'sm_75', 'sm_80', 'sm_90', 'sm_30'", '"sm_80", "sm_90"'),
+        ("'75', '90', '90+PTX'".replace("90+PTX", "9.0+PTX"), '"compute_80", "sm_90"'),
+        ("'sm_75'", '"sm_80"'),
+    ]:
+        found = refused(f"archs = [{archs}]", source)
+        assert found[0].what == "cannot be assembled for sm_75"
+        assert found[0].hint == (
+            f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = [{kept}]'
+        )
+
+
+def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids_it() -> None:
+    source = Source("demo/k.ptx", ".version 8.0\n\n  .target sm_90a, debug\n")
+    assert refused("archs = ['sm_90']", source) == [
+        Problem(
+            "cannot be assembled for sm_90",
+            Location("demo/k.ptx", 3),
+            f'this can be built:\n    {RULE}\n    path = "demo/k.ptx"\n    archs = ["sm_90a"]',
+            ("because of: .target sm_90a, debug",),
+        )
+    ]
+
+
+@pytest.mark.parametrize("target", ["sm_70", "sm_100f"])
+def test_of_ptx_that_the_toolkit_cannot_target_either_no_arch_is_offered(target: str) -> None:
+    older = Toolchain("NVRTC 12.8", (75, 80, 90, 100), families=False)
+    with pytest.raises(ConfigError) as caught:
+        plan(["sm_60"], ptx(target), toolchain=older)
+    assert caught.value.problems == (
+        Problem(
+            "cannot be assembled for sm_60",
+            Location("demo/k.ptx", 2),
+            None,
+            (f"because of: .target {target}",),
+        ),
+    )
+
+
+def test_ptx_leaves_out_what_a_group_asked_for_in_vain_and_says_so() -> None:
+    made = plan(["all-major", "sm_86"], ptx("sm_86"))
+    assert [str(unit.arch) for unit in made.units] == ["sm_90", "sm_100", "sm_120", "compute_86", "sm_86"]
+    assert made.notes == (
+        "demo/k.ptx: left out sm_75, its .target sm_86 cannot serve it",
+        "demo/k.ptx: left out sm_80, its .target sm_86 cannot serve it",
+    )
+
+
+def test_ptx_ships_itself_once_under_its_own_target() -> None:
+    made = plan(["compute_80", "compute_120", "sm_100f", "sm_103f"], ptx("sm_100f"))
+    assert [unit.module.file_stem + unit.suffix for unit in made.units] == [
+        "k.compute_100f.ptx",
+        "k.sm_100f.cubin",
+        "k.sm_103f.cubin",
+    ]
+
+
+def test_ptx_that_no_arch_of_a_group_can_take_is_refused() -> None:
+    config = read_config("archs = ['all']")
+    (module,) = plan_modules(config, [ptx("sm_90a")], {("all",): (Target(Arch(80), named=False),)})
+    with pytest.raises(ConfigError) as caught:
+        plan_units([module], TOOLCHAIN)
+    assert [problem.what for problem in caught.value.problems] == ["none of the archs asked for can run it"]
+
+
+def test_ptx_without_a_header_is_refused_where_it_is_planned() -> None:
+    found = refused("archs = ['sm_90']", Source("demo/k.ptx", "hello"))
+    assert found == [Problem("has no .version directive, so it is not a PTX module", Location("demo/k.ptx"))]
+
+
+def test_a_note_that_two_modules_share_is_said_once_per_source() -> None:
+    made = plan(["all-major"], ptx("sm_80", "a.ptx"), ptx("sm_80", "b.ptx"))
+    assert made.notes == tuple(
+        f"{name}: left out sm_75, its .target sm_80 cannot serve it" for name in ("a.ptx", "b.ptx")
+    )
+
+
+def test_without_targets_there_are_no_units() -> None:
+    config = read_config()
+    made = plan_modules(config, cu("a.cu"), {config.archs: ()})
+    assert plan_units(made, TOOLCHAIN) == Plan(())
+
+
+@pytest.mark.parametrize(
+    ("options", "sources", "lines"),
+    [
+        ("options = { ftz = true }", "ptx", [FIRST]),
+        ("options = { ftz = true }", "ptx cu", []),
+        ("options = { fma = false, lineinfo = true }", "ptx", []),
+        (f'{RULE}\npath = "*.ptx"\noptions = {{ prec-div = true }}', "ptx cu", [FIRST + 2]),
+        (f'{RULE}\npath = "*"\noptions = {{ use_fast_math = true }}', "ptx cu", []),
+        (f'{RULE}\npath = "k.cu"\noptions = {{ std = "c++17" }}', "ptx cu", []),
+    ],
+)
+def test_an_option_that_ptxas_does_not_have_is_refused_for_ptx_alone(
+    options: str, sources: str, lines: list[int]
+) -> None:
+    given = [ptx("sm_80", "a.ptx") if each == "ptx" else Source("k.cu", "") for each in sources.split()]
+    found: list[Problem] = []
+    try:
+        modules(options, *given)
+    except ConfigError as exc:
+        found = [*exc.problems]
+    assert [problem.where and problem.where.line for problem in found] == lines

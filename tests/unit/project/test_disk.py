@@ -1,0 +1,80 @@
+"""What cannot be looked at is an error; what is not there is not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.errors import SourceError
+from hatch_cubin.headers.includes import Resolver
+from hatch_cubin.headers.resolve import content_digest
+from hatch_cubin.project import disk, source
+from hatch_cubin.project.source import Files
+from hatch_cubin.project.source_roots import Tree
+from tests.faults.harness.disk import ANY, Disk, Fault
+from tests.helpers import write_tree
+
+BROKEN = Fault(ANY, 1, errno.EIO, lasting=True)
+
+
+def test_a_file_is_there_or_not(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"file": "", "folder/file": ""})
+    (tmp_path / "loop").symlink_to("loop")
+    names = ["file", "folder", "folder/file", "file/below", "none", "loop", "x" * 300, "nul\0"]
+    assert [disk.is_file(tmp_path / name, Tree(tmp_path)) for name in names] == [
+        True,
+        False,
+        True,
+        *[False] * 5,
+    ]
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to a device"])
+def test_what_a_compiler_would_read_without_end_is_an_error(tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "x.h"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    with pytest.raises(SourceError) as caught:
+        disk.is_file(path, Tree(tmp_path))
+    assert str(caught.value) == f"{os.path.relpath(path, tmp_path)}: is not a regular file"
+    assert content_digest(path) == "unreadable"
+
+
+def test_what_nobody_can_tell_is_an_error(tmp_path: Path) -> None:
+    with Disk(tmp_path, BROKEN), pytest.raises(SourceError) as caught:
+        disk.is_file(tmp_path / "inner" / "file.cuh", Tree(tmp_path))
+    assert str(caught.value) == "inner/file.cuh: cannot be read: Input/output error"
+
+
+def test_a_folder_of_sources_that_cannot_be_read_hides_none(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"demo/a.cu": "", "demo/inner/b.cu": ""})
+    with Disk(tmp_path / "demo" / "inner", BROKEN):
+        assert list(source.walk(Tree(tmp_path), "demo")) == ["demo/a.cu"]
+        with pytest.raises(SourceError) as caught:
+            Files(Tree(tmp_path), {"demo": "demo"}).find(["**/*.cu"], [])
+    assert str(caught.value) == "demo/inner: cannot be read: Input/output error"
+
+
+def computed(root: Path) -> set[str]:
+    """Return the closure of a source whose include nobody can tell."""
+    return set(Resolver(Tree(root), ()).resolve("demo/a.cu", "#include CHOSEN\n", (), ()).files)
+
+
+def test_a_folder_that_a_computed_include_may_mean_hides_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"demo/a.cu": "", "demo/inner/b.cuh": ""})
+    assert computed(tmp_path) == {"project/demo/a.cu", "project/demo/inner/b.cuh"}
+    with Disk(tmp_path / "demo" / "inner", BROKEN), pytest.raises(SourceError) as caught:
+        computed(tmp_path)
+    assert str(caught.value) == "demo/inner: cannot be read: Input/output error"
+
+
+def test_a_folder_that_may_not_be_read_is_none_for_the_compiler_either(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"demo/a.cu": "", "demo/inner/b.cuh": ""})
+    with Disk(tmp_path / "demo" / "inner", Fault(ANY, 1, errno.EACCES, lasting=True)):
+        assert computed(tmp_path) == {"project/demo/a.cu"}

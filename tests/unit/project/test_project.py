@@ -1,0 +1,312 @@
+"""The project as a front end hands it over: its package, its folders, its sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
+from hatch_cubin.keys.jobs import reachable_files
+from hatch_cubin.project import source
+from hatch_cubin.project.project import Project, read_sources
+from hatch_cubin.project.source_roots import Tree
+from tests.helpers import SAXPY, TABLE, pyproject, read_config, write_tree
+
+HEADER = pyproject("").count("\n")  # the line of the table's header
+TABLE_PLACE = Location("pyproject.toml", HEADER)
+FIRST_PLACE = Location("pyproject.toml", HEADER + 1)
+
+
+def project(root: Path, options: str = "", packages: dict[str, str] | None = None, **environ: str) -> Project:
+    config = read_config(options, environ)
+    folders = {"demo": "src/demo"} if packages is None else packages
+    return Project(root=root, packages=folders, config=config, environ=environ)
+
+
+# --- the package ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write_tree(tmp_path, {"src/demo/gpu/a.cu": "", "src/ns/pkg/b.cu": "", "root.cu": ""})
+
+
+def test_the_only_package_receives_the_bundle(tree: Path) -> None:
+    made = project(tree)
+    assert (made.package, made.bundle_folder) == ("demo", "src/demo/_cubins")
+
+
+@pytest.mark.parametrize(
+    ("packages", "package", "folder"),
+    [
+        ({"demo": "src/demo"}, "demo.gpu", "src/demo/gpu/_cubins"),
+        ({"ns.pkg": "src/ns/pkg"}, "ns.pkg", "src/ns/pkg/_cubins"),
+        ({"other": "src/ns", "demo": "src/demo"}, "demo", "src/demo/_cubins"),
+        ({"demo": "."}, "demo", "_cubins"),
+        ({"demo": ""}, "demo", "_cubins"),
+        ({"demo": ""}, "demo.src", "src/_cubins"),
+    ],
+)
+def test_a_named_package_receives_the_bundle(
+    tree: Path, packages: dict[str, str], package: str, folder: str
+) -> None:
+    made = project(tree, f"package = '{package}'", packages)
+    assert (made.package, made.bundle_folder) == (package, folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [
+        (["p.py", "setup.py", "test_p.py"], "make it a package, p/__init__.py"),
+        (["src/p.py"], "make it a package, src/p/__init__.py"),
+        (["setup.py"], "a package is a folder with a file __init__.py"),
+    ],
+)
+def test_without_a_package_it_is_said_how_to_have_one(tmp_path: Path, files: list[str], hint: str) -> None:
+    write_tree(tmp_path, dict.fromkeys(files, ""))
+    with pytest.raises(ConfigError) as caught:
+        _ = project(tmp_path, "", {}).package
+    (problem,) = caught.value.problems
+    assert problem.where == TABLE_PLACE
+    assert problem.hint is not None
+    assert hint in problem.hint
+
+
+def test_of_several_packages_one_must_be_named(tree: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _ = project(tree, "", {"a": "a", "b": "b"}).package
+    what = "which package receives the kernels? The wheel's packages are: 'a', 'b'"
+    assert caught.value.problems == (Problem(what, TABLE_PLACE, 'package = "…"'),)
+
+
+def test_a_glob_that_looks_inside_the_packages_alone_is_said_to_be_one(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"k.cu": ""})
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'sources = ["*.cu"]'))
+    assert (
+        caught.value.problems[0].hint == 'a glob that begins so looks inside the packages: sources = ["k.cu"]'
+    )
+    (tmp_path / "k.cu").unlink()
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'sources = ["*.cu"]'))
+    assert caught.value.problems[0].hint is None
+
+
+def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
+    said: list[str] = []
+    environ = {"HATCH_CUBIN_ARCH": "sm_80", "HATCH_CUBIN_SKIP": "0", "HATCH_CUBIN_REPORT": "x", "OTHER": "1"}
+    made = Project(root=tmp_path, packages={}, config=read_config(), environ=environ, warn=said.append)
+    made.warn_of_variables()
+    assert said == ["hatch-cubin knows no variable HATCH_CUBIN_ARCH: did you mean HATCH_CUBIN_ARCHS?"]
+    replace(made, environ={"HATCH_CUBIN_XYZZY": ""}).warn_of_variables()
+    assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
+
+
+@pytest.mark.parametrize("package", ["demos", "demo.cpu", "dem", "x" * 300, "demo." + "x" * 300])
+def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _ = project(tree, f"package = '{package}'").package
+    what = f"package {package!r} is not in the wheel, its packages are: 'demo'"
+    assert caught.value.problems == (Problem(what, FIRST_PLACE, 'package = "demo"'),)
+
+
+# --- folders and switches -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "folder"),
+    [
+        ("cache", "/p/cache"),
+        ("/c/x", "/c/x"),
+        ("~/c", "/home/me/c"),
+        ("~no-such-user/c", "/p/~no-such-user/c"),
+    ],
+)
+def test_a_cache_folder_is_relative_to_the_project_or_to_home(
+    monkeypatch: pytest.MonkeyPatch, written: str, folder: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    found = project(Path("/p"), HATCH_CUBIN_CACHE_DIR=written)
+    assert found.cache_folder == Path(folder)
+
+
+def test_without_one_the_cache_is_the_users() -> None:
+    user = Path(platformdirs.user_cache_dir("hatch-cubin", appauthor=False))
+    assert project(Path("/p")).cache_folder == user / "cubins"
+
+
+@pytest.mark.parametrize(("value", "on"), [("", False), ("0", False), ("1", True), ("true", True)])
+def test_a_project_says_which_switches_of_the_environment_are_on(value: str, *, on: bool) -> None:
+    made = project(Path("/p"), HATCH_CUBIN_SKIP=value)
+    assert (made.skips, made.asks("HATCH_CUBIN_SKIP"), made.asks("HATCH_CUBIN_OTHER")) == (on, on, False)
+
+
+def test_a_project_takes_the_environment_of_its_process_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    made = Project(root=Path("/p"), packages={}, config=read_config())
+    made.say("x")
+    made.warn("x")
+    assert (made.skips, capsys.readouterr()) == (True, ("", ""))
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def test_the_sources_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/z.cu": "z", "src/demo/a/k.ptx": "k", "src/demo/m.cu": "m"})
+    found = [(source.path, source.text) for source in read_sources(project(tmp_path))]
+    assert found == [("src/demo/a/k.ptx", "k"), ("src/demo/m.cu", "m"), ("src/demo/z.cu", "z")]
+
+
+@pytest.mark.parametrize(
+    ("packages", "where"),
+    [({"demo": "src/demo"}, "src/demo/"), ({"a": "a", "b": "b"}, "a/, b/"), ({}, "the project")],
+    ids=["one", "two", "none"],
+)
+def test_without_any_source_it_is_said_where_they_were_looked_for(
+    tmp_path: Path, packages: dict[str, str], where: str
+) -> None:
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, "", packages))
+    what = f"there are no .cu or .ptx sources in {where}"
+    hint = "write one there, or name the folder that has them"
+    assert caught.value.problems == (Problem(what, TABLE_PLACE, hint),)
+
+
+@pytest.mark.parametrize(
+    ("files", "pattern"),
+    [
+        ({"csrc/deep/k.cu": "", "src/demo/_cubins/saxpy.compute_90.ptx": ""}, "csrc/deep/**/*.cu"),
+        ({"k.ptx": "", "tests/t.cu": ""}, "k.ptx"),
+        ({"src/demo/K.CU": ""}, "src/demo/K.CU"),
+        ({"src/demo/k.cuh": SAXPY, "src/demo/a.h": "int f();", "tools/x.c": SAXPY}, "src/demo/k.cuh"),
+        ({"src/demo/k.c": SAXPY}, "src/demo/k.c"),
+        ({"src/demo/a.h": "\0", "src/demo/k.hpp": SAXPY}, "src/demo/k.hpp"),
+    ],
+    ids=[
+        "in a folder",
+        "in the project's",
+        "in capitals",
+        "called like a header",
+        "called like C",
+        "beside what is no text",
+    ],
+)
+def test_without_any_source_what_has_kernels_is_named(
+    tmp_path: Path, files: dict[str, str], pattern: str
+) -> None:
+    write_tree(tmp_path, files)
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path))
+    assert [each.hint for each in caught.value.problems] == [f'sources = ["{pattern}"]']
+
+
+def test_where_every_source_is_excluded_those_are_named(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/a/m.ptx": "", "other/k.cu": SAXPY})
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'exclude = ["src/demo/**"]'))
+    (problem,) = caught.value.problems
+    assert problem.what == "'exclude' leaves no source: src/demo/a/m.ptx, src/demo/k.cu"
+    assert problem.where == FIRST_PLACE
+
+
+def test_a_folder_in_the_place_of_a_glob_is_told(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"kernels/a.cu": ""})
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, 'sources = ["kernels/"]'))
+    assert [(each.what, each.hint) for each in caught.value.problems] == [
+        ("sources: 'kernels' matches no file", 'it is a folder: "kernels/**/*.cu" is what is in it')
+    ]
+
+
+def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/a.cu": b"\0", "src/demo/b.cu": "", "src/demo/inc/x.h": ""})
+    (tmp_path / "src/demo/c.cu").symlink_to("gone.cu")
+    options = f"""\
+        sources = [
+          "**/*.cu",
+          "kernels/*.cu",
+          "**/*.ptx",
+        ]
+        include-dirs = ["src/demo/inc", "include"]
+        [[{".".join(TABLE)}.source]]
+        path = "**/a.cu"
+        include-dirs = [
+          "src/demo/a.cu",
+        ]
+        """
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, options))
+    nul = "holds a NUL byte, where the compiler would stop reading in silence"
+    assert caught.value.problems == (
+        Problem("sources: 'kernels/*.cu' matches no file", Location("pyproject.toml", HEADER + 3)),
+        Problem(
+            "include-dirs: 'include' is not a folder of the project", Location("pyproject.toml", HEADER + 6)
+        ),
+        Problem(
+            "include-dirs: 'src/demo/a.cu' is not a folder of the project",
+            Location("pyproject.toml", HEADER + 10),
+        ),
+        Problem(nul, Location("src/demo/a.cu")),
+        Problem("cannot be read: No such file or directory", Location("src/demo/c.cu")),
+    )
+
+
+def test_each_folder_is_walked_once_whoever_names_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a.cu", "b.cu", "c.cu", "d.cu", "e.cu"]
+    write_tree(tmp_path, {**{f"src/demo/{name}": SAXPY for name in names}, "lib/f.cu": SAXPY})
+    tables = {
+        "m": ["src/demo/b.cu", "lib/*.cu"],
+        "n": ["src/demo/a.cu", "src/demo/d.cu"],
+        "o": ["**/[ce].cu"],
+    }
+    rules = (
+        f'[[{".".join(TABLE)}.module]]\nname = "{name}"\nmode = "rdc"\nsources = {json.dumps(sources)}\n'
+        for name, sources in tables.items()
+    )
+    made = project(tmp_path, "".join(rules))
+    walked, walk = list[str](), source.walk
+
+    def noted(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
+        walked.append(folder)
+        return walk(tree, folder, strict=strict)
+
+    monkeypatch.setattr(source, "walk", noted)
+    sources = read_sources(made)
+    assert sources.members == (
+        ("src/demo/b.cu", "lib/f.cu"),
+        ("src/demo/a.cu", "src/demo/d.cu"),
+        ("src/demo/c.cu", "src/demo/e.cu"),
+    )
+    assert reachable_files(made, sources) == ["lib/f.cu", *(f"src/demo/{name}" for name in names)]
+    assert walked == ["src/demo", "src/demo", "lib"]  # as a package, and as what begins so
+
+
+def test_a_default_pattern_may_find_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/a.cu": ""})
+    made = project(tmp_path, "sources = ['**/*.cu', '**/*.ptx']")
+    assert [source.path for source in read_sources(made)] == ["src/demo/a.cu"]
+
+
+@pytest.mark.linux
+def test_include_folders_that_lead_out_of_the_project_are_refused(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "p", {"src/demo/a.cu": "", "real/x.h": ""})
+    (root / "out").symlink_to("/etc")
+    (root / "up").symlink_to(tmp_path)
+    (root / "here").symlink_to("real")
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(root, 'include-dirs = ["here", "out", "up"]'))
+    what = "include-dirs: {!r} is a link to a place outside the project"
+    assert [(problem.what, problem.hint) for problem in caught.value.problems] == [
+        (what.format(name), "put a copy of its headers into the project") for name in ("out", "up")
+    ]

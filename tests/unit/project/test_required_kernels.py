@@ -1,0 +1,104 @@
+"""Which kernels every compile of a source has: said only where the text cannot mean anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from hatch_cubin.cubin.elf import read_cubin
+from hatch_cubin.project.required_kernels import declared_kernels
+from hatch_cubin.project.source import Source
+from tests.cubins import compiled
+from tests.helpers import COPY_PTX, SAXPY
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param(SAXPY, ["saxpy"], id="one"),
+        pytest.param(f"// k\n#pragma once\n#define N 3\n{SAXPY}", ["saxpy"], id="harmless directives"),
+        pytest.param('extern "C"\n__global__\nvoid k(float4 *a,\nfloat b) {}', ["k"], id="lines"),
+        pytest.param('extern "C" {\n__global__ void k(int *a) {}\n}', ["k"], id="a block"),
+        pytest.param(f"#define N (1)\nstruct S {{ int a; }};\n{SAXPY}", ["saxpy"], id="behind others"),
+        pytest.param('extern "C" __global__ void k(float x = (1)) {}', [], id="a list that is not clear"),
+        pytest.param('extern "C" __global__ void k();', [], id="only declared"),
+        pytest.param('extern "C" __global__ void k(', [], id="cut off"),
+        pytest.param("__global__ void k() {}", [], id="a mangled name"),
+        pytest.param(f"#if 0\n{SAXPY}#endif\n", [], id="a condition"),
+        pytest.param(f"%:ifdef X\n{SAXPY}%:endif\n", [], id="a condition in digraphs"),
+        pytest.param(f'#include "k.h"\n{SAXPY}', [], id="a header"),
+        pytest.param(f"// {SAXPY.partition(chr(10))[0]}\n", [], id="a comment"),
+        pytest.param(f'const char *s = R"({SAXPY})";', [], id="a string"),
+        pytest.param(f"#define saxpy other\n{SAXPY}", [], id="a macro"),
+        pytest.param(f"#define __global__ static\n{SAXPY}", [], id="a keyword as a macro"),
+        pytest.param('#define K(n) extern "C" __global__ void n(int) {} \\\nK(k)\n', [], id="in a macro"),
+        pytest.param('#define K \\\nextern "C" __global__ void k() {}\n', [], id="in a macro of two lines"),
+    ],
+)
+def test_kernels_of_a_text(text: str, names: list[str]) -> None:
+    assert [*declared_kernels(Source("demo/k.cu", text), {})] == names
+
+
+_K = 'extern "C" __global__ void k(int *p) { *p = 1; }'
+_OTHER = 'extern "C" __global__ void other(int *p) { *p = 2; }'
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        pytest.param(_K, [], id="the kernel alone"),
+        pytest.param(f"namespace {{ {_K} }}", [], id="a namespace without a name"),
+        pytest.param(f"namespace a {{ namespace {{ {_K} }} }}", [], id="one in a namespace with a name"),
+        pytest.param(f'namespace {{ extern "C" {{ {_K} }} }}', [], id="a block in one"),
+        pytest.param(f"#define X\nnamespace X {{ {_K} }}", [], id="its name is an empty macro"),
+        pytest.param(f"namespace [[deprecated]] {{ {_K} }}", [], id="it has an attribute instead"),
+        pytest.param(f"namespace <% {_K} %>", [], id="its braces are digraphs"),
+        pytest.param(f"#define A namespace {{\n#define Z }}\nA {_K} Z", [], id="its braces are macros"),
+        pytest.param(
+            f'namespace a {{\n#define A }} namespace {{\nA;\n{_K}\n}} extern "C" {{}}', [], id="} namespace {"
+        ),
+        pytest.param(
+            f"#define A namespace /*\n*/ {{\n#define Z }}\nA struct S {{}}; {_K} Z",
+            [],
+            id="a comment in a macro",
+        ),
+        pytest.param('extern "C" { static __global__ void k(int *p); }\n' + _K, [], id="static before"),
+        pytest.param(
+            'extern "C" { static\n#pragma unroll\n__global__ void k(int *p) {} }', [], id="static, a pragma"
+        ),
+        pytest.param(
+            '#define P ); __global__ void other(int *p\nextern "C" __global__ void k(int *q P) {}',
+            [],
+            id="a macro ends its list",
+        ),
+        pytest.param(f"// a ??/\n{_K}\n{_OTHER}", ["-std=c++14"], id="a trigraph joins lines"),
+        pytest.param(f"// a ??/\n{_K}\n{_OTHER}", ["-std=c++17"], id="no trigraph"),
+        pytest.param(f"// a \\ \n{_K}\n{_OTHER}", [], id="a blank behind a backslash"),
+        pytest.param(f"\f#if 0\n{_K}\n\f#endif\n{_OTHER}", [], id="a form feed before a condition"),
+        pytest.param(
+            f'#define Q "a"R"(\nnamespace {{\n//)"\n{_K} }}', [], id="no raw string behind a string"
+        ),
+        pytest.param(f'extern "C++" {{ {_K} }}', [], id="a block of another linkage"),
+        pytest.param(
+            f'#define KERNEL extern "C" __global__ void\nKERNEL k() {{}} {_OTHER}', [], id="a macro"
+        ),
+    ],
+)
+def test_the_compiler_gives_every_kernel_that_a_text_is_said_to_have(text: str, options: list[str]) -> None:
+    cubin = compiled(text, *options)
+    assert cubin is not None
+    assert {*declared_kernels(Source("demo/k.cu", text), {})} <= {*read_cubin(cubin).kernels}
+
+
+def test_a_macro_of_the_compile_may_rename_a_kernel() -> None:
+    source = Source("demo/k.cu", SAXPY)
+    assert declared_kernels(source, {"N": "1"}) == ["saxpy"]
+    assert declared_kernels(source, {"saxpy": "other"}) == []
+    assert declared_kernels(source, {"void": "int"}) == []
+    assert declared_kernels(source, {"A": "namespace {", "Z": "}"}) == []
+    assert declared_kernels(source, {"OTHER": "saxpy"}) == []
+
+
+def test_ptx_says_all_its_kernels_unless_some_are_elsewhere() -> None:
+    assert [*declared_kernels(Source("demo/copy.ptx", COPY_PTX), {})] == ["copy"]
+    assert [*declared_kernels(Source("demo/copy.ptx", f"{COPY_PTX}.extern .entry far();\n"), {})] == []

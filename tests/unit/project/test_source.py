@@ -1,0 +1,302 @@
+"""Sources: which files are found, how they are read, and what PTX says of itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.errors import Location, Problem, SourceError
+from hatch_cubin.project.source import (
+    Files,
+    PtxHeader,
+    Source,
+    decode,
+    glob_regex,
+    ptx_entries,
+    read_source,
+    walk,
+    without_comments,
+)
+from hatch_cubin.project.source_roots import Tree
+from tests.helpers import COPY_PTX, sha256, write_tree
+
+FILES = (
+    "demo/a.cu",
+    "demo/k/b.cu",
+    "demo/k/deep/c.cu",
+    "demo/k/d.ptx",
+    "demo/k/e.cuh",
+    "demo/_cubins/x.ptx",
+    "demo/.hidden/x.cu",
+    "demo/__pycache__/x.cu",
+    "other/f.cu",
+    "kernels/g.cu",
+    "h.cu",
+)
+DEFAULT = ("**/*.cu", "**/*.ptx")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write_tree(tmp_path, dict.fromkeys(FILES, ""))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "exclude", "found"),
+    [
+        (DEFAULT, [], "demo/a.cu demo/k/b.cu demo/k/d.ptx demo/k/deep/c.cu"),
+        (DEFAULT, ["k/**"], "demo/a.cu"),
+        (DEFAULT, ["demo/k/*"], "demo/a.cu demo/k/deep/c.cu"),
+        (DEFAULT, ["**/[bc].cu"], "demo/a.cu demo/k/d.ptx"),
+        (["*.cu"], [], "demo/a.cu"),
+        (["k/*.cu"], [], "demo/k/b.cu"),
+        (["demo/k/**/*.cu"], [], "demo/k/b.cu demo/k/deep/c.cu"),
+        (["demo/k/**/*.cu"], ["k/b.cu"], "demo/k/deep/c.cu"),
+        (["demo/k/b.cu"], [], "demo/k/b.cu"),
+        (["kernels/*.cu"], [], "kernels/g.cu"),
+        (["kernels/g.cu", "h.cu"], [], "h.cu kernels/g.cu"),
+        (["**/e.cuh"], [], "demo/k/e.cuh"),
+        (["demo/.hidden/*.cu"], [], "demo/.hidden/x.cu"),
+    ],
+)
+def test_a_pattern_is_relative_to_the_project_or_to_a_package(
+    tree: Path, patterns: list[str], exclude: list[str], found: str
+) -> None:
+    paths, _unmatched = Files(Tree(tree), {"demo": "demo"}).find(patterns, exclude)
+    assert " ".join(paths) == found
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("*.cpp", "demo/_cubins/*.ptx", "demo/_cubins/x.ptx", "**/x.ptx", "_cubins/*", "nowhere/**", "demo"),
+        *("x" * 300, "x" * 300 + "/*.cu", "[]", "[", "[!]", "[z-a]", "[[]*", "[a&&b]"),
+    ],
+    ids=lambda pattern: pattern[:20],
+)
+def test_a_pattern_that_finds_nothing_is_returned(tree: Path, pattern: str) -> None:
+    assert Files(Tree(tree), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
+
+
+def test_a_pattern_whose_files_are_all_excluded_has_matched(tree: Path) -> None:
+    assert Files(Tree(tree), {"demo": "demo"}).find(["*.cu"], ["**"]) == ([], [])
+
+
+@pytest.mark.parametrize("folder", [".", ""])
+def test_a_package_may_be_the_project_itself(tree: Path, folder: str) -> None:
+    paths, unmatched = Files(Tree(tree), {"demo": folder}).find(["*.cu", "kernels/*.cu"], [])
+    assert (paths, unmatched) == (["h.cu", "kernels/g.cu"], [])
+
+
+def test_sources_of_several_packages_are_found_once_and_sorted(tree: Path) -> None:
+    packages = {"other": "other", "demo": "demo", "alias": "demo"}
+    assert Files(Tree(tree), packages).find(["f.cu", "a.cu"], [])[0] == ["demo/a.cu", "other/f.cu"]
+
+
+def test_links_to_folders_are_not_followed(tree: Path) -> None:
+    (tree / "demo/link").symlink_to(tree / "kernels")
+    (tree / "demo/loop").symlink_to(tree / "demo")
+    assert Files(Tree(tree), {"demo": "demo"}).find(["**/g.cu", "**/a.cu"], [])[0] == ["demo/a.cu"]
+
+
+@pytest.mark.parametrize("pattern", ["out/**/*.cu", "out/x.cu", "loop/*.cu"])
+def test_a_pattern_does_not_walk_out_of_the_project(tmp_path: Path, pattern: str) -> None:
+    root = write_tree(tmp_path, {"outside/x.cu": "", "project/demo/a.cu": ""}) / "project"
+    (root / "out").symlink_to(tmp_path / "outside")
+    (root / "loop").symlink_to(root / "loop")
+    assert Files(Tree(root), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
+
+
+def test_a_walk_is_sorted_and_leaves_out_what_nobody_means(tree: Path) -> None:
+    inside = [name for name in sorted(FILES) if not name.startswith(("demo/_", "demo/."))]
+    assert sorted(walk(Tree(tree), ".")) == inside
+    assert list(walk(Tree(tree), "demo/k")) == [
+        "demo/k/b.cu",
+        "demo/k/d.ptx",
+        "demo/k/e.cuh",
+        "demo/k/deep/c.cu",
+    ]
+    assert list(walk(Tree(tree), "h.cu")) == ["h.cu"]
+    assert list(walk(Tree(tree), "nowhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("*.cu", "a.cu .cu", "a/b.cu a.cuh"),
+        ("**/*.cu", "a.cu a/b.cu a/b/c.cu", "a.ptx"),
+        ("a/**", "a/b a/b/c", "a ab b/a/c"),
+        ("a/**/b", "a/b a/x/b a/x/y/b", "a/xb ab"),
+        ("**/**/a", "a x/a x/y/a", "xa"),
+        ("a**", "a ab a/b", "b"),
+        ("a?c", "abc a.c", "a/c ac"),
+        ("[ab].cu", "a.cu b.cu", "c.cu ab.cu"),
+        ("[!ab].cu", "c.cu", "a.cu /.cu"),
+        ("[^ab].cu", "c.cu ^.cu", "a.cu"),
+        ("[a-c]", "a b c", "d -"),
+        ("[c-a]", "", "a b c -"),
+        ("[!c-a]", "a b c", "/"),
+        ("[a-]", "a -", "b"),
+        ("[]a]", "] a", "b"),
+        ("[!]a]", "b", "] a"),
+        ("[]", "[]", "a"),
+        ("[!]", "[!]", "a"),
+        ("[[]", "[", "]"),
+        ("[a^]", "a ^", "b"),
+        ("[a&&b]", "a & b", "c"),
+        ("[+--]", "+ , -", "/"),
+        ("[.-0]", ". 0", "/ 1"),
+        (r"[\d]", "\\ d", "1"),
+        ("a.b+(c)", "a.b+(c)", "axb+(c)"),
+        ("[", "[", "a"),
+    ],
+)
+def test_a_glob_matches_as_a_shells_does(pattern: str, yes: str, no: str) -> None:
+    regex = glob_regex(pattern)
+    assert [text for text in yes.split() if not regex.fullmatch(text)] == []
+    assert [text for text in no.split() if regex.fullmatch(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"a\xc3\xa9\n", "aé\n"),
+        (b"\xef\xbb\xbfa", "a"),
+        (b"a\xe9", "aé"),
+        (b"a\r\nb\rc\n", "a\nb\nc\n"),
+        (b"", ""),
+    ],
+    ids=["utf-8", "bom", "latin-1", "line ends", "empty"],
+)
+def test_a_source_is_decoded_as_the_compiler_should_see_it(data: bytes, text: str) -> None:
+    assert decode(data)[0] == text
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_characters_are_refused(tmp_path: Path, encoding: str) -> None:
+    bom = "" if encoding in {"utf-16", "utf-32"} else "\ufeff"
+    write_tree(tmp_path, {"k.cu": (bom + "int i;").encode(encoding)})
+    with pytest.raises(SourceError, match=r"^k\.cu: is UTF-16 or UTF-32: save it as UTF-8$"):
+        read_source(Tree(tmp_path), "k.cu")
+
+
+def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"k.cu": b"int i;\0int j;"})
+    with pytest.raises(SourceError) as caught:
+        read_source(Tree(tmp_path), "k.cu")
+    what = "holds a NUL byte, where the compiler would stop reading in silence"
+    assert caught.value.problems == (Problem(what, Location("k.cu")),)
+
+
+@pytest.mark.parametrize("magic", [b"\x7fELF", b"\x50\xed\x55\xba"])
+def test_machine_code_is_called_so(tmp_path: Path, magic: bytes) -> None:
+    write_tree(tmp_path, {"k.ptx": magic + bytes(9)})
+    with pytest.raises(SourceError, match=r"^k\.ptx: is a cubin or other machine code"):
+        read_source(Tree(tmp_path), "k.ptx")
+
+
+def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"src/demo/my.k.PTX": "text"})
+    source = read_source(Tree(tmp_path), "src/demo/my.k.PTX")
+    assert source == Source("src/demo/my.k.PTX", "text", sha256(b"text"))
+    assert (source.stem, source.folder, source.is_ptx) == ("my.k", "src/demo", True)
+    assert not Source("a.cu", "").is_ptx
+
+
+def test_a_source_that_is_not_there_says_why(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^gone\.cu: cannot be read: No such file"):
+        read_source(Tree(tmp_path), "gone.cu")
+
+
+def test_a_link_that_leads_nowhere_or_to_itself_says_why(tmp_path: Path) -> None:
+    (tmp_path / "dangling.cu").symlink_to("gone.cu")
+    (tmp_path / "loop.cu").symlink_to("loop.cu")
+    for name in ("dangling.cu", "loop.cu"):
+        with pytest.raises(SourceError, match=f"^{name}: cannot be read: "):
+            read_source(Tree(tmp_path), name)
+
+
+def test_a_link_may_stay_inside_the_project_and_not_leave_it(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, {"outside.cu": "out", "project/a.cu": "in"}) / "project"
+    (root / "inside.cu").symlink_to("a.cu")
+    (root / "outside.cu").symlink_to("../outside.cu")
+    assert read_source(Tree(root), "inside.cu").text == "in"
+    with pytest.raises(SourceError) as caught:
+        read_source(Tree(root), "outside.cu")
+    what = "outside.cu: is a link to a place outside the project"
+    assert str(caught.value) == f"{what}\n  hint: 'source-roots' can name folders above it"
+
+
+@pytest.mark.linux
+def test_what_is_not_a_regular_file_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.cu")
+    with pytest.raises(SourceError, match=r"^pipe.cu: is not a regular file$"):
+        read_source(Tree(tmp_path), "pipe.cu")
+
+
+@pytest.mark.parametrize("name", ["a\nb.cu", 'a".cu', "a\\b.cu", "a\udcff.cu", "a\u200f.cu"], ids=ascii)
+def test_a_name_that_no_compiler_can_be_given_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        read_source(Tree(tmp_path), name)
+    what = f"{name!r} has characters that a compiler cannot be given"
+    assert caught.value.problems == (Problem(what, hint="rename the file"),)
+
+
+def test_ptx_says_its_version_and_target_with_their_line() -> None:
+    text = "// .version 1.0\n/* .target sm_10\n*/ .version 8.7\n  .target  sm_90a, debug // why\n"
+    assert Source("k.ptx", text).ptx == PtxHeader((8, 7), "sm_90a", 4, ".target  sm_90a, debug")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "k.ptx: has no .version directive, so it is not a PTX module"),
+        (".version 8.0\n", "k.ptx: has no .target directive, so it is not a PTX module"),
+        (".version 8.0\n.target native\n", "k.ptx: has no .target directive, so it is not a PTX module"),
+        (".version x\n.target sm_90\n", "k.ptx: has no .version directive, so it is not a PTX module"),
+        (".version 8.0\n.target sm_9\n", "k.ptx:2: 'sm_9' is not an arch"),
+        (".version 8.0\n.target sm_9000\n", "k.ptx:2: 'sm_9000' is not an arch"),
+        (
+            ".version 8.0\n\n.target sm_75a\n",
+            "k.ptx:3: sm_75a does not exist, the first of its kind is sm_90a",
+        ),
+        (f".version {'9' * 5000}.0\n", "k.ptx: has no .version directive, so it is not a PTX module"),
+        (
+            "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+            (
+                "k.ptx: has no .version directive, so it is not a PTX module\n"
+                "  hint: it is a pointer of Git LFS: git lfs pull brings the file"
+            ),
+        ),
+    ],
+    ids=["empty", "no target", "odd target", "odd version", "short", "long", "suffix", "huge", "pointer"],
+)  # fmt: skip
+def test_a_text_without_a_header_is_no_ptx(text: str, message: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        _ = Source("k.ptx", text).ptx
+    assert str(caught.value) == message
+
+
+def test_comments_are_blanked_line_by_line_and_strings_are_not() -> None:
+    text = 'a // b\n/* c\n d */ e\n.file 1 "http://x/*.cu" // f\n'
+    assert without_comments(text) == ('a     \n    \n      e\n.file 1 "http://x/*.cu"     \n')
+
+
+def test_the_kernels_of_a_ptx_are_its_entries_each_once() -> None:
+    text = (
+        COPY_PTX
+        + """
+        .file 1 "/*.cu"
+        // .visible .entry commented() { ret; }
+        /* .entry commented_too() */
+        .extern .func helper;
+        .weak .entry weak_one() { ret; }
+        .entry _Z4fill$x%y.z() { ret; }
+        .visible
+        .entry copy() { ret; }
+        .file 2 "*/.cu"
+        """
+    )
+    assert ptx_entries(text) == ("copy", "weak_one", "_Z4fill$x%y.z")

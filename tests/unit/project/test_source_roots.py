@@ -1,0 +1,152 @@
+"""Where the files of a project with source roots are, and what they are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.errors import ConfigError, SourceError
+from hatch_cubin.project.project import Project
+from hatch_cubin.project.source import Files, read_source, walk
+from hatch_cubin.project.source_roots import SourceRoot, Tree
+from tests.helpers import pyproject, read_config, write_tree
+
+LINE = pyproject("").count("\n") + 1  # the table's first
+CSRC = 'source-roots = { csrc = "../csrc" }'
+
+
+@pytest.fixture
+def mono(tmp_path: Path) -> Path:
+    return write_tree(
+        tmp_path, {"csrc/a.cu": "", "csrc/deep/b.h": "", "pkg/demo/own.cu": "", "pkg/demo/__init__.py": ""}
+    )
+
+
+def found(root: Path, options: str = CSRC) -> Tree:
+    return Project(root=root, packages={"demo": "demo"}, config=read_config(options)).tree
+
+
+def refused(root: Path, options: str = CSRC) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        found(root, options)
+    return str(caught.value).replace(str(root), "ROOT").splitlines()
+
+
+def test_files_of_a_source_root_are_called_as_if_it_lay_in_the_project(mono: Path) -> None:
+    tree = found(mono / "pkg")
+    assert tree == Tree(mono / "pkg", (SourceRoot("csrc", mono / "csrc", "../csrc"),))
+    paths = ["csrc/deep/b.h", "demo/own.cu", "csrc", "csrcs/c.h"]
+    places = [tree.at(path) for path in paths]
+    assert places == [mono / "csrc/deep/b.h", mono / "pkg/demo/own.cu", mono / "csrc", mono / "pkg/csrcs/c.h"]
+    assert [*map(tree.named, places)] == paths
+    assert [*map(tree.from_root, paths)] == ["../csrc/deep/b.h", "demo/own.cu", "../csrc", "csrcs/c.h"]
+    assert [*map(tree.in_sdist, paths[:2])] == ["source-roots/csrc/deep/b.h", "demo/own.cu"]
+    assert [*map(tree.from_sdist, map(tree.in_sdist, paths))] == paths
+    assert tree.from_sdist("source-roots/other.h") == "source-roots/other.h"
+    assert tree.named(mono / "csrc/../other.h") == "../other.h"
+
+
+def test_an_sdist_has_the_root_inside_whatever_lies_above(mono: Path) -> None:
+    write_tree(mono / "pkg", {"PKG-INFO": "", "source-roots/csrc/a.cu": ""})
+    inside = SourceRoot("csrc", mono / "pkg/source-roots/csrc", "source-roots/csrc", is_partial=True)
+    assert found(mono / "pkg") == Tree(mono / "pkg", (inside,))
+
+
+def test_an_sdist_need_not_have_what_no_kernel_needs(mono: Path) -> None:
+    write_tree(mono / "pkg", {"PKG-INFO": ""})
+    assert not found(mono / "pkg").at("csrc").exists()
+
+
+def test_a_root_that_is_a_link_is_followed(mono: Path) -> None:
+    (mono / "shared").symlink_to("csrc")
+    tree = found(mono / "pkg", 'source-roots = { csrc = "../shared" }')
+    assert (tree.at("csrc/a.cu"), tree.holds("csrc/a.cu")) == (mono / "csrc/a.cu", True)
+
+
+COPIED = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
+
+
+@pytest.mark.parametrize(
+    ("way", "hint"),
+    [
+        pytest.param("../shared", COPIED, id="absent"),
+        pytest.param("../../of/shared", COPIED, id="with all that it is in"),
+        pytest.param("../crsc", "did you mean '../csrc'?", id="misspelled"),
+        pytest.param("../csrc/a.cu", COPIED, id="no folder"),
+    ],
+)
+def test_a_root_that_is_not_there_says_where_it_was_looked_for(mono: Path, way: str, hint: str) -> None:
+    what = f"there is no folder {way!r} above ROOT, and that is no sdist, which would have it inside"
+    assert refused(mono / "pkg", f'source-roots = {{ csrc = "{way}" }}') == [
+        *(f"pyproject.toml:{LINE}: source-roots: {what}", f"  hint: {hint}")
+    ]
+
+
+def test_nothing_else_has_the_name_that_sdists_give_to_roots(mono: Path) -> None:
+    what = "'source-roots' is where an sdist has source roots: nothing else can have that name"
+    told = [f"pyproject.toml:{LINE}: source-roots: {what}", "  hint: give it another name"]
+    assert refused(mono / "pkg", 'source-roots = { source-roots = "../csrc" }') == told
+    write_tree(mono / "pkg", {"source-roots/a.cu": ""})
+    assert refused(mono / "pkg") == told
+
+
+def test_a_root_has_no_name_of_the_projects_own(mono: Path) -> None:
+    write_tree(mono / "pkg", {"csrc/a.cu": ""})
+    told = [
+        f"pyproject.toml:{LINE}: source-roots: there is 'csrc' in the project too: which of them is meant?",
+        "  hint: give one of them another name",
+    ]
+    assert refused(mono / "pkg") == told
+    write_tree(mono / "pkg", {"PKG-INFO": ""})
+    assert refused(mono / "pkg") == told
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ("../pkg/demo", "'../pkg/demo' lies in the project, which needs no root for it"),
+        ("../pkg", "'../pkg' lies in the project, which needs no root for it"),
+        ("../link", "'../link' has the project itself in it"),
+    ],
+)
+def test_a_root_lies_beside_the_project(mono: Path, folder: str, why: str) -> None:
+    (mono / "link").symlink_to(".")
+    assert refused(mono / "pkg", f'source-roots = {{ csrc = "{folder}" }}') == [
+        f"pyproject.toml:{LINE}: source-roots: {why}"
+    ]
+
+
+def test_roots_lie_apart_and_all_that_do_not_are_told(mono: Path) -> None:
+    (mono / "link").symlink_to("csrc")
+    table = 'source-roots = { one = "../csrc", two = "../link", deep = "../csrc/deep" }'
+    assert refused(mono / "pkg", table) == [
+        f"pyproject.toml:{LINE}: source-roots: {name} is {other}, or lies in it: one of the two is enough"
+        for name, other in (("'two'", "'one'"), ("'deep'", "'one'"), ("'deep'", "'two'"))
+    ]
+
+
+def test_an_sdist_has_no_link_out_of_it_for_a_root(mono: Path) -> None:
+    write_tree(mono / "pkg", {"PKG-INFO": ""})
+    (mono / "pkg/source-roots").symlink_to("..")
+    assert refused(mono / "pkg") == [
+        f"pyproject.toml:{LINE}: source-roots: 'source-roots/csrc' is a link to a place outside of the sdist"
+    ]
+
+
+def test_patterns_match_the_names_that_files_have_in_the_project(mono: Path) -> None:
+    tree, packages = found(mono / "pkg"), {"demo": "demo"}
+    assert Files(tree, packages).find(["**/*.cu", "csrc/**/*.cu"], []) == (["csrc/a.cu", "demo/own.cu"], [])
+    assert Files(tree, packages).find(["csrc/*.cu"], ["csrc/a.*"]) == ([], [])
+    assert [*walk(tree, ".")] == ["demo/__init__.py", "demo/own.cu", "csrc/a.cu", "csrc/deep/b.h"]
+
+
+def test_a_link_may_not_leave_its_source_root(mono: Path) -> None:
+    (mono / "csrc/out.cu").symlink_to("../pkg/demo/own.cu")
+    (mono / "csrc/in.cu").symlink_to("a.cu")
+    tree = found(mono / "pkg")
+    assert read_source(tree, "csrc/in.cu").text == ""
+    with pytest.raises(SourceError) as caught:
+        read_source(tree, "csrc/out.cu")
+    assert str(caught.value) == "csrc/out.cu: is a link to a place outside of the source root 'csrc'"
+    assert (tree.real("csrc/out.cu"), tree.real("csrc/in.cu")) == ("demo/own.cu", "csrc/a.cu")

@@ -1,0 +1,170 @@
+"""A store in a bucket, asked for real: of an S3 that runs here."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+import pytest
+
+from hatch_cubin.config import store_urls
+from hatch_cubin.remote.buckets import _CREDENTIALS, ObjectStore
+from hatch_cubin.remote.location import Place
+from hatch_cubin.remote.store import FaultError
+from tests.shelf import Handler, Shelf, answer, shelf
+
+Open = Callable[..., ObjectStore]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """Return where an S3 is, with an empty bucket."""
+    from moto.server import ThreadedMotoServer  # which takes long
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT")).close()  # noqa: S310
+    yield url
+    server.stop()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Open:
+    for name in chain(*_CREDENTIALS.values()):
+        monkeypatch.delenv(name, raising=False)
+
+    def open_store(endpoint: str, url: str = "s3://bucket/of/mine", *, own: bool = True) -> ObjectStore:
+        environ = {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "ada",
+            "AWS_SECRET_ACCESS_KEY": "hunter2",
+            "NO_PROXY": "127.0.0.1",
+        }
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        return ObjectStore(Place(store_urls.parse(url), None, own=own), environ)
+
+    return open_store
+
+
+def test_what_was_put_is_there(endpoint: str, opened: Open) -> None:
+    store = opened(endpoint)
+    assert store.get("cas/a", 3) is None
+    store.put("cas/a", b"abc")
+    assert store.get("cas/a", 3) == b"abc"
+    assert store.traffic.requests == 3
+    assert store.traffic.bytes == 6
+    assert opened(endpoint, "s3://bucket").get("of/mine/cas/a", 3) == b"abc"
+    store.rest()
+
+
+def test_what_is_there_is_told_without_its_bytes(endpoint: str, server: Shelf, opened: Open) -> None:
+    store = opened(endpoint, "s3://bucket/there")
+    assert not store.has("cas/a")
+    store.put("cas/a", b"abc")
+    assert store.has("cas/a")
+    server.fault = answer(403)
+    assert opened(server.url).has("cas/a")  # who knows
+
+
+def test_what_is_sent_is_on_its_way_until_it_is_there(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    seen = list[bool]()
+
+    def look(handler: Handler) -> bool:
+        seen.append(store.traffic.passes(1))
+        return handler.answer(500 if len(seen) > 1 else 200, ETag='"tag"')
+
+    server.fault = look
+    store.put("cas/a", b"abc")
+    assert (seen, store.traffic.bytes, store.traffic.passes(1)) == ([True], 3, False)
+    with pytest.raises(FaultError):
+        store.put("cas/b", b"abc")
+    assert (all(seen), store.traffic.bytes, store.traffic.passes(1)) == (True, 3, False)
+
+
+def test_nothing_larger_than_it_should_be_is_read(endpoint: str, opened: Open) -> None:
+    store = opened(endpoint)
+    store.put("cas/large", b"x" * 1000)
+    with pytest.raises(FaultError, match="it sends more than the 999 B that there should be"):
+        store.get("cas/large", 999)
+
+
+def test_what_another_wrote_meanwhile_is_not_overwritten(endpoint: str, opened: Open) -> None:
+    store = opened(endpoint)
+    assert store.read("ac/i", 9) == (None, None)
+    assert store.replace("ac/i", b"one", None)
+    assert not store.replace("ac/i", b"other", None)
+    data, tag = store.read("ac/i", 9)
+    assert data == b"one"
+    assert store.replace("ac/i", b"two", tag)
+    assert not store.replace("ac/i", b"other", tag)
+    assert store.get("ac/i", 9) == b"two"
+
+
+def test_a_bucket_that_is_not_there_is_empty_and_takes_nothing(endpoint: str, opened: Open) -> None:
+    store = opened(endpoint, "s3://nowhere/x")
+    assert store.get("cas/a", 9) is None
+    with pytest.raises(FaultError, match="there is no such bucket"):
+        store.put("cas/a", b"abc")
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (401, "it refuses whoever asks"),
+        (403, "it refuses whoever asks"),
+        (503, "it fails, or cannot be reached"),
+    ],
+)
+def test_a_refusal_is_told_without_its_text(server: Shelf, opened: Open, status: int, told: str) -> None:
+    server.fault = answer(status, b"<Error><Message>hunter2</Message></Error>")
+    store = opened(server.url)
+    with pytest.raises(FaultError) as caught:
+        store.get("cas/a", 9)
+    assert str(caught.value) == told
+    with pytest.raises(FaultError) as caught:
+        store.put("cas/a", b"abc")
+    assert str(caught.value) == told
+
+
+def test_a_body_that_is_cut_off_is_told(server: Shelf, opened: Open) -> None:
+    server.fault = lambda handler: handler.answer(200, b"abc", Content_Length="5") and handler.hang_up()
+    with pytest.raises(FaultError, match="it fails, or cannot be reached"):
+        opened(server.url).get("cas/a", 9)
+
+
+def test_who_asks_is_told_where_the_environment_names_the_place_and_nowhere_else(
+    server: Shelf, opened: Open
+) -> None:
+    opened(server.url).get("cas/a", 9)
+    opened(server.url, own=False).get("cas/a", 9)
+    first, second = server.log
+    assert first.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=ada/")
+    assert "authorization" not in second.headers
+
+
+def test_without_credentials_no_cloud_is_asked_for_any(
+    server: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(server.url)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.url)
+    ObjectStore(Place(store_urls.parse("s3://bucket"), None, own=True), {"AWS_ENDPOINT_URL": server.url}).get(
+        "a", 9
+    )
+    assert [asked.path for asked in server.log] == ["/bucket/a"]
+
+
+def test_a_store_that_is_elsewhere_is_told_nothing(server: Shelf, opened: Open) -> None:
+    """obstore follows redirects: what comes so is proven like anything else, and no credentials go along."""
+    with shelf() as other:
+        server.fault = answer(307, Location=f"{other.url}/elsewhere")
+        opened(server.url).get("cas/a", 9)
+        (asked,) = other.log
+        assert "authorization" not in asked.headers

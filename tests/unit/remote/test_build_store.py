@@ -1,0 +1,40 @@
+"""A build without a store is what it was before there were any."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cache.entries import Cache
+from hatch_cubin.remote import build_store
+from hatch_cubin.toolkit.toolkit import Facts, Toolkit
+from tests.helpers import make_project, run
+
+TOOLKIT = Toolkit(None, facts=Facts("1.2.2", 13, "13.0.88", (90,)))
+
+
+def test_it_has_none(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, None, print)
+    assert build_store.open_remote(make_project(tmp_path, {}), cache, [], TOOLKIT) is None
+
+
+def test_it_imports_nothing_of_it(tmp_path: Path) -> None:
+    """Neither the store nor what only it needs."""
+    ours = ("hatch_cubin.remote.shared_store", "hatch_cubin.config.store_urls")
+    unneeded = (*ours, "http.client", "ssl", "obstore")
+    code = (
+        "import sys, hatch_cubin.building.pipeline; "
+        f"print([name for name in {unneeded} if name in sys.modules])"
+    )
+    assert run(sys.executable, "-c", code, cwd=tmp_path).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("url", ["https://cache.example", "https://ada:hunter2@cache.example"])
+def test_its_store_is_shown_without_what_is_secret(tmp_path: Path, url: str) -> None:
+    project = make_project(tmp_path, {}, HATCH_CUBIN_REMOTE=url)
+    remote = build_store.open_remote(project, Cache(tmp_path, None, print), [], TOOLKIT)
+    assert remote is not None
+    assert remote.facts["url"] == "https://cache.example"
+    assert "hunter2" not in repr(project.config)

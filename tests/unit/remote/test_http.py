@@ -1,0 +1,335 @@
+"""A store that speaks HTTP, asked over a real socket."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from http.client import BadStatusLine, HTTPResponse, IncompleteRead
+from itertools import pairwise
+
+import pytest
+
+from hatch_cubin.config import store_urls
+from hatch_cubin.remote import http
+from hatch_cubin.remote.http import HttpStore
+from hatch_cubin.remote.location import Place
+from hatch_cubin.remote.store import FaultError
+from tests.shelf import Fault, Handler, Shelf, answer, endless, reset, shelf
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+Open = Callable[..., HttpStore]
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    """Open stores, which rest when the test is over."""
+    stores = list[HttpStore]()
+
+    def open_store(url: str, authorization: str | None = None) -> HttpStore:
+        stores.append(HttpStore(Place(store_urls.parse(url), authorization, own=True)))
+        return stores[-1]
+
+    yield open_store
+    for store in stores:
+        store.rest()
+
+
+def why(store: HttpStore, server: Shelf, fault: Fault, most: int = 100) -> str:
+    server.fault = fault
+    with pytest.raises(FaultError) as caught:
+        store.get("cas/a", most)
+    return str(caught.value)
+
+
+def test_what_was_put_is_there(server: Shelf, opened: Open) -> None:
+    store = opened(f"{server.url}/of/mine/")
+    assert store.get("cas/a", 3) is None
+    store.put("cas/a", b"abc")
+    assert store.get("cas/a", 3) == b"abc"
+    assert store.replace("ac/i", b"index", None) is False  # nobody can tell whether another did too
+    assert store.read("ac/i", 5) == (b"index", None)
+    assert server.files == {"/of/mine/cas/a": b"abc", "/of/mine/ac/i": b"index"}
+    assert (store.url, store.traffic.requests) == (f"{server.url}/of/mine", 5)
+    assert store.traffic.bytes == len(b"abc" * 2 + b"index" * 2)
+    store.put("cas/large", b"x" * 40_000)
+    assert store.traffic.bytes == 16 + 40_000
+
+
+def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    store.read("ac/i", 5)
+    (asked,) = server.log
+    assert asked.headers["Cache-Control"] == "no-cache"
+    assert not {name for name in asked.headers if name.startswith("If-")}
+
+
+def test_what_is_there_is_told_without_its_bytes(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    assert not store.has("cas/a")
+    store.put("cas/a", b"abc")
+    assert store.has("cas/a")
+    assert store.traffic.bytes == 3
+    server.fault = answer(405)  # there are servers that know no such question
+    assert store.has("cas/b")
+    assert server.asked() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
+
+
+def test_little_of_what_is_sent_waits_in_the_system(server: Shelf, opened: Open) -> None:
+    """What that has taken counts as sent. Megabytes of it would be seconds in which nothing is seen."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is None:
+        pytest.skip("this system takes as much as it likes")
+    store = opened(server.url)
+    store.put("cas/a", b"abc")
+    (connection,) = store._idle
+    assert connection.sock.getsockopt(socket.IPPROTO_TCP, option) == http._UNSENT
+
+
+def test_who_asks_and_is_not_known_is_told_that(server: Shelf, opened: Open) -> None:
+    told = "it does not know who asks: the user and password, or the token, are not right (401)"
+    assert why(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
+
+
+def test_it_is_told_who_asks(server: Shelf, opened: Open) -> None:
+    opened(server.url, "Bearer hunter2").get("cas/a", 1)
+    opened(server.url).get("cas/a", 1)
+    assert [asked.headers.get("Authorization") for asked in server.log] == ["Bearer hunter2", None]
+
+
+def test_a_line_that_is_cut_amid_a_body_is_a_fault(
+    server: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_asked: object) -> bytes:
+        raise ConnectionResetError
+
+    store = opened(server.url)
+    store.put("cas/a", b"abc")
+    monkeypatch.setattr(HTTPResponse, "read", cut)
+    with pytest.raises(FaultError) as caught:
+        store.get("cas/a", 3)
+    assert str(caught.value) == "it broke off"
+    assert store._idle == []
+
+
+def test_a_connection_is_kept(server: Shelf, opened: Open) -> None:
+    peers = list[int]()
+
+    def look(handler: Handler) -> bool:
+        peers.append(handler.client_address[1])
+        return False
+
+    server.fault = look
+    store = opened(server.url)
+    for _ in range(3):
+        store.get("cas/a", 3)
+        store.put("cas/a", b"abc")
+        store.get("cas/a", 3)
+    assert len(peers) == 9
+    assert all(before == after for before, after in pairwise(peers))
+
+
+def test_one_that_was_closed_meanwhile_is_made_anew(server: Shelf, opened: Open) -> None:
+    def close(handler: Handler) -> bool:
+        handler.usual()
+        return handler.hang_up()
+
+    store = opened(server.url)
+    store.put("cas/a", b"abc")
+    server.fault = close
+    assert store.get("cas/a", 3) == b"abc"
+    server.fault = lambda _handler: False
+    assert store.get("cas/a", 3) == b"abc"
+
+
+def test_one_that_is_not_to_be_kept_is_not(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    server.fault = lambda handler: handler.answer(200, b"abc", Connection="close")
+    assert [store.get("cas/a", 3) for _ in range(2)] == [b"abc"] * 2
+    server.fault = lambda handler: handler.answer(404, b"x" * (1 << 20))
+    assert [store.get("cas/a", 3) for _ in range(2)] == [None] * 2
+
+
+def test_a_store_that_was_closed_is_asked_for_nothing(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    store.get("cas/a", 3)
+    store.close()
+    with pytest.raises(FaultError, match="it broke off"):
+        store.get("cas/a", 3)
+    assert len(server.log) == 1
+
+
+def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+
+    def close(_handler: Handler) -> bool:
+        store.close()
+        return False
+
+    server.fault = close
+    assert store.get("cas/a", 3) is None
+    assert store._idle == []
+
+
+def test_what_comes_in_chunks_is_read(server: Shelf, opened: Open) -> None:
+    def chunks(handler: Handler) -> bool:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+        return True
+
+    server.fault = chunks
+    store = opened(server.url)
+    assert store.get("cas/a", 3) == b"abc"
+    with pytest.raises(FaultError, match="it sends more than the 2 B that there should be"):
+        store.get("cas/a", 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (301, "it leads elsewhere (301), and no redirect is followed: name the other place"),
+        (401, "it wants to know who asks: user and password belong in HATCH_CUBIN_REMOTE (401)"),
+        (403, "it refuses whoever asks (403)"),
+        (413, "it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"),
+        (418, "it refuses (418)"),
+        (429, "it asks for fewer requests (429)"),
+        (500, "it fails (500)"),
+        (507, "it is full (507)"),
+    ],
+)
+def test_an_answer_is_told_as_what_it_means_and_nothing_of_its_text(
+    server: Shelf, status: int, told: str, opened: Open
+) -> None:
+    store = opened(server.url)
+
+    headers = {"Location": "https://ada:hunter2@evil.example", "Retry_After": "9999"}
+    assert why(store, server, answer(status, b"a secret", **headers)) == told
+    with pytest.raises(FaultError) as caught:
+        store.put("cas/a", b"abc")
+    assert str(caught.value) == told
+    assert len(server.log) == 2
+
+
+def test_an_answer_to_what_was_not_asked_leads_nowhere(server: Shelf, opened: Open) -> None:
+    assert why(opened(server.url), server, answer(304)) == "it refuses (304)"
+
+
+def promise(size: int, body: bytes) -> Fault:
+    def broken(handler: Handler) -> bool:
+        handler.answer(200, body, Content_Length=str(size))
+        return handler.hang_up()
+
+    return broken
+
+
+def nonsense(handler: Handler) -> bool:
+    handler.wfile.write(b"220 mail.example ESMTP\r\n\r\n")
+    return handler.hang_up()
+
+
+def test_a_body_that_is_not_as_promised_is_refused(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    assert why(store, server, promise(5, b"abc")) == "it broke off"
+    too_much = "it sends more than the 100 B that there should be"
+    assert why(store, server, promise(10 << 30, b"abc")) == too_much
+    assert why(store, server, endless) == too_much
+    assert store.traffic.bytes < 1 << 20
+
+
+def test_what_is_no_answer_is_told(server: Shelf, opened: Open) -> None:
+    store = opened(server.url)
+    assert why(store, server, reset) == "it broke off"
+    assert why(store, server, nonsense) == "it does not speak HTTP"
+    assert why(opened(server.url.replace("http:", "https:")), server, nonsense) == "it does not speak TLS"
+
+
+def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
+    with shelf() as gone:
+        url = gone.url
+    with pytest.raises(FaultError, match="nobody listens there"):
+        opened(url).get("cas/a", 1)
+
+
+@pytest.mark.parametrize(
+    ("exc", "told"),
+    [
+        (TimeoutError("timed out"), "it does not answer"),
+        (socket.gaierror(-2, "Name or service not known"), "nobody knows its name"),
+        (
+            ssl.SSLCertVerificationError(1, "self-signed"),
+            "nothing that is trusted here vouches for its certificate",
+        ),
+        (BrokenPipeError(32, "Broken pipe"), "it broke off"),
+        (IncompleteRead(b"abc"), "it broke off"),
+        (BadStatusLine("hunter2"), "it does not speak HTTP"),
+        (OSError(113, "No route to host"), "it cannot be reached"),
+    ],
+)
+def test_what_goes_wrong_is_told_in_words_of_our_own(exc: Exception, told: str) -> None:
+    assert http._why(exc) == told
+
+
+def test_a_proxy_is_used_as_the_environment_says(
+    server: Shelf, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    monkeypatch.setenv("http_proxy", server.url.replace("//", "//ada:hunter2@"))
+    store = opened("http://cache.example/of/mine", "Bearer token")
+    assert store.get("cas/a", 1) is None
+    (asked,) = server.log
+    assert asked.path == "http://cache.example/of/mine/cas/a"
+    assert asked.headers["Host"] == "cache.example"
+    assert asked.headers["Authorization"] == "Bearer token"
+    assert asked.headers["Proxy-Authorization"] == f"Basic {b64encode(b'ada:hunter2').decode()}"
+    monkeypatch.setenv("no_proxy", "cache.example")
+    assert opened("http://cache.example:1")._proxy is None
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_what_is_on_this_machine_is_asked_through_no_proxy(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    """It may be told a password over http:// because nobody hears it."""
+    monkeypatch.setenv(f"{scheme}_proxy", "http://proxy.example:3128")
+    assert opened(f"{scheme}://localhost:8080", "Basic password")._proxy is None
+    assert opened(f"{scheme}://cache.example", None)._proxy is not None
+
+
+def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(
+    monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    heard = list[bytes]()
+
+    def listen() -> None:
+        connection, _address = listener.accept()
+        heard.append(connection.recv(4096))
+        connection.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+        connection.close()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    monkeypatch.setenv("https_proxy", f"127.0.0.1:{listener.getsockname()[1]}")
+    with pytest.raises(FaultError, match="it cannot be reached"):
+        opened("https://cache.example", "Bearer hunter2").get("cas/a", 1)
+    thread.join(60)
+    listener.close()
+    assert heard[0].startswith(b"CONNECT cache.example:443 HTTP/1.")
+    assert b"hunter2" not in heard[0]
+
+
+def test_a_proxy_that_is_none_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+    monkeypatch.setenv("https_proxy", "http://ada:hunter2@proxy.example:port")
+    with pytest.raises(FaultError) as caught:
+        opened("https://cache.example")
+    assert str(caught.value) == "the variable HTTPS_PROXY names no proxy"

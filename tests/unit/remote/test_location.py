@@ -1,0 +1,108 @@
+"""Which store a build has, and what may be sent there."""
+
+from __future__ import annotations
+
+import pytest
+
+from hatch_cubin.config import store_urls
+from hatch_cubin.errors import ConfigError
+from hatch_cubin.remote.location import Place, place_of
+from tests.helpers import read_config
+
+TABLE = 'remote-cache = "https://cache.example/cubins/"\n'
+SECRETS = {"HATCH_CUBIN_REMOTE_TOKEN": "hunter2"}
+
+
+def place(options: str = "", **environ: str) -> Place | None:
+    return place_of(read_config(options, environ), environ)
+
+
+def test_a_build_has_no_store_unless_it_is_told_so() -> None:
+    assert place() is None
+    assert place(TABLE, HATCH_CUBIN_REMOTE="off") is None
+
+
+def test_the_table_names_one_to_which_nothing_secret_goes() -> None:
+    found = place(TABLE, **SECRETS)
+    assert found == Place(store_urls.Url("https", "cache.example", None, "/cubins"), None, own=False)
+    assert found.url.shown == "https://cache.example/cubins"
+
+
+@pytest.mark.parametrize(
+    ("url", "authorization"),
+    [
+        ("https://mine.example", "Bearer hunter2"),
+        ("https://ada:pass%20word@mine.example:8443/x", "Basic YWRhOnBhc3Mgd29yZA=="),
+        ("https://ada@mine.example", "Basic YWRhOg=="),
+        ("http://localhost:8080", "Bearer hunter2"),
+        ("http://ada:b@127.0.0.1:8080", "Basic YWRhOmI="),
+        ("http://[::1]:8080", "Bearer hunter2"),
+        ("http://mine.example", None),  # others can read what goes there
+        ("s3://bucket/x", "Bearer hunter2"),  # which nobody reads
+    ],
+)
+def test_the_environment_names_one_over_it_which_is_told_who_asks(
+    url: str, authorization: str | None
+) -> None:
+    found = place(TABLE, HATCH_CUBIN_REMOTE=url, **SECRETS)
+    assert found is not None
+    assert (found.authorization, found.own) == (authorization, True)
+    assert "ada" not in found.url.shown
+    assert found.url.user is None
+
+
+def test_without_a_token_nothing_says_who_asks() -> None:
+    found = place(HATCH_CUBIN_REMOTE="https://mine.example")
+    assert found is not None
+    assert found.authorization is None
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ftp://cache.example", "must begin with https://, http://, s3://, gs:// or az://, as in"),
+        ("cache.example/cubins", "must begin with"),
+        ("https://", "must begin with"),
+        ("https://cache.example/a?b=c", "must end with a path: no '?' and no '#'"),
+        ("https://cache.example/a#b", "must end with a path"),
+        ("https://cache.example/a?", "must end with a path"),
+        ("https://cache.example/a b", "must be a URL such as 'https://cache.example.org/cubins' or"),
+        ("https://cache.example:port", "is not a URL"),
+        ("https://[::1", "is not a URL"),
+        ("https://ada:hunter2@cache.example", "must have no user and no password: HATCH_CUBIN_REMOTE may"),
+        ("s3://ada:hunter2@bucket", "must have no user and no password"),
+    ],
+)
+def test_a_url_of_the_table_that_cannot_be_is_told_with_its_line_and_no_secret(url: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        place(f'remote-cache = "{url}"\n')
+    (problem,) = caught.value.problems
+    assert str(problem).startswith(f"pyproject.toml:10: remote-cache {why}")
+    assert "hunter2" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (
+            "http://ada:hunter2@cache.example",
+            "would send its password where others can read it: write https://",
+        ),
+        (
+            "s3://ada:hunter2@bucket",
+            "must have no user and no password: a bucket's are in variables of their own",
+        ),
+        ("hunter2", "must begin with"),
+    ],
+)
+def test_a_url_of_the_environment_that_cannot_be_is_told_without_its_secret(url: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        place(HATCH_CUBIN_REMOTE=url)
+    (problem,) = caught.value.problems
+    assert str(problem).startswith(f"HATCH_CUBIN_REMOTE: {why}")
+    assert "hunter2" not in str(problem)
+
+
+def test_a_url_is_a_string() -> None:
+    with pytest.raises(ConfigError, match="remote-cache must be a URL"):
+        place("remote-cache = 1\n")

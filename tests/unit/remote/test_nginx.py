@@ -1,0 +1,104 @@
+"""The guide's nginx, asked for real where there is one."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cache.entries import Cache
+from hatch_cubin.cache.records import Request
+from hatch_cubin.remote.calls import Calls
+from hatch_cubin.remote.http import HttpStore
+from hatch_cubin.remote.location import place_of
+from hatch_cubin.remote.shared_store import FEW, Shared
+from tests.helpers import REPOSITORY, read_config, write_tree
+from tests.results import folder_with, item
+
+pytestmark = pytest.mark.nginx
+
+GUIDE = (REPOSITORY / "docs/guides/shared-cache.md").read_text("utf-8")
+ITEMS = [item(f"unit {number}", 40_000) for number in range(60)]
+KEYS = [each.key for each in ITEMS]
+AROUND = """\
+daemon off; master_process off; pid nginx.pid; error_log error.log;
+events {{}}
+http {{
+  access_log access.log;
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+  server {{ listen 127.0.0.1:{port}; {location} }}
+}}
+"""
+
+
+def location(root: Path) -> str:
+    """Return the part of the guide's nginx that is about the store, with the files of this test."""
+    (found,) = re.findall(r"^    location .*?^    \}\n", GUIDE, re.MULTILINE | re.DOTALL)
+    there = {"root /srv;": f"root {root}/srv;", "/etc/nginx/cubins.htpasswd": f"{root}/htpasswd"}
+    for place, here in there.items():
+        assert place in found
+        found = found.replace(place, here)
+    return str(found)
+
+
+@pytest.fixture(params=["64m", "1m"])
+def server(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, str]]:
+    """Return what a body may have at most, and where nginx is, without a scheme."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    text = AROUND.format(port=port, location=location(tmp_path).replace("64m", request.param))
+    write_tree(tmp_path, {"nginx.conf": text, "htpasswd": "ci:{PLAIN}hunter2\n", "srv/cubins/.keep": ""})
+    command: list[str | Path] = [
+        "nginx",
+        "-c",
+        tmp_path / "nginx.conf",
+        "-p",
+        tmp_path,
+        "-e",
+        tmp_path / "error.log",
+    ]
+    with subprocess.Popen(command) as nginx:
+        try:
+            while nginx.poll() is None:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except ConnectionRefusedError:
+                    continue
+            yield request.param, f"127.0.0.1:{port}/cubins"
+        finally:
+            nginx.terminate()
+
+
+def machine(folder: Path, url: str, said: list[str], units: int) -> Shared:
+    environ = {"HATCH_CUBIN_REMOTE": url}
+    place = place_of(read_config("", environ), environ)
+    assert place is not None
+    store = Calls(HttpStore(place), said.append, patience_s=60)
+    return Shared(store, Cache(folder, None, said.append), name=("demo", "13.0.88"), units=units)
+
+
+@pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
+def test_who_has_the_password_writes_and_everybody_reads(
+    tmp_path: Path, server: tuple[str, str], units: int
+) -> None:
+    most, place = server
+    said = list[str]()
+    folder_with(tmp_path / "one", ITEMS)
+    machine(tmp_path / "one", f"http://{place}", said, 1).push(KEYS[:1])
+    assert said == ["it wants to know who asks: user and password belong in HATCH_CUBIN_REMOTE (401)"]
+    said.clear()
+    machine(tmp_path / "one", f"http://ci:hunter2@{place}", said, units).push(KEYS)
+    other = machine(tmp_path / "other", f"http://{place}", said, units)
+    other.fetch(dict.fromkeys(KEYS, Request()))
+    if most == "1m" and units > FEW:  # a pack of 2.4 MB
+        assert said == ["it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"]
+    else:
+        assert (said, other.fetched) == ([], {*KEYS})

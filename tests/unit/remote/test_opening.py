@@ -1,0 +1,54 @@
+"""A build opens the store that its project has."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.remote.opening import open_shared
+from hatch_cubin.remote.shared_store import Shared
+from tests.helpers import make_project
+from tests.results import folder_with
+
+
+def opened(root: Path, url: str | None, said: list[str]) -> Shared | None:
+    environ = {} if url is None else {"HATCH_CUBIN_REMOTE": url}
+    project = replace(make_project(root, {}, **environ), warn=said.append)
+    return open_shared(project, folder_with(root / "cache", []), "13.0.88", 1)
+
+
+@pytest.mark.parametrize("url", ["https://cache.example/x", "s3://bucket/x", "gs://bucket/x", "az://box/x"])
+def test_a_store_is_known_by_where_it_is(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "ada")
+    said = list[str]()
+    found = opened(tmp_path, url, said)
+    assert said == []
+    assert found is not None
+    assert found.facts["url"] == url
+
+
+def test_without_one_there_is_none(tmp_path: Path) -> None:
+    assert opened(tmp_path, None, []) is None
+
+
+def test_a_bucket_needs_obstore_and_without_it_the_build_has_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    said = list[str]()
+    assert opened(tmp_path, "s3://bucket/x", said) is None
+    why = "obstore is not installed: pip install 'hatch-cubin[remote]'"
+    assert said == [f"the remote cache at s3://bucket/x cannot be used fully: {why}"]
+
+
+def test_variables_that_make_no_sense_are_told_without_their_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", "hunter2")
+    said = list[str]()
+    assert opened(tmp_path, "gs://bucket/x", said) is None
+    why = "the variables of the environment that are for it are not right"
+    assert said == [f"the remote cache at gs://bucket/x cannot be used fully: {why}"]

@@ -1,0 +1,122 @@
+"""How results are packed, found again, and packed anew."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from hatch_cubin.remote import packs
+from hatch_cubin.remote.packs import Index, Pack, cut, decode
+from tests.results import item
+
+A, B, C = item("a"), item("b", 200), item("c", 300)
+
+
+def one(*items: packs.Item) -> Pack:
+    (pack,) = cut(items)
+    return pack
+
+
+def indexed(*made: Pack) -> Index:
+    """Return the index that one write makes of packs."""
+    return Index().aged(set()).united(made)
+
+
+def test_a_pack_is_results_one_after_another() -> None:
+    pack = one(A, B)
+    assert pack.data == A.record + A.data + B.record + B.data
+    assert (pack.size, [slot.of(key, pack.data) for key, slot in pack.slots.items()]) == (
+        len(pack.data),
+        [A, B],
+    )
+    assert [*cut([])] == []
+
+
+def test_packs_are_as_large_as_they_may_be_and_one_result_alone_may_be_larger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = len(A.record) + len(A.data)
+    monkeypatch.setattr(packs, "MOST", 2 * size)
+    made = [*cut([A, item("d"), item("e"), item("f", 10 * size), item("g")])]
+    assert [len(pack.slots) for pack in made] == [2, 1, 1, 1]
+
+
+def test_an_index_is_what_was_written_down() -> None:
+    index = indexed(one(A, B), one(C))
+    assert decode(index.encode()) == index
+    assert json.loads(index.encode())["packs"] == [
+        [one(A, B).sha256, one(A, B).size],
+        [one(C).sha256, one(C).size],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("format", 2),
+        ("writes", -1),
+        ("writes", True),
+        ("packs", [["0" * 64, "12"]]),
+        ("packs", [["0" * 64]]),
+        ("packs", []),
+        ("packs", None),
+        ("packs", [["../../elsewhere", 1 << 20]]),
+        ("units", {"00": [0, 0, 100, 100, 1], "01": [0, 0, 100, 100, 1]}),  # one over the other
+        ("units", [1]),
+        ("units", {"xyz": [0, 0, 1, 1, 1]}),
+        ("units", {"00": [0, 0, 1, 1]}),
+        ("units", {"00": [-1, 0, 1, 1, 1]}),
+        ("units", {"00": [0, 0, 1, 1 << 40, 1]}),
+        ("units", {"00": [0, 0.5, 1, 1, 1]}),
+    ],
+)
+def test_what_is_no_index_is_refused(name: str, value: object) -> None:
+    values = json.loads(indexed(one(A)).encode()) | {name: value}
+    with pytest.raises(ValueError, match=r".+"):
+        decode(json.dumps(values).encode())
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"[" * 100_000, b"\xff"])
+def test_what_is_nothing_of_the_kind_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode(data)
+
+
+def test_a_pack_of_which_nothing_is_left_is_no_longer_named() -> None:
+    index = indexed(one(A), one(B, C))
+    left = index.without({one(A).sha256}, {B.key}).united([])
+    assert ([*left.packs], [*left.slots]) == ([one(B, C).sha256], [C.key])
+
+
+def test_a_key_that_no_build_uses_is_dropped_after_many_writes() -> None:
+    index = indexed(one(A, B))
+    for _ in range(packs._KEPT - 1):
+        index = index.aged({B.key})
+        assert index.slots.keys() == {A.key, B.key}
+    assert index.aged({B.key}).slots.keys() == {B.key}
+
+
+def test_a_pack_less_than_half_of_which_is_used_is_folded() -> None:
+    index = indexed(one(A, B, C))
+    assert index.folded() == set()
+    assert index.without(set(), {A.key, C.key}).folded() == {one(A, B, C).sha256}
+
+
+def test_small_packs_are_folded_when_there_are_many() -> None:
+    few = [one(item(f"{number}")) for number in range(packs._FEW)]
+    assert indexed(*few).folded() == set()
+    more = indexed(*few, one(A))
+    assert more.folded() == {*more.packs}
+    large = replace(more, packs=dict.fromkeys(more.packs, packs.MOST))
+    assert large.folded() == {*more.packs}  # for they hold next to nothing
+
+
+def test_a_result_that_was_packed_again_lies_there_alone() -> None:
+    index = indexed(one(A, B)).aged({A.key}).united([one(A)])
+    assert {key: slot.pack for key, slot in index.slots.items()} == {
+        A.key: one(A).sha256,
+        B.key: one(A, B).sha256,
+    }
+    assert index.writes == index.slots[A.key].used == 2

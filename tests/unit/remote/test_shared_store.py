@@ -1,0 +1,571 @@
+"""What a build fetches from the store behind its folder, and what it gives to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cache import exchange
+from hatch_cubin.cache.entries import Cache
+from hatch_cubin.cache.records import Record, Request
+from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
+from hatch_cubin.common.digest import file_digest
+from hatch_cubin.remote import bazel_actions, packs, shared_store
+from hatch_cubin.remote.bazel_actions import Action, File
+from hatch_cubin.remote.calls import Calls
+from hatch_cubin.remote.packs import Index, Item
+from hatch_cubin.remote.shared_store import FEW, Shared
+from hatch_cubin.remote.store import FaultError, Traffic
+from hatch_cubin.remote.trust import Trust as Judge
+from tests.results import folder_with, item
+
+OWNER, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
+ITEMS = [item(f"unit {number}", 100 + number) for number in range(4)]
+DAMAGED = "it sends something else than what was stored"
+MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
+
+
+class Memory:
+    """A store in memory, which can compare what it has with what was read."""
+
+    url = "https://cache.example"
+
+    def __init__(self, *, compares: bool = True) -> None:
+        self.traffic = Traffic()
+        self.files: dict[str, bytes] = {}
+        self.log: list[str] = []
+        self.before: Callable[[str, str], object] = lambda _method, _name: None
+        self._compares = compares
+        self._lock = threading.Lock()
+
+    def _ask(self, method: str, name: str) -> None:
+        self.traffic.asked()
+        self.log.append(f"{method} {name.partition('/')[0]}")
+        self.before(method, name)
+
+    def get(self, name: str, most: int) -> bytes | None:
+        self._ask("get", name)
+        data = self.files.get(name)
+        assert data is None or len(data) <= most
+        return data
+
+    def read(self, name: str, most: int) -> tuple[bytes | None, str | None]:
+        data = self.get(name, most)
+        return data, None if data is None else file_digest(data)
+
+    def has(self, name: str) -> bool:
+        self._ask("has", name)
+        return name in self.files
+
+    def put(self, name: str, data: bytes) -> None:
+        self._ask("put", name)
+        self.files[name] = data
+
+    def replace(self, name: str, data: bytes, tag: str | None) -> bool:
+        self._ask("replace", name)
+        with self._lock:
+            there = self.files.get(name)
+            if self._compares and tag != (None if there is None else file_digest(there)):
+                return False
+            self.files[name] = data
+        return self._compares
+
+    def rest(self) -> None:
+        self.log.append("rest")
+
+    def close(self) -> None:
+        self.rest()
+
+    def asked(self) -> list[str]:
+        """Return what was asked since the last time."""
+        log, self.log = self.log, []
+        return [each for each in log if each != "rest"]
+
+    def names(self, start: str) -> list[str]:
+        return sorted(name for name in self.files if name.startswith(start))
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_store, "_APART_S", 0)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(tmp_path: Path, said: list[str]) -> Callable[..., Shared]:
+    """Open a store for a build on a machine of its own."""
+    machines = iter(range(1000))
+
+    def open_shared(
+        store: Memory, items: Iterable[Item] = (), units: int = FEW, trust: Judge | None = None
+    ) -> Shared:
+        cache = folder_with(tmp_path / str(next(machines)), items)
+        return Shared(Calls(store, said.append), cache, name=("demo", "13.0.88"), units=units, trust=trust)
+
+    return open_shared
+
+
+Open = Callable[..., Shared]
+
+
+def keys(items: Iterable[Item]) -> list[bytes]:
+    return [each.key for each in items]
+
+
+def fetch(one: Shared, items: Sequence[Item] = ITEMS) -> list[Item]:
+    """Fetch *items*, and return those that lie in the folder then."""
+    one.fetch(dict.fromkeys(keys(items), Request()))
+    there = ((each.key, exchange.stored(one._cache.folder, each.key)) for each in items)
+    return [Item(key, *found) for key, found in there if found is not None]
+
+
+@MODES
+def test_what_one_machine_gives_another_one_has(opened: Open, said: list[str], units: int) -> None:
+    store = Memory()
+    one = opened(store, ITEMS, units)
+    one.push(keys(ITEMS))
+    other = opened(store, units=units)
+    assert fetch(other) == ITEMS
+    assert (one.pushed, other.fetched) == ({*keys(ITEMS)}, {*keys(ITEMS)})
+    assert said == []
+    assert other.facts == {
+        "url": "https://cache.example",
+        "fetched": 4,
+        "pushed": 0,
+        "requests": store.traffic.requests,
+        "bytes": 0,
+        "fault": None,
+    }
+
+
+@MODES
+def test_results_that_the_cache_folder_cannot_take_do_not_count_as_fetched(
+    opened: Open, tmp_path: Path, said: list[str], units: int
+) -> None:
+    store = Memory()
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    folder = tmp_path / "no room"
+    folder.mkdir()
+    (folder / "entries").write_text("this is not a folder")
+    other = Shared(
+        Calls(store, said.append), Cache(folder, None, said.append), name=("demo", "13.0.88"), units=units
+    )
+    assert fetch(other) == []
+    assert other.fetched == set()
+    assert said == [f"the cache at {folder} cannot be used fully: Not a directory"]
+
+
+def test_few_units_have_an_action_each_and_their_bytes_lie_under_their_digests(opened: Open) -> None:
+    store, (one, *_others) = Memory(), ITEMS
+    opened(store, ITEMS).push([one.key])
+    digest = file_digest(one.data)
+    name = file_digest(b"hatch-cubin/unit/v1\0" + one.key)
+    action = Action((File(one.key.hex(), digest, len(one.data)),), one.record)
+    assert store.files == {f"cas/{digest}": one.data, f"ac/{name}": bazel_actions.encode(action)}
+    assert store.asked() == ["get ac", "put cas", "put ac"]  # never before what it leads to
+    opened(store, ITEMS).push([one.key])
+    assert store.asked() == ["get ac", "has cas"]
+
+
+def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Memory()
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_store, "_MOST_ACTION", len(ITEMS[0].record))
+        opened(store, ITEMS).push(keys(ITEMS[:1]))
+    monkeypatch.setattr(shared_store, "_MOST_BLOB", len(ITEMS[0].record + ITEMS[0].data))
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS[1:]))
+    assert store.files == {}
+    opened(store, ITEMS).push(keys(ITEMS))
+    assert len(store.files) == 2  # of the first, which is just as large as may be
+
+
+def test_many_units_lie_in_packs_that_an_index_finds(opened: Open) -> None:
+    store = Memory()
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    assert store.asked() == ["get ac", "put cas", "replace ac"]
+    (pack,) = packs.cut(ITEMS)
+    index = bazel_actions.decode(
+        store.files[f"ac/{file_digest(b'hatch-cubin/index/v1' + bytes(1) + b'demo' + bytes(1) + b'13.0.88')}"]
+    )
+    assert index.files == (File(f"{pack.sha256}.pack", pack.sha256, pack.size),)
+    assert packs.decode(index.said) == Index().aged(set()).united([pack])
+    assert store.files[f"cas/{pack.sha256}"] == pack.data
+    assert fetch(opened(store, units=FEW + 1)) == ITEMS
+    assert store.asked() == ["get ac", "get cas"]  # one request, and one for the pack
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    assert store.asked() == ["get ac", "has cas"]
+
+
+def test_a_part_of_a_large_project_finds_what_is_in_packs(opened: Open) -> None:
+    store = Memory()
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    assert fetch(opened(store, units=1), ITEMS[:1]) == ITEMS[:1]
+
+
+def test_a_large_project_finds_what_its_parts_have_stored(opened: Open) -> None:
+    """A job of CI may have few of its units: those of an arch, or of a shard."""
+    many = [item(f"unit {number}") for number in range(2 * FEW)]
+    store = Memory()
+    for part in (many[:FEW], many[FEW:]):
+        opened(store, part).push(keys(part))
+    whole = opened(store, units=len(many))
+    assert fetch(whole, many) == many
+    whole.push(keys(many))  # together, from now on
+    store.asked()
+    assert fetch(opened(store, units=len(many)), many) == many
+    assert store.asked() == ["get ac", "get cas"]
+
+
+def test_an_empty_store_costs_what_was_asked(opened: Open, said: list[str]) -> None:
+    store = Memory()
+    assert fetch(opened(store, units=FEW)) == []
+    assert store.asked() == ["get ac"] * (len(ITEMS) + 1)
+    assert fetch(opened(store, units=FEW + 1)) == []
+    assert store.asked() == ["get ac"] * (len(ITEMS) + 1)
+    many = [item(f"unit {number}") for number in range(2 * FEW)]
+    assert fetch(opened(store, units=len(many)), many) == []
+    assert store.asked() == ["get ac"] * (32 + 1)
+    assert said == []
+
+
+@MODES
+def test_what_was_fetched_is_not_given_back(opened: Open, units: int) -> None:
+    store = Memory()
+    opened(store, ITEMS[:2], units).push(keys(ITEMS[:2]))
+    other = opened(store, ITEMS[2:], units)
+    fetch(other, ITEMS[:2])
+    other.push(keys(ITEMS))
+    assert other.pushed == {*keys(ITEMS[2:])}
+    assert fetch(opened(store, units=units)) == ITEMS
+
+
+@MODES
+def test_what_the_folder_has_lost_meanwhile_is_not_given(opened: Open, said: list[str], units: int) -> None:
+    store = Memory()
+    one = opened(store, ITEMS[:1], units)
+    one.push(keys(ITEMS))
+    assert (one.pushed, said) == ({ITEMS[0].key}, [])
+    nothing = opened(store, (), units)
+    nothing.push(keys(ITEMS[1:]))
+    assert (nothing.pushed, said) == (set(), [])
+
+
+# What a store loses or damages
+
+
+@MODES
+@pytest.mark.parametrize("kind", ["ac", "cas"])
+def test_a_store_that_lost_something_has_it_again_after_the_next_build(
+    opened: Open, said: list[str], units: int, kind: str
+) -> None:
+    store = Memory()
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    whole = dict(store.files)
+    del store.files[store.names(kind)[0]]
+    other = opened(store, units=units)
+    got = fetch(other)
+    assert len(got) == (3 if units == FEW else 0)
+    folder_with(other._cache.folder, ITEMS)  # as if compiled
+    other.push(keys(ITEMS))
+    assert (store.names(""), said) == (sorted(whole), [])
+    assert fetch(opened(store, units=units)) == ITEMS
+
+
+@MODES
+def test_what_a_store_has_lost_is_given_by_who_has_it_and_need_not_fetch(
+    opened: Open, said: list[str], units: int
+) -> None:
+    store = Memory()
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    whole = dict(store.files)
+    for name in store.names("cas"):
+        del store.files[name]
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    assert (sorted(store.files), said) == (sorted(whole), [])
+    assert fetch(opened(store, units=units)) == ITEMS
+
+
+def test_a_pack_that_was_read_just_now_is_not_looked_for(opened: Open) -> None:
+    store = Memory()
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    store.asked()
+    other = opened(store, units=FEW + 1)
+    fetch(other)
+    other.push(keys(ITEMS))
+    assert store.asked() == ["get ac", "get cas", "get ac"]
+
+
+def flip(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@MODES
+@pytest.mark.parametrize("kind", ["ac", "cas"])
+@pytest.mark.parametrize("damage", [flip, lambda _data: b"", lambda data: data[: len(data) // 2]])
+def test_nothing_damaged_is_taken_and_it_is_mended(
+    opened: Open, said: list[str], units: int, kind: str, damage: Callable[[bytes], bytes]
+) -> None:
+    store = Memory()
+    opened(store, ITEMS, units).push(keys(ITEMS))
+    for name in store.names(kind):
+        store.files[name] = damage(store.files[name])
+    other = opened(store, units=units)
+    assert fetch(other) == []
+    assert said == [DAMAGED]
+    folder_with(other._cache.folder, ITEMS)
+    other.push(keys(ITEMS))
+    assert fetch(opened(store, units=units)) == ITEMS
+    assert said == [DAMAGED]
+
+
+@MODES
+def test_what_no_build_would_store_is_not_taken_whoever_put_it_there(
+    opened: Open, said: list[str], units: int
+) -> None:
+    store, (one, two, *_others) = Memory(), ITEMS
+    stranger = Record(one.key.hex(), file_digest(one.data), len(one.data), {"no": "no"}, (), {}).encode()
+    swapped = [Item(one.key, stranger, one.data), Item(two.key, one.record, one.data)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shared, "_stored", lambda _self, key: next(each for each in swapped if each.key == key))
+        opened(store, (), units).push(keys(swapped))
+    other = opened(store, units=units)
+    assert fetch(other) == []
+    assert said == [DAMAGED]
+    folder_with(other._cache.folder, ITEMS)
+    other.push(keys(ITEMS))
+    assert fetch(opened(store, units=units)) == ITEMS
+
+
+def test_an_action_that_leads_to_something_else_is_not_followed(opened: Open, said: list[str]) -> None:
+    """Its files are for the store's own use: the record alone says which bytes are meant."""
+    store, one = Memory(), ITEMS[0]
+    opened(store, ITEMS).push([one.key])
+    (name,) = store.names("ac")
+    store.files[name] = bazel_actions.encode(Action((File("x", "0" * 64, 1 << 40),), one.record))
+    assert fetch(opened(store), [one]) == [one]
+    assert said == []
+
+
+def test_an_index_of_something_else_is_none(opened: Open, said: list[str]) -> None:
+    store = Memory()
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    (name,) = store.names("ac")
+    store.files[name] = bazel_actions.encode(Action((), b"{}"))
+    assert fetch(opened(store, units=FEW + 1)) == []
+    assert said == [DAMAGED]
+
+
+@MODES
+def test_a_store_that_fails_is_left_alone(opened: Open, said: list[str], units: int) -> None:
+    def fail(_method: str, _name: str) -> None:
+        raise FaultError("it fails (500)")
+
+    store = Memory()
+    store.before = fail
+    one = opened(store, ITEMS, units)
+    assert fetch(one, [item("another")]) == []
+    one.push(keys(ITEMS))
+    one.push(keys(ITEMS))
+    assert one.pushed == set()
+    assert (said, one.facts["fault"]) == (["it fails (500)"], "it fails (500)")
+    assert len(store.asked()) >= 3
+    one.fetch(dict.fromkeys(keys(ITEMS), Request()))
+    assert store.asked() == []
+
+
+# Several writers
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_two_writers_at_once_lose_nothing_if_they_meet_at_the_index(
+    opened: Open, said: list[str], *, compares: bool
+) -> None:
+    store = Memory(compares=compares)
+
+    def meanwhile(method: str, _name: str) -> None:
+        if method == "replace":
+            store.before = lambda _method, _name: None
+            opened(store, ITEMS[2:], FEW + 1).push(keys(ITEMS[2:]))
+
+    store.before = meanwhile
+    opened(store, ITEMS[:2], FEW + 1).push(keys(ITEMS[:2]))
+    got = fetch(opened(store, units=FEW + 1))
+    assert got == (ITEMS if compares else ITEMS[:2])  # without, the last one wins, and the others are misses
+    assert said == []
+
+
+def test_a_writer_that_others_overwrite_tries_again(opened: Open, said: list[str]) -> None:
+    store = Memory(compares=False)
+    overwritten = iter([True, False])
+
+    def overwrite(method: str, _name: str) -> None:
+        if method == "get" and store.files and next(overwritten, False):
+            for each in store.names("ac"):
+                del store.files[each]
+
+    store.before = overwrite
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    store.before = lambda _method, _name: None
+    assert fetch(opened(store, units=FEW + 1)) == ITEMS
+    assert said == []
+
+
+def test_a_writer_that_never_gets_its_turn_gives_up(opened: Open, said: list[str]) -> None:
+    store = Memory()
+    turns = iter(range(100))
+
+    def another(method: str, name: str) -> None:
+        if method == "replace":
+            new = Index(writes=next(turns)).encode()
+            store.files[name] = bazel_actions.encode(Action((), new))
+
+    store.before = another
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    assert [each for each in store.asked() if each != "get ac"] == ["put cas"] + [
+        "replace ac"
+    ] * shared_store._TRIES
+    assert said == []
+
+
+# Packs that grow old
+
+
+def test_a_build_that_adds_little_adds_a_small_pack(opened: Open) -> None:
+    store = Memory()
+    opened(store, ITEMS[:3], FEW + 1).push(keys(ITEMS[:3]))
+    before = store.names("cas")
+    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    new = {*store.names("cas")} - {*before}
+    assert [store.files[name] for name in new] == [ITEMS[3].record + ITEMS[3].data]
+
+
+def test_many_small_packs_are_folded_into_one(opened: Open, said: list[str]) -> None:
+    store = Memory()
+    items = [item(f"{number}") for number in range(packs._FEW + 2)]
+    for count in range(1, len(items) + 1):
+        opened(store, items[:count], FEW + 1).push(keys(items[:count]))
+    store.asked()
+    assert fetch(opened(store, units=FEW + 1), items) == items
+    assert store.asked() == ["get ac", "get cas"]
+    assert said == []
+
+
+def test_a_pack_that_is_lost_while_it_is_folded_costs_its_units(opened: Open, said: list[str]) -> None:
+    store = Memory()
+    items = [item(f"{number}") for number in range(packs._FEW + 2)]
+    for count in range(1, len(items)):
+        opened(store, items[:count], FEW + 1).push(keys(items[:count]))
+    digest = file_digest(items[0].record + items[0].data)
+    del store.files[f"cas/{digest}"]
+    opened(store, items[1:], FEW + 1).push(keys(items[1:]))
+    assert fetch(opened(store, units=FEW + 1), items) == items[1:]
+    assert said == []
+
+
+# Whom one trusts
+
+
+class Wax:
+    """Seals with a mark."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self.strangers: set[bytes] = set()  # what such have made
+
+    def vouches(self, record: bytes) -> bool:
+        return record not in self.strangers
+
+    def seal(self, index: bytes) -> bytes:
+        return self._mark + file_digest(index).encode()
+
+    def holds(self, index: bytes, seal: bytes) -> bool:
+        return seal == self.seal(index)
+
+
+def test_an_index_that_nobody_who_is_trusted_has_sealed_is_not_there(opened: Open, said: list[str]) -> None:
+    store = Memory()
+    opened(store, ITEMS, FEW + 1, Wax(b"ours")).push(keys(ITEMS))
+    assert fetch(opened(store, units=FEW + 1, trust=Wax(b"ours"))) == ITEMS
+    assert fetch(opened(store, units=FEW + 1)) == ITEMS  # who trusts everybody
+    other = opened(store, units=FEW + 1, trust=Wax(b"others"))
+    assert fetch(other) == []
+    folder_with(other._cache.folder, ITEMS)
+    other.push(keys(ITEMS))
+    assert fetch(opened(store, units=FEW + 1, trust=Wax(b"others"))) == ITEMS
+    assert said == []
+
+
+def test_an_index_that_was_sealed_is_not_replaced_by_who_cannot_seal(opened: Open, said: list[str]) -> None:
+    """For those who take only what is sealed, everything would be gone."""
+    store, trust = Memory(), Trust([OWNER.key], required=False)
+    ours, checking = Signing(OWNER, trust), Signing(trust=trust)
+    right = [each._replace(record=signed(each.record)) for each in ITEMS]
+    no_seal = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
+    opened(store, right, FEW + 1, checking).push(keys(right))
+    assert (store.files, said) == ({}, [no_seal])
+    opened(store, right[:2], FEW + 1, ours).push(keys(right))
+    before = dict(store.files)
+    for trust_of_another in (None, Signing(), checking):
+        opened(store, right, FEW + 1, trust_of_another).push(keys(right))
+    assert (store.files, said) == (before, [no_seal] * 4)
+    opened(store, right[:2], FEW + 1, checking).push(keys(right[:2]))
+    assert said == [no_seal] * 4  # there is nothing to be given
+    opened(store, right, FEW + 1, ours).push(keys(right))
+    assert fetch(opened(store, units=FEW + 1, trust=checking)) == right
+
+
+@MODES
+def test_what_a_stranger_has_made_is_not_taken_and_made_anew(
+    opened: Open, said: list[str], units: int
+) -> None:
+    store, wax = Memory(), Wax(b"ours")
+    opened(store, ITEMS, units, wax).push(keys(ITEMS))
+    wax.strangers = {ITEMS[0].record}
+    other = opened(store, units=units, trust=wax)
+    assert fetch(other) == ITEMS[1:]
+    assert said == []
+    folder_with(other._cache.folder, ITEMS)
+    other.push(keys(ITEMS))  # what nobody would take is not given either
+    assert other.pushed == set()
+    assert said == ["it is not given results that no trusted key has signed: 1"]
+    anew = ITEMS[0]._replace(record=signed(ITEMS[0].record))
+    folder_with(other._cache.folder, [anew])
+    other.push(keys(ITEMS))
+    assert other.pushed == {anew.key}
+    assert fetch(opened(store, units=units, trust=wax)) == [anew, *ITEMS[1:]]
+
+
+def signed(record: bytes) -> bytes:
+    return record + OWNER.sign(RECORD, record)
+
+
+@MODES
+def test_of_a_store_who_trusts_keys_takes_only_what_one_of_them_has_signed(
+    opened: Open, said: list[str], units: int
+) -> None:
+    trusting = Signing(OWNER, Trust([OWNER.key], required=False))
+    others = [
+        [*ITEMS[:3], ITEMS[3]._replace(record=signed(ITEMS[3].record))],  # but one is signed by nobody
+        [each._replace(record=each.record + STRANGER.sign(RECORD, each.record)) for each in ITEMS],
+        [each._replace(record=each.record + OWNER.sign(INDEX, each.record)) for each in ITEMS],
+        [each._replace(record=signed(ITEMS[0].record)) for each in ITEMS[1:]],  # of another unit
+    ]
+    for items, taken in zip(others, ([ITEMS[3].key], [], [], []), strict=True):
+        store = Memory()
+        opened(store, items, units, Signing(OWNER)).push(keys(items))  # trusts everybody, and seals
+        assert keys(fetch(opened(store, units=units, trust=trusting))) == taken
+    store = Memory()
+    right = [each._replace(record=signed(each.record)) for each in ITEMS]
+    opened(store, right, units, trusting).push(keys(right))
+    assert fetch(opened(store, units=units, trust=Signing(trust=trusting.trust))) == right
+    assert fetch(opened(store, units=units)) == right  # who trusts everybody
+    if units > FEW:
+        stranger = Signing(STRANGER, Trust([STRANGER.key], required=False))
+        assert fetch(opened(store, units=units, trust=stranger)) == []

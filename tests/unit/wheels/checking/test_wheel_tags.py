@@ -1,0 +1,169 @@
+"""What a wheel's name and its metadata promise has to fit: each other, and the platform of its kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.wheels.checking.wheel_tags import tag_problems, tag_warnings
+from hatch_cubin.wheels.reading.bundles import opened
+from tests.cubins import cubin, inside, make_wheel
+from tests.helpers import bundle, made, wheel_files, write_tree
+from tests.library import INFO, METADATA, whole_wheel
+
+
+def files(data_model: str = "lp64") -> dict[str, bytes]:
+    return bundle(made("k", data=cubin("k")), data_model=data_model)
+
+
+def problems(place: Path) -> list[str]:
+    with opened(str(place)) as found:
+        return [str(problem).replace(f"{place}", "W") for problem in tag_problems(found)]
+
+
+def warnings(place: Path) -> list[str]:
+    with opened(str(place)) as found:
+        return [problem.what for problem in tag_warnings(found)]
+
+
+@pytest.mark.parametrize("tag", ["py3-none-any", "cp312-cp312-manylinux_2_28_x86_64"])
+def test_a_wheel_of_linux(tmp_path: Path, tag: str) -> None:
+    wheel = whole_wheel(tmp_path, files(), tag)
+    assert (problems(wheel), warnings(wheel)) == ([], [])
+
+
+def test_a_wheel_of_windows(tmp_path: Path) -> None:
+    assert problems(whole_wheel(tmp_path, files("llp64"), "py3-none-win_amd64")) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "tag"), [("llp64", "py3-none-any"), ("lp64", "py3-none-win_amd64")], ids=["windows", "linux"]
+)
+def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> None:
+    platform = tag.rpartition("-")[2]
+    assert "".join(problems(whole_wheel(tmp_path, files(model), tag))) == (
+        f"W: its kernels have C's types as in {model}, which {platform} does not promise\n"
+        "  hint: a wheel that was built on Windows is for win_amd64, any other is not"
+    )
+
+
+def test_each_platform_of_a_name_is_looked_at(tmp_path: Path) -> None:
+    both = {"WHEEL": b"Tag: py3-none-any\nTag: py3-none-win_amd64\n"}
+    (said,) = problems(whole_wheel(tmp_path, files(), "py3-none-any.win_amd64", **both))
+    assert "C's types as in lp64, which win_amd64 does not promise" in said
+
+
+def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
+    said = b"Tag: cp311-none-any\r\nTag: py3-none-any\r\n"
+    assert problems(whole_wheel(tmp_path, files(), "py3.cp311-none-any", WHEEL=said)) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"), [(b"Tag: cp311-none-any\n", "cp311-none-any"), (b"Root-Is-Purelib: true\n", "no tag")]
+)
+def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> None:
+    assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [
+        f"W/{INFO}/WHEEL: says {shown}; the wheel's name says py3-none-any"
+    ]
+
+
+@pytest.mark.parametrize("release", ["demo-2.0", "other-1.0"])
+def test_a_wheel_that_is_named_as_another_release(tmp_path: Path, release: str) -> None:
+    wheel = whole_wheel(tmp_path, files())
+    assert problems(wheel.rename(tmp_path / f"{release}-py3-none-any.whl")) == [
+        f"W: has {INFO} in it; the wheel's name says {release}\n  hint: installers refuse such a wheel"
+    ]
+
+
+@pytest.mark.parametrize("name", ["Demo-1.0-py3-none-any.whl", "demo-1.0-1-py3-none-any.whl"])
+def test_another_spelling_or_a_build_number_is_the_same_release(tmp_path: Path, name: str) -> None:
+    assert problems(whole_wheel(tmp_path, files()).rename(tmp_path / name)) == []
+
+
+def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, files())
+    assert problems(wheel.rename(tmp_path / "demo.whl").resolve()) == [
+        "W: is not named as a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+    ]
+
+
+def test_a_wheel_without_the_file_that_makes_it_one(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", inside("demo/_cubins", files()))
+    assert problems(wheel) == ["W: a wheel has one .dist-info/WHEEL, here are 0"]
+
+
+def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
+    wheel, name = whole_wheel(tmp_path, files()), f"{INFO}/WHEEL".encode()
+    data = bytearray(wheel.read_bytes())
+    at = data.index(name) + len(name)
+    data[at : at + 2] = b"\xff\xff"  # which no packed file begins with
+    wheel.write_bytes(data)
+    assert problems(wheel) == []
+
+
+def test_a_manifest_that_cannot_be_read_is_told_by_what_proves_it(tmp_path: Path) -> None:
+    said = {f"{INFO}/WHEEL": b"Tag: py3-none-any\n", f"{INFO}/METADATA": METADATA}
+    members = inside("demo/_cubins", {"manifest.json": b'{"format":99}'})
+    wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", members | said)
+    assert problems(wheel) == []
+
+
+def test_a_tag_that_pypi_refuses(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, files(), "cp312-cp312-linux_x86_64")
+    assert problems(wheel) == []
+    assert warnings(wheel) == ["PyPI takes no linux_… tags: auditwheel makes manylinux_… of them"]
+
+
+def test_a_folder_has_no_tags(tmp_path: Path) -> None:
+    place = write_tree(tmp_path / "_cubins", files("llp64"))
+    assert (problems(place), warnings(place)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (b"Metadata-Version: 2.1\nName: demo\nVersion: 2.0\n", "Version: 2.0; the wheel's name says 1.0"),
+        (
+            b"Metadata-Version: 2.1\r\nName: other\r\nVersion: 1.0\r\n",
+            "Name: other; the wheel's name says demo",
+        ),
+        (
+            b"Metadata-Version: 2.1\nName: demo\n\nVersion: 1.0\n",
+            "Version: nothing; the wheel's name says 1.0",
+        ),
+        (METADATA + b"Version: 2.0\n", "Version: 1.0, 2.0; the wheel's name says 1.0"),
+    ],
+    ids=["version", "name", "in the description", "twice"],
+)
+def test_metadata_of_another_release(tmp_path: Path, metadata: bytes, said: str) -> None:
+    wheel = whole_wheel(tmp_path, files(), METADATA=metadata)
+    assert problems(wheel) == [f"W/{INFO}/METADATA: says {said}\n  hint: installers refuse such a wheel"]
+
+
+@pytest.mark.parametrize("metadata", [b"name: Demo\nVERSION: 1.0 \n\nName: other\n", METADATA])
+def test_the_same_release_spelled_otherwise(tmp_path: Path, metadata: bytes) -> None:
+    assert problems(whole_wheel(tmp_path, files(), METADATA=metadata)) == []
+
+
+def test_folders_of_installers_that_are_another_projects(tmp_path: Path) -> None:
+    more = {"other-1.0.dist-info/METADATA": METADATA, "demo-2.0.data/purelib/x.py": b"", "demo/a.data/x": b""}
+    wheel = whole_wheel(tmp_path, files())
+    assert problems(make_wheel(wheel, wheel_files(wheel) | more)) == [
+        f"W/{each}: is not of demo-1.0: a wheel has one .dist-info folder, and may have its .data folder"
+        for each in ("demo-2.0.data", "other-1.0.dist-info")
+    ]
+
+
+@pytest.mark.parametrize(("value", "told"), [("true", False), ("False", False), ("yes", True)])
+def test_whether_the_root_is_pure_has_to_be_said_plainly(tmp_path: Path, value: str, *, told: bool) -> None:
+    said = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {value}\nTag: py3-none-any\n".encode()
+    what = f"W/{INFO}/WHEEL: says Root-Is-Purelib: {value}, not true or false"
+    assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [what] * told
+
+
+def test_a_wheel_without_metadata(tmp_path: Path) -> None:
+    wheel = whole_wheel(tmp_path, files())
+    bare = {name: data for name, data in wheel_files(wheel).items() if not name.endswith("METADATA")}
+    what = f"W/{INFO}/METADATA: is missing\n  hint: installers refuse such a wheel"
+    assert problems(make_wheel(wheel, bare)) == [what]

@@ -1,0 +1,250 @@
+"""Finding bundles: in wheels, folders and installed packages, which are looked at and not imported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_cubin.common import read_limits
+from hatch_cubin.errors import BundleError
+from hatch_cubin.loader import finder
+from hatch_cubin.wheels.reading.bundles import named, opened, read_member
+from tests import strange
+from tests.cubins import FILES, inside, make_wheel
+from tests.helpers import write_tree
+
+
+def contents(what: Path | str) -> dict[str, dict[str, bytes]]:
+    with opened(str(what)) as found:
+        return {each.place: {name: each.read(name) for name in each.packed} for each in found.bundles}
+
+
+def refusal(what: Path | str) -> str:
+    with pytest.raises(BundleError) as caught, opened(str(what)):
+        pass
+    return str(caught.value)
+
+
+def test_every_bundle_of_a_wheel_is_found(tmp_path: Path) -> None:
+    wheel = make_wheel(
+        tmp_path / "w.whl",
+        {**inside("a/_cubins"), **inside("a/b/_cubins"), "a/__init__.py": b"", "a/_cubins/": b""},
+    )
+    assert contents(wheel) == {"a/_cubins": FILES, "a/b/_cubins": FILES}
+
+
+@pytest.mark.parametrize("folder", ["/a/_cubins", "a//_cubins", "./a/_cubins"])
+def test_what_looks_like_a_bundles_folder_in_a_wheel_is_another(tmp_path: Path, folder: str) -> None:
+    odd = {f"{folder}/k.cubin": b"1", f"{folder}//k.cubin": b"2"}
+    wheel = make_wheel(tmp_path / "w.whl", {**inside("a/_cubins"), **odd})
+    assert contents(wheel) == {"a/_cubins": FILES, folder: {"k.cubin": b"1", "/k.cubin": b"2"}}
+
+
+def test_a_wheel_says_how_much_room_each_file_takes(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", {"a/_cubins/zeros": bytes(10_000)})
+    with opened(str(wheel)) as found:
+        packed = found.bundles[0].packed["zeros"]
+    assert packed is not None
+    assert 0 < packed < 100
+
+
+def test_a_bundle_is_read_from_its_own_folder_or_any_around_it(tmp_path: Path) -> None:
+    own = tmp_path / "src" / "demo" / "_cubins"
+    write_tree(own, FILES)
+    expected = {own.as_posix(): FILES}
+    assert [contents(folder) for folder in (own, own.parent, tmp_path)] == [expected] * 3
+    other = tmp_path / "elsewhere"
+    shutil.move(own, other)
+    assert contents(other) == {other.as_posix(): FILES}
+
+
+def test_other_peoples_packages_and_compiled_python_are_passed_over(tmp_path: Path) -> None:
+    own = tmp_path / "demo" / "_cubins"
+    write_tree(own, {**FILES, "__pycache__/__init__.pyc": b""})
+    write_tree(
+        tmp_path, inside(".venv/x/_cubins") | inside("venv/lib/x/_cubins") | inside("node_modules/x/_cubins")
+    )
+    write_tree(tmp_path, {"venv/pyvenv.cfg": ""})
+    assert contents(tmp_path) == {own.as_posix(): FILES}
+
+
+def test_folders_into_which_nobody_may_look_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "demo" / "_cubins"
+    write_tree(own, FILES)
+    (tmp_path / "closed").mkdir()
+    there = os.stat
+
+    def stat(path: Any, **how: Any) -> os.stat_result:
+        if os.fspath(path).startswith(str(tmp_path / "closed" / "")):
+            raise PermissionError(13, "Permission denied", path)
+        return there(path, **how)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert contents(tmp_path) == {own.as_posix(): FILES}
+
+
+def test_a_package_is_found_by_its_name_and_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "found_by_name"
+    write_tree(
+        package, {"__init__.py": "raise SystemExit('imported')", "sub/__init__.py": "raise SystemExit"}
+    )
+    write_tree(package / "sub" / "_cubins", FILES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    place = (package / "sub" / "_cubins").as_posix()
+    assert contents("found_by_name") == contents("found_by_name.sub") == {place: FILES}
+    assert not {"found_by_name", "found_by_name.sub"} & {*sys.modules}
+
+
+def test_of_an_editable_install_the_bundle_may_be_in_the_tree_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path, {"site/found_in_tree/__init__.py": ""})
+    bundle = tmp_path / "tree/found_in_tree/_cubins"
+    write_tree(bundle, FILES)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    assert "has no bundle" in refusal("found_in_tree")
+    finder.find("found_in_tree._cubins", str(bundle))
+    assert contents("found_in_tree") == {bundle.as_posix(): FILES}
+
+
+@pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])
+def test_a_name_that_means_nothing_here(name: str) -> None:
+    assert refusal(name) == (
+        f"{name}: is neither a file, nor a folder, nor a package that this Python has installed\n"
+        f"  hint: this Python is {sys.executable}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wheels", "hint"),
+    [
+        ([], "'hatch build', 'python -m build' or 'pip wheel --no-deps .' make a wheel"),
+        (["one.whl"], "there is a wheel: dist/one.whl"),
+        (["one.whl", "two.whl"], "there are 2 wheels: dist/*.whl"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.whl", "dist/x", "dist/x*.zip"])
+def test_a_path_that_leads_nowhere_points_to_what_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheels: list[str], hint: str, name: str
+) -> None:
+    write_tree(tmp_path / "dist", dict.fromkeys(wheels, ""))
+    monkeypatch.chdir(tmp_path)
+    assert refusal(name) == f"{name}: there is no such file or folder\n  hint: {hint}"
+
+
+def test_a_pattern_that_no_shell_expanded_stands_for_what_it_matches(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"b.whl": "", "a.whl": "", "[c].whl": ""})
+    root = str(tmp_path)
+    assert named([f"{root}/?.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json"]) == [
+        *(f"{root}/a.whl", f"{root}/b.whl", f"{root}/[c].whl", f"{root}/x*.whl", "json")
+    ]
+
+
+def test_a_wheel_without_a_bundle_says_so(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", {"a/__init__.py": b"", "a/_cubins": b"a file"})
+    assert refusal(wheel) == f"{wheel}: has no bundle: there is no _cubins/ in it"
+
+
+@pytest.mark.parametrize("folder", ["dist", "."])
+def test_a_folder_without_a_bundle_points_to_a_wheel_in_it(tmp_path: Path, folder: str) -> None:
+    wheel = tmp_path / folder / "w.whl"
+    write_tree(tmp_path, {f"{folder}/w.whl": ""})
+    assert refusal(tmp_path) == (
+        f"{tmp_path}: has no bundle: there is no _cubins/ in it\n  hint: there is a wheel: {wheel.as_posix()}"
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\3\4 and no more", bytes(range(100))])
+def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "w.whl"
+    path.write_bytes(data)
+    assert refusal(path).startswith(f"{path}: cannot be read as a wheel, which is a zip archive: ")
+
+
+def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
+    assert refusal(tmp_path / "demo-1.0.tar.gz").endswith(
+        "\n  hint: an sdist has sources: they are compiled when a wheel is built from it"
+    )
+
+
+def test_a_cut_wheel_cannot_be_read(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", inside("a/_cubins"))
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    assert "cannot be read as a wheel" in refusal(wheel)
+
+
+def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", {"a/_cubins/first": b"1" * 100, "a/_cubins/second": b"2" * 100})
+    data = bytearray(wheel.read_bytes())
+    data[data.index(b"first") + 6] ^= 0xFF
+    wheel.write_bytes(data)
+    with opened(str(wheel)) as found:
+        (only,) = found.bundles
+        assert only.read("second") == b"2" * 100
+        with pytest.raises(BundleError, match=r"/w\.whl/a/_cubins/first: cannot be unpacked: "):
+            only.read("first")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    place = write_tree(tmp_path / "_cubins", FILES)
+    with opened(str(place)) as found, pytest.raises(BundleError, match=r"/_cubins/x: is missing$"):
+        found.bundles[0].read("x")
+
+
+def test_a_file_that_vanishes_is_named(tmp_path: Path) -> None:
+    place = write_tree(tmp_path / "_cubins", FILES)
+    with opened(str(place)) as found:
+        (place / "keys.json").unlink()
+        with pytest.raises(BundleError, match=r"/_cubins/keys.json: cannot be read: No such file"):
+            found.bundles[0].read("keys.json")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.whl")
+    assert refusal(tmp_path / "w.whl") == f"{tmp_path}/w.whl: is neither a file nor a folder"
+    assert refusal("/dev/zero") == "/dev/zero: is neither a file nor a folder"
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_endless_wait")
+@pytest.mark.parametrize(
+    ("put", "kind"),
+    [
+        (strange.a_pipe, "a pipe"),
+        (strange.a_link_to_a_device, "a device"),
+        (strange.a_link_to_nowhere, "a link that leads nowhere"),
+        (strange.a_folder, "a folder"),
+    ],
+)
+def test_what_stands_in_a_files_place_is_named_and_not_opened(
+    tmp_path: Path, put: Callable[[Path], None], kind: str
+) -> None:
+    put(write_tree(tmp_path / "_cubins", FILES) / "x")
+    with opened(str(tmp_path)) as found, pytest.raises(BundleError, match=rf"/_cubins/x: is {kind}$"):
+        found.bundles[0].read("x")
+
+
+def test_json_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "demo.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("demo/keys.json", "[" * (read_limits.PARTS + 1))
+        archive.writestr("demo/notes.txt", "[" * (read_limits.PARTS + 1))
+        archive.writestr("demo/large.json", bytes(read_limits.INDEX + 1))
+    with zipfile.ZipFile(tmp_path / "demo.whl") as archive:
+        assert len(read_member(archive, "demo/notes.txt")) == read_limits.PARTS + 1
+        with pytest.raises(BundleError, match="is not read"):
+            read_member(archive, "demo/keys.json")
+        with pytest.raises(BundleError, match="is not unpacked"):
+            read_member(archive, "demo/large.json")

@@ -1,0 +1,111 @@
+"""Companions: where they are looked for, how often, and what is told of those that cannot be read."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.cli.main import main
+from hatch_cubin.common import file_access
+from hatch_cubin.wheels.reading import bundles, companions
+from hatch_cubin.wheels.reading.bundles import Bundle, opened
+from hatch_cubin.wheels.reading.compiled_code import NotHereError, results
+from hatch_cubin.wheels.reading.survey import manifest_of
+from tests.cubins import make_wheel
+from tests.helpers import wheel_files
+from tests.splits import PARTS, install, split_wheel
+
+MAIN, SM80, SM90 = PARTS
+
+
+def types(path: Path) -> set[type]:
+    """Return of which types the results of a wheel are."""
+    with opened(str(path)) as found:
+        (bundle,) = found.bundles
+        return {type(data) for _module, _entry, data in results(bundle, manifest_of(bundle))}
+
+
+UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut off": (lambda wheel: wheel.write_bytes(wheel.read_bytes()[:-100]), ": cannot be read as a wheel"),
+    "empty": (lambda wheel: make_wheel(wheel, {}), "/the_demo_cubins_sm90/companion.json: is missing"),
+    "no JSON": (
+        lambda wheel: make_wheel(wheel, {"the_demo_cubins_sm90/companion.json": b"{"}),
+        "/the_demo_cubins_sm90/companion.json: is not what hatch-cubin writes: it was edited or damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+def test_a_companion_that_cannot_be_read_is_not_told_as_another_versions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    parts = split_wheel(tmp_path)
+    capsys.readouterr()
+    spoil, told = UNREADABLE[how]
+    spoil(parts / SM90)
+    for verb in ("verify", "check"):
+        with pytest.raises(SystemExit, match=r"^1$"):
+            main([verb, str(parts / MAIN)])
+        err = capsys.readouterr().err
+        assert f"{(parts / SM90).as_posix()}{told}" in err
+        assert "another version" not in err
+
+
+def test_a_companions_folder_into_which_nobody_may_look_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = split_wheel(tmp_path)
+    site = install(tmp_path / "site", *(parts / name for name in PARTS))
+    capsys.readouterr()
+    closed, read = site / "the_demo_cubins_sm90/companion.json", file_access.read
+
+    def refuses(path: Path, most: int) -> bytes:
+        if path == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, most)
+
+    monkeypatch.setattr(file_access, "read", refuses)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["verify", str(site / "demo")])
+    assert f"{closed.as_posix()}: cannot be read: Permission denied" in capsys.readouterr().err
+
+
+def test_a_wheel_that_was_renamed_has_its_companions_all_the_same(
+    tmp_path: Path,
+) -> None:
+    parts = split_wheel(tmp_path)
+    (parts / MAIN).rename(parts / "main.whl")
+    assert types(parts / "main.whl") == {bytes}
+    without = {
+        name: data for name, data in wheel_files(parts / "main.whl").items() if "dist-info" not in name
+    }
+    assert types(make_wheel(parts / "bare.whl", without)) == {bytes, NotHereError}
+
+
+def test_each_companion_is_opened_once_however_many_files_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = split_wheel(tmp_path)
+    counts: dict[str, int] = {}
+    open_archive, read = bundles.archive_at, Bundle.read
+
+    def opens(path: str) -> AbstractContextManager[zipfile.ZipFile]:
+        counts[Path(path).name] = counts.get(Path(path).name, 0) + 1
+        return open_archive(path)
+
+    def reads(bundle: Bundle, name: str) -> bytes:
+        counts[name] = counts.get(name, 0) + 1
+        return read(bundle, name)
+
+    with opened(str(parts / MAIN)) as found:
+        (bundle,) = found.bundles
+        manifest = manifest_of(bundle)
+        monkeypatch.setattr(companions, "archive_at", opens)
+        monkeypatch.setattr(Bundle, "read", reads)
+        assert all(isinstance(data, bytes) for _module, _entry, data in results(bundle, manifest))
+    own = {"b.compute_80.ptx": 1, "c.sm_80.cubin": 2}
+    assert counts == {MAIN: 1, SM80: 1, SM90: 1, "manifest.json": 1, **own}
