@@ -65,14 +65,12 @@ MODULES: dict[str, dict[str, str]] = {
     # The core is the room's own __init__, which is no doorplate. It imports the others when they are needed.
     "loader": {
         "__init__": "",
-        "_arguments": "__init__",
+        "_debugging": "__init__",
         "_editable": "__init__",
-        "_errors": "__init__",
-        "_files": "__init__",
+        "_large": "__init__",
         "_loading": "__init__",
         "_packs": "__init__",
         "_split": "__init__",
-        "_use": "__init__",
         "finder": "",
     },
     "cubin": {
