@@ -41,6 +41,7 @@ class Problem(NamedTuple):
     where: Location | None = None
     hint: str | None = None
     details: tuple[str, ...] = ()
+    code: str = ""
 
     def __str__(self) -> str:
         what = self.what.translate(_LINE_ENDS)
@@ -52,12 +53,27 @@ class Problem(NamedTuple):
         """Return the same for JSON."""
         path, line = self.where or (None, None)
         return {
+            "code": self.code,
             "what": self.what,
             "path": path,
             "line": line,
             "details": [*self.details],
             "hint": self.hint,
         }
+
+
+def problem(
+    code: str,
+    what: str,
+    where: Location | None = None,
+    hint: str | None = None,
+    details: tuple[str, ...] = (),
+) -> Problem:
+    """Return a problem with the code under which docs/reference/errors.md lists it.
+
+    A code names one kind of problem and stays as it is when the sentence *what* is improved.
+    """
+    return Problem(what, where, hint, details, code)
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
@@ -120,7 +136,15 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
     ordered = in_order(error.problems)
     summary = [f"{PREFIX}{count(len(ordered), 'error')}{outcome}"] if outcome or ordered[1:] else []
     shown = len(ordered) if verbose else _SHOWN
-    return [*(f"{PREFIX}error: {_as_one(group, shown)}" for group in _by_cause(ordered)), *summary]
+    return [
+        *(f"{PREFIX}error: {_with_code(_as_one(group, shown))}" for group in _by_cause(ordered)),
+        *summary,
+    ]
+
+
+def _with_code(problem: Problem) -> Problem:
+    """Return the problem with its code behind the message, where users find it to search for it."""
+    return problem._replace(what=f"{problem.what} [{problem.code}]") if problem.code else problem
 
 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import textwrap
 import zipfile
@@ -14,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatch_cubin import loader
+from hatch_cubin import errors, loader
 from hatch_cubin.bundle import layout, loader_files, packs
+from hatch_cubin.bundle.stub import stub
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.common import arch_names
 from hatch_cubin.compiling.executor import Task
@@ -100,6 +103,16 @@ def make_project(root: Path, files: Mapping[str, str | bytes], options: str = ""
     (root / "pyproject.toml").write_text(pyproject(options))
     merged = {**os.environ, **environ}
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options, merged), environ=merged)
+
+
+def found(error: errors.HatchCubinError) -> list[tuple[str, str]]:
+    """Return the code and the place of each problem of an error, in the order that users see."""
+    return [(problem.code, str(problem.where or "")) for problem in errors.in_order(error.problems)]
+
+
+def codes(printed: str) -> list[str]:
+    """Return the codes of the errors and warnings in what a command printed, in that order."""
+    return re.findall(r"^hatch-cubin: .* \[([a-z0-9]+(?:-[a-z0-9]+)+)\]$", printed, re.MULTILINE)
 
 
 def wheel_files(wheel: Path) -> dict[str, bytes]:
@@ -201,6 +214,13 @@ _imported = itertools.count()
 # Coverage decides by the first name that a file is imported by whether its lines count.
 for _name in loader_files.ALL[1:]:
     importlib.import_module(f"hatch_cubin.loader.{_name.removesuffix('.py')}")
+
+
+def entry_fields() -> set[str]:
+    """Return the names of what an entry of the loader says, by the stub."""
+    classes = [node for node in ast.parse(stub([], [])).body if isinstance(node, ast.ClassDef)]
+    (entry,) = (node for node in classes if node.name == "Entry")
+    return {node.name for node in entry.body if isinstance(node, ast.FunctionDef)} - {"__init__"}
 
 
 def load_bundle(folder: Path, files: Mapping[str, bytes]) -> Any:

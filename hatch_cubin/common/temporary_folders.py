@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from ..errors import BundleError, Problem
+from ..errors import BundleError, problem
 from .file_lock import Lock, try_lock
 
 _LOCKED, _UNLOCKED = ".held", ".tmp"
@@ -59,7 +59,8 @@ def make() -> Folder:
     try:
         return make_in(None)
     except OSError as exc:
-        raise BundleError(Problem(f"there is no place for temporary files: {exc.strerror}")) from exc
+        what = f"temporary files cannot be written: {exc.strerror}"
+        raise BundleError(problem("no-temporary-folder", what)) from exc
 
 
 def make_in(place: Path | None) -> Folder:

@@ -67,7 +67,8 @@ def test_no_place_for_temporary_files_is_one_line(
     with pytest.raises(SystemExit) as ended:
         build(demo(tmp_path))
     assert ended.value.code == 1
+    what = "temporary files cannot be written: No space left on device"
     assert capsys.readouterr().err.splitlines() == [
-        "hatch-cubin: error: there is no place for temporary files: No space left on device",
+        f"hatch-cubin: error: {what} [no-temporary-folder]",
         "hatch-cubin: 1 error, nothing was built",
     ]

@@ -27,6 +27,14 @@ def test_a_problem_says_what_where_and_what_next(problem: Problem, text: str) ->
     assert str(problem) == text
 
 
+def test_a_printed_problem_ends_with_its_code() -> None:
+    found = errors.problem("no-such-thing", "it broke", Location("k.cu", 3), "mend it")
+    assert found == Problem("it broke", Location("k.cu", 3), "mend it", (), "no-such-thing")
+    assert errors.render(ConfigError(found)) == [
+        "hatch-cubin: error: k.cu:3: it broke [no-such-thing]\n  hint: mend it"
+    ]
+
+
 def test_names_that_others_chose_cannot_steer_a_terminal() -> None:
     problem = Problem("no \x1b[2J", Location("a\nhatch-cubin: b\x9b"), "\r\x7f", ("\tcode", "\0"))
     assert str(problem) == "a\\nhatch-cubin: b\\x9b: no \\x1b[2J\n  \tcode\n  \\x00\n  hint: \\r\\x7f"

@@ -143,8 +143,9 @@ def test_several_problems_are_counted(
 LATER = Problem("is damaged", Location("k.cubin", 2), "build again", ("it has", "no kernel"))
 EARLIER = Problem("is missing", Location("a.cubin"))
 AS_JSON = [
-    {"what": "is missing", "path": "a.cubin", "line": None, "details": [], "hint": None},
+    {"code": "", "what": "is missing", "path": "a.cubin", "line": None, "details": [], "hint": None},
     {
+        "code": "",
         "what": "is damaged",
         "path": "k.cubin",
         "line": 2,

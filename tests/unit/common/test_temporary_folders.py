@@ -71,7 +71,7 @@ def test_no_place_for_a_folder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
     with pytest.raises(BundleError) as caught:
         temporary_folders.make()
-    assert str(caught.value) == "there is no place for temporary files: No space left on device"
+    assert str(caught.value) == "temporary files cannot be written: No space left on device"
 
 
 @pytest.mark.linux
