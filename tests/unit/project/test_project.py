@@ -107,6 +107,39 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("HATCHCUBIN_ARCHS", "HATCH_CUBIN_ARCHS"),
+        ("HATCH_CUBINS_SKIP", "HATCH_CUBIN_SKIP"),
+        ("HATCH-CUBIN-JOBS", "HATCH_CUBIN_JOBS"),
+        ("hatch_cubin_archs", "HATCH_CUBIN_ARCHS"),
+        ("CUBIN_LOCKED", "HATCH_CUBIN_LOCKED"),
+        ("HATCH_CUDA_ARCHS", "HATCH_CUBIN_ARCHS"),
+    ],
+)
+def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    said: list[str] = []
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
+    ).warn_of_variables()
+    assert said == [f"hatch-cubin knows no variable {name}: did you mean {meant}?"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HATCH_CACHE_DIR", "HATCH_BUILD_HOOK_ENABLE_CUBIN", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "HATCH_CUSTOM"],
+)
+def test_a_variable_of_others_is_not(tmp_path: Path, name: str) -> None:
+    said: list[str] = []
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
+    ).warn_of_variables()
+    assert said == []
+
+
 @pytest.mark.parametrize("package", ["demos", "demo.cpu", "dem", "x" * 300, "demo." + "x" * 300])
 def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str) -> None:
     with pytest.raises(ConfigError) as caught:
