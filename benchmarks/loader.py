@@ -42,7 +42,7 @@ def make_bundle(folder: Path, count: int) -> None:
     """Write a bundle of *count* modules for seven archs; they share a few files."""
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").touch()
-    for name in loader_files.needed_by(packed=True, split=False):
+    for name in loader_files.needed_by(units=count * len(ARCHS), packed=True, split=False):
         (folder / name).write_bytes(loader_files.read(name))
     modules = {}
     data = [hashlib.shake_256(bytes([number])).digest(SIZE) for number in range(10)]

@@ -95,7 +95,7 @@ def write_bundle(folder: Path, cubins: Cubins, packed: packs.Packed | None) -> N
     ]
     index = {name: [name] for name in modules}
     (folder / "manifest.json").write_bytes(b"".join(manifest.write_manifest(header, index, lines)))
-    for name in loader_files.needed_by(packed=True, split=False):
+    for name in loader_files.needed_by(units=0, packed=True, split=False):
         (folder / name).write_bytes(loader_files.read(name))
 
 

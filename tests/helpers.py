@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -17,6 +18,7 @@ from typing import Any
 
 from hatch_cubin import errors, loader
 from hatch_cubin.bundle import layout, loader_files, packs
+from hatch_cubin.bundle.stub import stub
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.common import arch_names
 from hatch_cubin.compiling.executor import Task
@@ -212,6 +214,13 @@ _imported = itertools.count()
 # Coverage decides by the first name that a file is imported by whether its lines count.
 for _name in loader_files.ALL[1:]:
     importlib.import_module(f"hatch_cubin.loader.{_name.removesuffix('.py')}")
+
+
+def entry_fields() -> set[str]:
+    """Return the names of what an entry of the loader says, by the stub."""
+    classes = [node for node in ast.parse(stub([], [])).body if isinstance(node, ast.ClassDef)]
+    (entry,) = (node for node in classes if node.name == "Entry")
+    return {node.name for node in entry.body if isinstance(node, ast.FunctionDef)} - {"__init__"}
 
 
 def load_bundle(folder: Path, files: Mapping[str, bytes]) -> Any:

@@ -1,7 +1,7 @@
 """Mark the loader's files as belonging together: `hatch run loader`, after each change of one of them.
 
-The line `__build__ = …` is the same in all of them. It is a digest of all, without these lines. `_use.py` has
-the digests of the files that only some bundles have.
+The line `__build__ = …` is the same in all of them. It is a digest of all, without these lines.
+`_debugging.py` has the digests of the files that only some bundles have.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the JSON schemas of the table that the package ships, from what reads the table: `hatch run schemas`.
+"""Write the JSON schema of the table that the package ships: `hatch run schemas`.
 
 Which keys there are, and what a source has, is asked of `config/reader.py`; what they mean, of the reference.
 What a value may be is said here once for each function that checks one, as far as a schema can say it.
@@ -6,25 +6,25 @@ What a value may be is said here once for each function that checks one, as far 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from hatch_cubin.common import arch_names
 from hatch_cubin.common.ed25519_keys import PUBLIC
 from hatch_cubin.config import nvrtc_options, ptxas_options, reader, reserved_macros, store_urls, value_checks
 from hatch_cubin.config.known_names import WRAPPER
+from hatch_cubin.config.schema import Schema, written
 from tests.helpers import REPOSITORY
 from tests.pages import code, page, rows, section
 
-Schema = dict[str, Any]
-
-FOLDER = REPOSITORY / "hatch_cubin/config"
-OWN, WHOLE = FOLDER / "table.schema.json", FOLDER / "pyproject.schema.json"
-DRAFT = "http://json-schema.org/draft-07/schema#"
-# Nothing is there to be fetched. A name that is no URL would do, but validate-pyproject resolves none by it.
+OWN = REPOSITORY / "hatch_cubin/config/table.schema.json"
+# Without a URL as its $id, validate-pyproject would not resolve the references in it.
+HEAD = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "$id": "https://hatch-cubin.invalid/table.schema.json",
+    "title": "Kernels that hatch-cubin builds",
+}
 REFERENCE = page("reference/configuration")
 
 _INSIDE = r"^(?![/\\~])(?![^/]*:)(?!(?:[^/]*/)*\.\.(?:/|$))[^\\]+$"
@@ -181,38 +181,8 @@ def own_table() -> Schema:
     """Return the schema of `[tool.hatch-cubin]`."""
     whole = table({**reader._CHECKS, **reader._WRAPPER_CHECKS})
     whole["properties"] |= {key: {"description": "a key of Hatch's"} for key in sorted(reader.HATCHLING_KEYS)}
-    return {**_head("table"), **whole, "definitions": definitions()}
+    return {**HEAD, **whole, "definitions": definitions()}
 
-
-def whole_file() -> Schema:
-    """Return the schema of a pyproject.toml, of which it says nothing but what stands in our tables."""
-    own = {
-        key: value
-        for key, value in own_table().items()
-        if key in ("type", "properties", "additionalProperties")
-    }
-    hook = {"allOf": [_ref("table")], "propertyNames": {"not": {"enum": [*reader._WRAPPER_CHECKS]}}}
-    hooks = {"hooks": _inside(cubin=hook)}
-    build = _inside(**hooks, targets=_inside(wheel=_inside(**hooks)))
-    tool = _inside(hatch=_inside(build=build), **{"hatch-cubin": _ref("table")})
-    return {**_head("pyproject"), **_inside(tool=tool), "definitions": {**definitions(), "table": own}}
-
-
-def _inside(**properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties}
-
-
-def _head(name: str) -> Schema:
-    title = "Kernels that hatch-cubin builds"
-    return {"$schema": DRAFT, "$id": f"https://hatch-cubin.invalid/{name}.schema.json", "title": title}
-
-
-def written(schema: Schema) -> str:
-    return f"{json.dumps(schema, indent=2, ensure_ascii=False)}\n"
-
-
-FILES: Mapping[Path, Callable[[], Schema]] = {OWN: own_table, WHOLE: whole_file}
 
 if __name__ == "__main__":
-    for path, schema in FILES.items():
-        path.write_text(written(schema()), "utf-8")
+    OWN.write_text(written(own_table()), "utf-8")

@@ -90,10 +90,11 @@ def lay_out(
     kernels: dict[str, list[str]] = defaultdict(list)
     names: set[str] = set()
     told: set[str] = set()
-    lines, keys = [], {}
+    lines, keys, count = [], {}, 0
     for name, group in itertools.groupby(built, key=lambda item: item.unit.module.name):
         units = [*group]
         module = units[0].unit.module
+        count += len(units)
         if packed is None:
             stem = free_stem(module.file_stem, name, taken)
             named = [stored.setdefault(item.compiled.sha256, stem + item.unit.suffix) for item in units]
@@ -116,11 +117,9 @@ def lay_out(
     indexes = {"manifest.json": write_manifest(manifest, kernels, lines), "keys.json": write_keys(keys)}
     for name, index in indexes.items():
         _refuse_large(name, sum(map(len, index)), len(lines))
+    needed = loader_files.needed_by(units=count, packed=packed is not None, split=False)
     return {
-        **{
-            name: [loader_files.read(name)]
-            for name in loader_files.needed_by(packed=packed is not None, split=False)
-        },
+        **{name: [loader_files.read(name)] for name in needed},
         "__init__.pyi": [stub(kernels, names, told)],
         **indexes,
         **files,

@@ -8,14 +8,17 @@ from .. import loader
 
 FOLDER = Path(loader.__file__).parent
 CORE = "__init__.py"
-PACKED, SPLIT, EDITABLE = "_packs.py", "_split.py", "_editable.py"  # only in bundles that need them
-OF_EVERY = (CORE, "_arguments.py", "_errors.py", "_files.py", "_loading.py", "_use.py")
-ALL = (*OF_EVERY, EDITABLE, PACKED, SPLIT)
+# Only in bundles that need them:
+PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
+_MANY = 1000  # a bundle of so many units is large
+OF_EVERY = (CORE, "_debugging.py", "_loading.py")
+ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT)
 
 
-def needed_by(*, packed: bool, split: bool) -> tuple[str, ...]:
+def needed_by(*, units: int, packed: bool, split: bool) -> tuple[str, ...]:
     """Return the names of the files that a bundle in a wheel has, by its form."""
-    return (*OF_EVERY, *((PACKED,) if packed else ()), *((SPLIT,) if split else ()))
+    sometimes = {LARGE: units >= _MANY, PACKED: packed, SPLIT: split}
+    return (*OF_EVERY, *(name for name, is_needed in sometimes.items() if is_needed))
 
 
 def read(name: str) -> bytes:

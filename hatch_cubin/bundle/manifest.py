@@ -86,7 +86,8 @@ class Manifest(NamedTuple):
     def loader_files(self) -> tuple[str, ...]:
         """The files of the loader that such a bundle has in a wheel."""
         is_split = self.companions is not None or self.wheel_variant is not None
-        return loader_files.needed_by(packed=self.blocks is not None, split=is_split)
+        units = sum(len(module.entries) for module in self.modules)
+        return loader_files.needed_by(units=units, packed=self.blocks is not None, split=is_split)
 
     @property
     def here(self) -> Manifest:

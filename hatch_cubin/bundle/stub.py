@@ -25,9 +25,8 @@ _WITH_SIGNATURES = ("kernel", "check_arguments")
 _MADE_BY = {"Entry": "find", "Loaded": "preload", "Preloaded": "preload"}  # users cannot make these
 _FILES = (
     loader_files.CORE,
-    "_arguments.py",
+    "_debugging.py",
     "_loading.py",
-    "_use.py",
 )  # of the loader: where public names are defined
 
 _START = """\

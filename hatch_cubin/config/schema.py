@@ -1,17 +1,49 @@
-"""The JSON schemas of the table, for what looks at a pyproject.toml without building it.
+"""The JSON schemas of the table, for tools that look at a pyproject.toml without building it.
 
-`table.schema.json` is that of the table itself, `pyproject.schema.json` that of a file with the table in it.
-`tests/schemas.py` writes both from what `reader.py` reads.
+`table.schema.json` describes the table alone. `tests/schemas.py` writes it from the keys that `reader.py`
+reads. The schema of a whole pyproject.toml is made from it: `python -m hatch_cubin.config.schema` prints it.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+Schema = dict[str, Any]
 
-def of_tool(_name: str) -> dict[str, Any]:
+_WRAPPER_KEYS = ("backend", "backend-path", "package-dir")  # a hook has no backend inside
+
+
+def of_tool(_name: str) -> Schema:
     """Return the schema of `[tool.hatch-cubin]`, as validate-pyproject asks for it."""
-    schema: dict[str, Any] = json.loads(Path(__file__).with_name("table.schema.json").read_text("utf-8"))
+    schema: Schema = json.loads(Path(__file__).with_name("table.schema.json").read_text("utf-8"))
     return schema
+
+
+def of_pyproject() -> Schema:
+    """Return the schema of a pyproject.toml: it describes our tables and allows everything else."""
+    table = of_tool("hatch-cubin")
+    definitions = table.pop("definitions")
+    head = {key: table.pop(key) for key in ("$schema", "$id", "title")}
+    head["$id"] = head["$id"].replace("table.schema", "pyproject.schema")
+    reference = {"$ref": "#/definitions/table"}
+    hook = {"allOf": [reference], "propertyNames": {"not": {"enum": [*_WRAPPER_KEYS]}}}
+    hooks = {"hooks": _inside(cubin=hook)}
+    build = _inside(**hooks, targets=_inside(wheel=_inside(**hooks)))
+    tool = _inside(hatch=_inside(build=build), **{"hatch-cubin": reference})
+    return {**head, **_inside(tool=tool), "definitions": {**definitions, "table": table}}
+
+
+def _inside(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties}
+
+
+def written(schema: Schema) -> str:
+    """Return the text of a schema's file."""
+    return f"{json.dumps(schema, indent=2, ensure_ascii=False)}\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(written(of_pyproject()))

@@ -3,30 +3,27 @@
 
     from mypkg import _cubins as cubins
 
-    cubins.kernel("saxpy")                    a cuda.core Kernel for the current device
-    cubins.kernel("reduce", BLOCK=256)        a kernel of a variant
+    cubins.kernel("reduce", BLOCK=256)        a cuda.core Kernel for the current device; of a variant
     cubins.module("saxpy")                    a cuda.core ObjectCode
     cubins.find("saxpy", cc=(9, 0))           which file serves that capability, and by which rule
     cubins.read("saxpy", cc=(9, 0))           its verified bytes, nothing of CUDA imported
     cubins.cache()                            a read-only cache for cuda.core's Program.compile
     cubins.names(), cubins.archs(), cubins.is_available()
-    cubins.preload()                          load all of it now, and report what was loaded
+    cubins.preload()                          load all kernels now
     cubins.check_arguments("saxpy", *args)    for tests: a TypeError unless the kernel takes these
-    cubins.use("other/_cubins")               for tests and debugging: look in another bundle
-    cubins.use(strict=True)                   let the driver translate nothing
+    cubins.use("other/_cubins")               for tests: look in another bundle
 
-Nothing is compiled here, ever. The driver translates shipped PTX, but only if no cubin fits.
+Nothing is compiled here. The driver translates shipped PTX, but only if no cubin fits.
 
 This file finds kernels and proves their bytes. It imports the files beside it when they are needed.
 """
 
-# Every process that imports the package imports this file, so it imports only these two: typing, json and
-# hashlib cost milliseconds each. Functions call `_import` and `_part`.
+# Each import of the package imports this file, so it imports no more: json and hashlib cost milliseconds.
 import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # this never runs, but programs that freeze applications find by it what is imported later
+if TYPE_CHECKING:  # never, but programs that freeze applications see here what is imported later
     import errno
     import hashlib
     import json
@@ -34,10 +31,9 @@ if TYPE_CHECKING:  # this never runs, but programs that freeze applications find
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Literal, NoReturn, TypeAlias
 
-    from . import _editable, _errors, _files, _packs, _split
-    from ._arguments import Parameter, check_arguments
+    from . import _editable, _large, _packs, _split
+    from ._debugging import Parameter, check_arguments, use
     from ._loading import Loaded, Preloaded, cache, kernel, module, preload, translated
-    from ._use import use
 
     _Device: TypeAlias = Any
     _Pair: TypeAlias = tuple[int, int]
@@ -45,13 +41,11 @@ if TYPE_CHECKING:  # this never runs, but programs that freeze applications find
     _KernelName: TypeAlias = str
     _ModuleName: TypeAlias = str
 
-# fmt: off
 __all__ = [
     "CubinDamagedError", "CubinError", "CubinNotFoundError", "CubinStaleWarning", "CubinUnavailableError",
     "Entry", "Loaded", "Parameter", "Preloaded", "archs", "cache", "check_arguments", "find", "is_available",
     "kernel", "module", "names", "preload", "read", "translated", "use",
-]
-# fmt: on
+]  # fmt: skip
 
 FORMAT = 3  # split bundles; 2 is packed, 1 has a file for each entry
 
@@ -61,11 +55,11 @@ _LARGEST = 1 << 25  # bytes of a manifest, at most: 19 MB describe 70 000 files
 _CHECKED = 76  # the length of '{"check":"…",'
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-__path__ = [_HERE]  # absolute: the working directory may change before a part is imported
+__path__ = [_HERE]  # absolute, as the working directory may change
 _NAME = __name__
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
-_UNSET: "Any" = object()  # the default of a parameter for which None has a meaning of its own
-_read_only = type(type.__dict__)  # types.MappingProxyType, without the import of its module
+_UNSET: "Any" = object()  # a default where None has a meaning
+_read_only = type(type.__dict__)  # types.MappingProxyType
 
 
 class CubinError(RuntimeError):
@@ -89,12 +83,7 @@ class CubinStaleWarning(UserWarning):
 
 
 class _Value:
-    """A result of the loader: it can be copied and pickled, and equals any other with the same contents."""
-
-    __slots__: "tuple[str, ...]" = ()
-
-    def __reduce__(self) -> "tuple[Any, ...]":
-        return type(self), tuple(getattr(self, name) for name in self.__slots__)
+    """A result, which can be copied and pickled, and equals any other with the same contents."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._contents() == self._contents()
@@ -102,34 +91,19 @@ class _Value:
     def __hash__(self) -> int:
         return hash(self._contents())
 
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def _contents(self) -> "tuple[Any, ...]":
-        return tuple(getattr(self, name) for name in self.__slots__)
+        return tuple(vars(self).values())
 
 
 class Entry(_Value):
     """One shipped unit, what is known of it, and by which rule it was chosen.
 
-    It is a file, or a part of a *block*: then *file* and *path* are None. If it is in a companion, or only in
-    another variant of the wheel, *path* is None too.
+    It is a file, or a part of a *block*: then *file* and *path* are None.
     """
-
-    __slots__ = (
-        *("module", "source", "variant", "options", "toolchain"),
-        *(
-            "arch",
-            "kind",
-            "file",
-            "path",
-            "block",
-            "size",
-            "sha256",
-            "min_driver",
-            "kernels",
-            "resources",
-            "rule",
-        ),
-        *("_absent", "_companion", "_data", "_fields", "_manifest", "_module", "_offset", "_parameters"),
-    )
 
     def __init__(
         self, module: "_Module", fields: "Mapping[str, Any]", rule: str = "", data: "bytes | None" = None
@@ -145,30 +119,37 @@ class Entry(_Value):
         self.kind: 'Literal["cubin", "ptx"]' = _typed(fields["kind"], str)
         self.size: int = _typed(fields["size"], int)
         self.block: "str | None" = _plain_file(fields["block"]) if "block" in fields else None
-        self.file: "str | None" = _plain_file(fields["file"]) if self.block is None else None
+        self.file: "str | None" = None
+        if self.block is None:
+            self.file = _plain_file(fields["file"]) if data is None else ""
         self._companion: "str | None" = _typed(fields["companion"], str) if "companion" in fields else None
         self._absent: bool = fields.get("absent") is True
-        is_beside = self.file is not None and self._companion is None and not self._absent
-        self.path: "str | None" = os.path.join(self._manifest.folder, self.file or "") if is_beside else None
         self._offset: int = 0 if self.block is None else _typed(fields["offset"], int)
         self.sha256: str = _typed(fields["sha256"], str)
         self.min_driver: int = _typed(fields["min_driver"], int)
         self.kernels: "Mapping[str, str]" = (
             _text_map(fields["kernels"]) if "kernels" in fields else module.kernels
         )
-        used = _typed(fields.get("resources", {}), dict)
-        self.resources: "Mapping[str, Mapping[str, int]]" = _view({name: _view(used[name]) for name in used})
+        used = _typed(fields["resources"], dict) if "resources" in fields else {}
+        self.resources: "Mapping[str, Mapping[str, int]]" = _read_only(
+            {name: _view(used[name]) for name in used}
+        )
         self.rule: str = rule
         self._parameters = _typed(fields.get("parameters", module.parameters), dict)
 
     @property
+    def path(self) -> "str | None":
+        """The path of the file; None if it is in a companion, or only in another variant of the wheel."""
+        is_elsewhere = self._absent or self._companion is not None
+        return None if is_elsewhere else self.file and os.path.join(self._manifest.folder, self.file)
+
+    @property
     def parameters(self) -> "Mapping[str, tuple[Parameter, ...]]":
         """What each kernel takes, by its name. Kernels whose parameters are not known are left out."""
-        return _view(_part("_arguments").parameters_of(self))
+        return _view(_part("_debugging").parameters_of(self))
 
     def __reduce__(self) -> "tuple[Any, ...]":
-        made_of = self._module, self._fields, self.rule, self._data
-        return Entry, made_of, (None, {"file": self.file, "path": self.path})
+        return Entry, (self._module, self._fields, self.rule, self._data)
 
     def _contents(self) -> "tuple[Any, ...]":
         place = self._manifest.folder, self.file, self.block, self._offset, self._companion
@@ -185,7 +166,7 @@ class Entry(_Value):
     @property
     def source_path(self) -> "str | None":
         """Where the source lies, if the package has it: with `ship-sources`, or installed as editable."""
-        found: "str | None" = _part("_arguments").source_path_of(self)
+        found: "str | None" = _part("_debugging").source_path_of(self)
         return found
 
     def __repr__(self) -> str:
@@ -252,16 +233,15 @@ def is_available(kernel: "_AnyName | None" = None, strict: "bool | None" = None)
         return False
 
 
-_ELSEWHERE = {"Parameter": "_arguments", "check_arguments": "_arguments", "use": "_use"}
-_OF_LOADING = ("Loaded", "Preloaded", "cache", "kernel", "module", "preload", "translated")
-_ELSEWHERE.update(dict.fromkeys(_OF_LOADING, "_loading"))
+_OF_DEBUGGING = ("Parameter", "check_arguments", "use")
 
 
 def __getattr__(name: str) -> "Any":
-    """Return what another file of the loader defines for packages."""
-    if name not in _ELSEWHERE:
+    """Return a public name that another file of the loader defines."""
+    if name not in __all__:
         raise AttributeError(f"module {_NAME!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(_part(_ELSEWHERE[name]), name)
+    part = _part("_debugging" if name in _OF_DEBUGGING else "_loading")
+    found = globals()[name] = getattr(part, name)
     found.__module__ = _NAME
     return found
 
@@ -271,13 +251,7 @@ def __dir__() -> "list[str]":
 
 
 # --- which entry runs on which device
-_RULES = (
-    "exact, arch-specific",
-    "family",
-    "exact",
-    "same major, lower minor",
-    "PTX, translated by the driver",
-)
+_RULES = "exact, arch-specific", "family", "exact", "same major, lower minor", "PTX, translated by the driver"
 
 
 def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
@@ -335,24 +309,29 @@ def _is_word(char: str) -> bool:
 
 
 def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
-    """Return the macros that the caller gave, with their values as the manifest has them."""
     if variant is not None:
-        is_mapping = hasattr(variant, "keys") and all(isinstance(key, str) for key in variant)
-        if not is_mapping or variant.keys() & macros.keys():
-            _part("_errors").refuse_variant(variant, macros, is_mapping=is_mapping)
+        if not hasattr(variant, "keys") or not all(isinstance(key, str) for key in variant):
+            raise TypeError(_message(f"variant is a mapping such as {{'BLOCK': 256}}, not {variant!r:.80}"))
+        if twice := variant.keys() & macros.keys():
+            raise TypeError(_message(f"the macro {min(twice)!r} is given twice, in variant= and by itself"))
         macros = {**variant, **macros}
     return {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in macros.items()}
 
 
 def _resolve(name: "Any", module: "Any", wanted: "dict[str, str]") -> "tuple[_Module, str | None]":
-    """Return the one module that a name means, and the kernel if the name is a kernel's."""
-    if not isinstance(name, str) or not (module is None or isinstance(module, str)):
-        raise _part("_errors").refuse_name(module if isinstance(name, str) else name)
+    """Return the one module that a name means, and its kernel if it is a kernel's name."""
+    _check_name(name)
+    _check_name("" if module is None else module)
     manifest = _manifest()
     asked = (name, module, *sorted(wanted.items()))
     if asked not in manifest.resolved:
         manifest.resolved[asked] = _search(manifest, name, module, wanted)
     return manifest.resolved[asked]
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(_message(f"a kernel or a module is asked for by its name, not by {name!r:.80}"))
 
 
 def _search(
@@ -362,7 +341,7 @@ def _search(
     of_kernel, of_module = _named(manifest, name, kernel_name)
     candidates = {each.name: each for each in (*of_kernel, *of_module)}
     if not candidates:
-        raise CubinNotFoundError(_part("_errors").no_such_name(name, manifest))
+        raise CubinNotFoundError(_part("_debugging").no_such_name(name, manifest))
     fitting = [
         each
         for each in candidates.values()
@@ -371,12 +350,12 @@ def _search(
     if len(fitting) > 1 and wanted:
         fitting = [each for each in fitting if each.variant.keys() == wanted.keys()] or fitting
     if len(fitting) != 1:
-        _part("_errors").refuse_choice(name, module, wanted, fitting, list(candidates.values()))
+        _part("_debugging").refuse_choice(name, module, wanted, fitting, list(candidates.values()))
     return fitting[0], kernel_name if kernel_name in fitting[0].kernels else None
 
 
 def _named(manifest: "_Manifest", name: str, kernel_name: str) -> "tuple[list[_Module], list[_Module]]":
-    """Return the modules that have a kernel of a name, and the modules of that name."""
+    """Return the modules with a kernel of a name, and those with the name."""
     exact = manifest.module(name)
     of_kernel = []
     for each in manifest.kernels(kernel_name):
@@ -402,12 +381,12 @@ def _choose(
         entries = _having_kernel(found, kernel_name)
         chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
         if chosen is None:
-            raise CubinNotFoundError(_part("_errors").nothing_fits(found, kernel_name, cc, driver))
+            raise CubinNotFoundError(_part("_debugging").nothing_fits(found, kernel_name, cc, driver))
         arch, rule = chosen
         entry = Entry(found, found.fields[arch], rule)
         entry = found.chosen.setdefault((kernel_name, major, minor, driver), entry)
     if entry.kind == "ptx" and (layer.strict if strict is None else strict):
-        raise CubinNotFoundError(_part("_errors").would_be_translated(found, kernel_name, entry, cc))
+        raise CubinNotFoundError(_part("_debugging").would_be_translated(found, kernel_name, entry, cc))
     return entry
 
 
@@ -416,14 +395,22 @@ def _having_kernel(found: "_Module", kernel_name: "str | None") -> "list[Entry]"
 
 
 def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
-    is_pair = isinstance(cc, tuple) and [type(part) for part in cc] == [int, int]
-    is_fine = cc is None or (is_pair and cc[0] >= 1 and 0 <= cc[1] <= 9 and device is None)
-    if not is_fine or not (driver is _UNSET or driver is None or (type(driver) is int and driver >= 1000)):
-        _part("_errors").refuse_gpu(cc, driver, device)
+    if cc is not None:
+        if not isinstance(cc, tuple) or [type(part) for part in cc] != [int, int]:
+            raise TypeError(_message(f"cc is a pair of numbers such as (9, 0), not {cc!r:.80}"))
+        if cc[0] < 1 or not 0 <= cc[1] <= 9:
+            raise ValueError(_message(f"there is no compute capability {cc[0]}.{cc[1]}"))
+        if device is not None:
+            raise TypeError(_message("cc and device both say which GPU: give one of them"))
+    if driver is not None and driver is not _UNSET:
+        counted = "as cuDriverGetVersion counts (13.0 is 13000)"
+        if type(driver) is not int:
+            raise TypeError(_message(f"driver is a version {counted} or None, not {driver!r:.80}"))
+        if driver < 1000:
+            raise ValueError(_message(f"there is no driver version {driver} {counted}"))
 
 
 def _gpu(cc: "_Pair | None", driver: "int | None", device: "Any") -> "tuple[_Pair, int | None]":
-    """Return the capability and the driver's version that a call is about."""
     present = None
     if cc is None:
         _, cc, present = _part("_loading").use_device(device)
@@ -451,9 +438,7 @@ def _verified(entry: Entry) -> bytes:
 
 # --- which bundle is looked in
 class _Layer:
-    """A bundle that is looked in, and the code that replaces some of its modules."""
-
-    __slots__ = ("folder", "fresh", "manifests", "strict")
+    """A bundle that is looked in, and code that replaces some of its modules."""
 
     def __init__(
         self, folder: str, manifests: "list[_Manifest]", fresh: "dict[str, Entry]", *, strict: bool
@@ -479,7 +464,7 @@ class _Layer:
 
 _own: "list[_Layer]" = []
 _layers: "list[_Layer]" = []  # what use() put over it, the last one counts
-_looked: "list[bool]" = []  # whether an editable install's sources were compared with its kernels
+_looked: "list[bool]" = []  # whether the sources of an editable install were compared
 
 
 def _layer() -> _Layer:
@@ -494,12 +479,12 @@ def _manifest() -> "_Manifest":
 
 
 def _retry_during_rebuild(call: "Callable[[], Any]") -> "Any":
-    """Return what a call returns; call again if an editable build may just be replacing the files."""
+    """Return what a call returns; call again if a build may be replacing an editable install's files."""
     try:
         return call()
     except CubinError as exc:
-        layer, error = _layer(), exc
-        if not (layer.is_editable and (layer.folder == _HERE or "_editable" in _parts)):
+        error = exc
+        if not (_layer().is_editable and _is_here("_editable")):
             raise
     return _part("_editable").retry(call, error)
 
@@ -507,11 +492,6 @@ def _retry_during_rebuild(call: "Callable[[], Any]") -> "Any":
 # --- the manifest
 class _Module:
     """One line of the manifest's modules, checked."""
-
-    __slots__ = (
-        *("manifest", "name", "source", "variant", "kernels", "parameters", "options", "entries", "fields"),
-        *("chosen", "loaded", "line"),
-    )
 
     def __init__(self, manifest: "_Manifest", name: "Any", fields: "Mapping[str, Any]") -> None:
         self.manifest = manifest
@@ -578,7 +558,6 @@ class _Manifest:
         return fields
 
     def kernels(self, name: str) -> "list[str]":
-        """Return the modules that have a kernel of that name."""
         start = _quoted(name) + b":"
         at = self._first(start, self._kernels_at, self._modules_at - len(_MODULES) + 1)
         line = self._line(at)
@@ -588,34 +567,24 @@ class _Manifest:
         return [_typed(module, str) for module in found]
 
     def kernel_names(self) -> "list[str]":
-        """Return the names of all kernels."""
         table = self.data[self._kernels_at : self._modules_at - len(_MODULES) + 1]
         return sorted(_json(b"{" + table + b"}", self._path))
 
     def module(self, name: str) -> "_Module | None":
-        """Return one module."""
         found = self._run(_quoted(name) + b":")
         return found[0] if found else None
 
     def variants(self, base: str) -> "list[_Module]":
-        """Return the variants of a source."""
         return [each for each in self._run(_quoted(base)[:-1] + b"[") if each.base == base]
 
     def everything(self) -> "Iterator[_Module]":
-        """Yield every module."""
-        at = self._modules_at
-        if self._tail_at - at > _plain_left[0]:
+        lines = self.data[self._modules_at + 1 : self._tail_at]
+        if len(lines) > _plain_left[0]:
             _import("json")  # for so many lines it pays
-        while at < self._tail_at:
-            line = self._line(at)
-            yield self._parsed(line)
-            at += 1 + len(line)
+        yield from map(self._parsed, lines.splitlines())
 
     def _run(self, start: bytes) -> "list[_Module]":
-        """Return the modules whose lines begin with *start*.
-
-        The lines before and after them are checked too: if both are whole, no damage hides a module.
-        """
+        """Return the modules whose lines begin with *start*. The checks of both neighbours prove them all."""
         at = self._first(start, self._modules_at, self._tail_at)
         if at > self._modules_at:
             self._split(self._line(self.data.rfind(b"\n", self._modules_at, at)))
@@ -646,13 +615,11 @@ class _Manifest:
         return line
 
     def _split(self, line: bytes) -> "tuple[bytes, bytes]":
-        """Return the name and the fields of a module's line, both as JSON."""
+        """Return the name and the fields of a module, both as JSON."""
         name, _, fields = line.rstrip(b",").partition(b':{"check":')  # no JSON string can hold that
         body = _checked(b'{"check":' + fields, name)
         if body is None:
-            _damaged(
-                self._path, f"the line of {name.decode('utf-8', 'replace')[:80]} does not match its check"
-            )
+            self._refuse_line(name, "does not match its check")
         return name, b"{" + body
 
     def _parsed(self, line: bytes) -> _Module:
@@ -661,21 +628,20 @@ class _Manifest:
             try:
                 found = _Module(self, _json(name, self._path), _json(fields, self._path))
             except (KeyError, TypeError, ValueError, AttributeError) as exc:
-                _damaged(
-                    self._path,
-                    f"the line of {name.decode('utf-8', 'replace')[:80]} is malformed: {exc!r}",
-                    exc,
-                )
+                self._refuse_line(name, f"is malformed: {exc!r}", exc)
             return self._modules.setdefault(name, found)
         return self._modules[name]
 
+    def _refuse_line(self, name: bytes, how: str, cause: "Exception | None" = None) -> "NoReturn":
+        _damaged(self._path, f"the line of {name.decode('utf-8', 'replace')[:80]} {how}", cause)
+
 
 def _manifest_data(path: str) -> "Any":
-    """Return a manifest's bytes. A large one is read in pieces, as few of its lines will be needed."""
+    """Return a manifest's bytes. A large one is read in pieces."""
     try:
-        # Not on Windows, where nobody could replace the open file.
-        if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST:
-            return _part("_files").opened(path)
+        # Not on Windows, where an open file cannot be replaced.
+        if hasattr(os, "pread") and _READ_WHOLE < _plain_size(path) <= _LARGEST and _is_here("_large"):
+            return _part("_large").opened(path)
     except (OSError, ValueError):
         pass  # reading it below reports the reason
     return _file_data(path)
@@ -695,14 +661,34 @@ def _file_data(path: str, size: "int | None" = None) -> bytes:
             _damaged(path, f"it has {found} bytes, the manifest says {size}")
         return _read(path, found)
     except (FileNotFoundError, NotADirectoryError) as exc:
-        archived: bytes = _part("_files").archived(path, exc)
-        return archived
+        return _archived(path, exc)
     except (OSError, ValueError) as exc:
         _unreadable(path, exc)
 
 
+def _archived(path: str, missing: OSError) -> bytes:
+    """Return the bytes of a path in an archive, which the importer can read."""
+    try:
+        folder = os.path.dirname(path)
+        importers = [importer for place, importer in _companions.values() if place == folder]
+        importer = (importers or [__spec__.loader])[0]
+        if hasattr(importer, "archive"):  # of a zip, whose own path may be relative to a former folder
+            importer = type(importer)(folder)
+        data: bytes = importer.get_data(path)
+    except Exception as exc:
+        _unreadable(path, missing if _is_absence(exc) else exc)
+    return data
+
+
+def _is_absence(exc: Exception) -> bool:
+    """Say whether an importer does not have the file, or reads no files at all."""
+    if isinstance(exc, OSError):
+        return exc.errno is not None and not _is_of_system(exc)
+    return isinstance(exc, AttributeError)
+
+
 def _plain_size(path: str) -> int:
-    """Return the size of a file that may be opened: a pipe might wait for ever, a device might not end."""
+    """Return a file's size. A pipe might wait for ever, and a device might not end: they are errors."""
     found = os.stat(path)
     if not _import("stat").S_ISREG(found.st_mode):
         raise ValueError("not a plain file")
@@ -710,7 +696,7 @@ def _plain_size(path: str) -> int:
 
 
 def _read(path: str, size: int) -> bytes:
-    """Return a plain file's bytes, one more than *size* if it has grown."""
+    """Return a file's bytes, one more than *size* if it has grown."""
     if not size:  # such files of /proc may wait for ever
         return b""
     descriptor, data = _opened(path), b""  # a file object takes longer
@@ -727,14 +713,11 @@ def _opened(path: str) -> int:
 
 
 def _unreadable(path: str, exc: Exception) -> "NoReturn":
-    """Raise the error of a file that cannot be read: the file is to blame, or the system."""
     reason = getattr(exc, "strerror", None) or str(exc) or repr(exc)
     if not _is_of_system(exc):
         _damaged(path, f"it cannot be read ({reason})", exc)
-    remedy = _remedies().get(
-        getattr(exc, "errno", 0), "that is the system's fault, and says nothing about the package"
-    )
-    raise CubinError(_message(f"{path} cannot be read: {reason}; {remedy}")) from exc
+    what = f"{path} cannot be read: {reason}; the system is at fault, not the package"
+    raise CubinError(_message(what)) from exc
 
 
 def _is_of_system(exc: Exception) -> bool:
@@ -743,37 +726,30 @@ def _is_of_system(exc: Exception) -> bool:
     return number not in (None, 0, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 
 
-def _remedies() -> "dict[int, str]":
-    errno = _import("errno")
-    return {
-        errno.EMFILE: "close files, or raise the limit of open files (ulimit -n)",
-        errno.ENFILE: "all processes together have too many files open",
-        **dict.fromkeys((errno.EACCES, errno.EPERM), "let this user read it"),
-        errno.EIO: "look after the disk",
-        errno.ENOMEM: "there is no memory left",
-    }
-
-
 # --- the loader's other files, and other modules
-_parts: "dict[str, Any]" = {}  # the loader's other files, once they are imported
-_modules: "dict[str, Any]" = {}  # other modules that were imported
+_parts: "dict[str, Any]" = {}
+_modules: "dict[str, Any]" = {}
 _fork_lock: "list[Any]" = []
 
 
 def _part(name: str) -> "Any":
-    """Return one of the loader's other files as a module. It is imported when it is first needed.
+    """Return another file of the loader as a module.
 
-    The import holds no lock, since a child of a fork at that moment would wait for it forever. If two threads
-    import the same file, both use the module of the one that was faster.
+    Its import holds no lock: a child that is forked at that moment would wait for it forever.
     """
     found = _parts.get(name)
-    return _parts.setdefault(name, _new_part(name)) if found is None else found
+    return _parts.setdefault(name, _new_part(name)) if found is None else found  # the faster thread's
+
+
+def _is_here(name: str) -> bool:
+    """Say whether the package has a part that only some bundles have."""
+    return name in _parts or _find_spec(f"{_NAME}.{name}", __path__) is not None
 
 
 def _new_part(name: str, code: "Any" = None) -> "Any":
     package, path, cause = __name__, os.path.join(__path__[0], f"{name}.py"), None
     is_known = getattr(sys.modules.get(package), "__dict__", None) is globals()
-    if not is_known:  # it was loaded from its path: the part has to find it under some name, though
+    if not is_known:  # it was loaded from its path, and the part imports it by name
         stand_in = type(sys)(package)
         package = f"{package}#{id(stand_in)}"
         vars(stand_in).update(globals())
@@ -802,17 +778,17 @@ def _new_part(name: str, code: "Any" = None) -> "Any":
 
 
 def _find_spec(name: str, path: "Sequence[str] | None") -> "Any":
-    """Return where a module is, as the import system would find it, but without its locks."""
+    """Find a module as the import system does, but without its locks."""
     for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)  # not every finder has it, and imports do not demand it
+        find = getattr(finder, "find_spec", None)  # not every finder has it
         spec = find and find(name, path)
-        if spec is not None and spec.origin:  # a folder that an uninstall has left has no origin
+        if spec is not None and spec.origin:  # a folder that an uninstall has left has none
             return spec
     return None
 
 
 def _no_fork() -> "Any":
-    """Return a lock that every fork waits for, so that no child waits for an import of another thread."""
+    """Return a lock that forks wait for, so that no child waits for another thread's import."""
     if not _fork_lock:
         import _thread  # every interpreter has imported it
 
@@ -837,7 +813,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
-    """Return what follows the check at the start of *data*, None if that check fails."""
+    """Return what follows the check in *data*, None if it fails."""
     body = data[_CHECKED:]
     return body if data[:_CHECKED] == b'{"check":"%b",' % _sha256(name + body).encode() else None
 
@@ -853,10 +829,9 @@ _plain_left = [1 << 16]  # characters that may still be read without json
 
 
 def _loads(text: str) -> "Any":
-    """Return the value of a JSON text.
+    """Return the value of a JSON text: the first few without json, whose import takes longer than all else.
 
-    The import of json takes longer than all else that is done to find one kernel. So the first few texts are
-    read without it, if they have no escapes and no white space.
+    Such texts have no escapes and no white space.
     """
     plain = text.rstrip("\n")
     if "json" not in sys.modules and len(text) <= _plain_left[0] and "\\" not in text and plain.isprintable():
@@ -871,7 +846,7 @@ def _loads(text: str) -> "Any":
 
 
 def _plain(text: str, at: int) -> "tuple[Any, int]":
-    """Return the JSON value at a place of such a text, and where it ends. A wrong text is an error."""
+    """Return the JSON value at a place of such a text, and where it ends."""
     first = text[at]
     if first == '"':
         end = text.index('"', at + 1)
@@ -879,20 +854,16 @@ def _plain(text: str, at: int) -> "tuple[Any, int]":
     if first in "{[":
         last = "}" if first == "{" else "]"
         found: "Any" = {} if first == "{" else []
-        after, at = (last, at + 1) if text[at + 1] == last else (",", at)
-        while after == ",":
-            if first == "{":
-                end = text.index('"', at + 2)
-                if text[at + 1] != '"' or text[end + 1] != ":":
-                    raise ValueError(text)
-                key = text[at + 2 : end]
-                found[key], at = _plain(text, end + 2)
-            else:
-                value, at = _plain(text, at + 1)
+        at += 1
+        while text[at] != last:
+            if found:
+                at = text.index(",", at, at + 1) + 1
+            if first == "[":
+                value, at = _plain(text, at)
                 found.append(value)
-            after = text[at]
-        if after != last:
-            raise ValueError(text)
+            else:
+                key, at = _plain(text, text.index('"', at, at + 1))
+                found[key], at = _plain(text, text.index(":", at, at + 1) + 1)
         return found, at + 1
     for word, constant in (("true", True), ("false", False), ("null", None)):
         if text.startswith(word, at):
@@ -921,12 +892,15 @@ def _view(value: "Any") -> "Mapping[str, Any]":
 
 
 def _text_map(value: "Any") -> "Mapping[str, str]":
-    return _view({key: _typed(text, str) for key, text in _typed(value, dict).items()})
+    return _read_only({key: _typed(text, str) for key, text in _typed(value, dict).items()})
+
+
+_OUTSIDE = frozenset("/\\:")  # what leads to other folders
 
 
 def _plain_file(value: "Any") -> str:
     name: str = _typed(value, str)
-    if not name or name.startswith(".") or any(char in name for char in "/\\:\0") or not name.isprintable():
+    if name[:1] in ("", ".") or not _OUTSIDE.isdisjoint(name) or not name.isprintable():
         _damaged("manifest.json", f"it names a file outside the bundle: {name!r}")
     return name
 
@@ -937,7 +911,6 @@ def _damaged(file: str, how: str, cause: "BaseException | None" = None) -> "NoRe
 
 
 def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
-    """Word an error: what happened, in which package, built with what."""
     known = header or next((manifest.header for manifest in _layer().manifests[:1]), {})
     generator = known.get("generator")
     named = "unknown"
@@ -947,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "e800c55481f485b6"  # the same in all files of one version
+__build__ = "62bde7425018d607"  # the same in all files of one version

@@ -11,6 +11,7 @@ from . import (
     CubinUnavailableError,
     Entry,
     _check_gpu,
+    _check_name,
     _checked,
     _choose,
     _damaged,
@@ -25,7 +26,6 @@ from . import (
     _named,
     _no_fork,
     _part,
-    _remedies,
     _resolve,
     _retry_during_rebuild,
     _Value,
@@ -36,6 +36,7 @@ from . import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
+    import errno
     import fnmatch
     import threading
     import time
@@ -44,18 +45,22 @@ if TYPE_CHECKING:
 
     from . import _AnyName, _Device, _KernelName, _Manifest, _Module, _ModuleName
 
+    _Gpu: TypeAlias = tuple[tuple[int, int], int] | None  # its capability and the driver's version, if known
     _Cache: TypeAlias = Any
     _Kernel: TypeAlias = Any
     _ObjectCode: TypeAlias = Any
 
-_ANSWER_SECONDS = 5.0  # a driver that has said nothing for so long is taken for one that hangs
+_ANSWER_SECONDS = 5.0  # a driver that takes longer hangs
+
+
+def _unavailable(what: str) -> CubinUnavailableError:
+    return CubinUnavailableError(_message(what))
 
 
 class Loaded(_Value):
     """One file as `preload` left it on one device: loaded, with these of its kernels."""
 
     __module__ = _NAME
-    __slots__ = ("device", "entry", "kernels", "seconds")
 
     def __init__(self, device: int, entry: Entry, kernels: "tuple[_KernelName, ...]", seconds: float) -> None:
         self.device = device
@@ -64,24 +69,19 @@ class Loaded(_Value):
         self.seconds = seconds
 
     def __repr__(self) -> str:
-        entry = self.entry
-        what = f"device={self.device}, module={entry.module!r}, kernels={len(self.kernels)}"
-        file = f"path={_shown_path(entry)!r}, rule={entry.rule!r}, size={entry.size}"
-        return f"Loaded({what}, {file}, seconds={self.seconds:.6f})"
+        entry, path = self.entry, _shown_path(self.entry)
+        file = f"module={entry.module!r}, kernels={len(self.kernels)}, path={path!r}, rule={entry.rule!r}"
+        return f"Loaded(device={self.device}, {file}, size={entry.size}, seconds={self.seconds:.6f})"
 
 
 class Preloaded(_Value):
     """What `preload` did: a `Loaded` for each file on each device, and an error for what no file serves."""
 
     __module__ = _NAME
-    __slots__ = ("loaded", "missing")
 
     def __init__(self, loaded: "tuple[Loaded, ...]", missing: "tuple[CubinNotFoundError, ...]") -> None:
         self.loaded = loaded
         self.missing = missing
-
-    def __repr__(self) -> str:
-        return f"Preloaded(loaded={self.loaded!r}, missing={self.missing!r})"
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.loaded, *self.missing)))
@@ -91,11 +91,10 @@ class Preloaded(_Value):
 
 
 def is_available(kernel: "str | None", strict: "bool | None") -> bool:
-    """Do what `is_available` does; it may raise."""
     for name in ("ctypes", "errno"):  # now, as the time limit is for the driver and not for a slow disk
         _import(name)
     asks_for_kernels = kernel is not None or bool(strict)
-    gpus: "list[tuple[tuple[int, int], int] | None]" = []
+    gpus: "list[_Gpu]" = []
     if not _in_time(lambda: _add_visible_gpus(gpus, describe=asks_for_kernels)):
         return False
     asked = _matching(("*" if kernel is None else kernel,)) if asks_for_kernels else {}
@@ -103,9 +102,8 @@ def is_available(kernel: "str | None", strict: "bool | None") -> bool:
         for each, kernel_name in asked:
             if gpu is None:  # it is there, but which GPU it is cannot be found out
                 return False
-            _ = _choose(
-                each, kernel_name, *gpu, strict=strict
-            )._place  # it raises if the file is not installed
+            entry = _choose(each, kernel_name, *gpu, strict=strict)
+            _ = entry._place  # it raises if the file is not installed
     return True
 
 
@@ -130,20 +128,19 @@ def translated(
 
 
 def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
-    """Return all kernels that any of the names means, and whether one means it without `*` and `?`."""
+    """Return all kernels that the names mean, and whether one means it without `*` and `?`."""
     manifest = _manifest()
     asked: "dict[tuple[_Module, str], bool]" = {}
     unknown: "list[str]" = []
     for name in names:
-        if not isinstance(name, str):
-            raise _part("_errors").refuse_name(name)
+        _check_name(name)
         kernel_name = normal_name(name)
         of_kernel, of_module = _named(manifest, name, kernel_name)
         exact = [(each, kernel_name) for each in of_kernel]
         exact += [(each, one) for each in of_module for one in each.kernels]
         alike = [] if exact else _like(manifest, name, kernel_name)
         if not exact and not alike:
-            unknown.append(_part("_errors").no_such_name(name, manifest))
+            unknown.append(_part("_debugging").no_such_name(name, manifest))
         asked.update(dict.fromkeys(exact, True))
         for each in alike:
             asked.setdefault(each, False)
@@ -163,10 +160,10 @@ def _like(manifest: "_Manifest", name: str, kernel_name: str) -> "list[tuple[_Mo
     ]
 
 
-_lock: "list[Any]" = []
+_lock = _import("_thread").RLock()  # held while code is loaded
 _drivers: "dict[int, int]" = {}  # by process: its driver's version, 0 while the driver starts
-_retained: "set[int]" = set()  # devices whose primary contexts must live on for what was loaded into them
-_hanging: "list[Any]" = []  # the thread that waits for a driver that does not answer
+_retained: "set[int]" = set()  # devices whose primary contexts must live on
+_hanging: "list[Any]" = []  # the thread of a driver that does not answer
 
 
 def kernel(
@@ -207,26 +204,25 @@ def _load(
     *,
     of_kernel: bool,
 ) -> "tuple[Any, str]":
-    """Return the code that serves the device, loaded once in this process, and the kernel's symbol in it."""
     for other in {"cc", "driver"} & macros.keys():
-        what = f"{other}= belongs to find() and read(); what is loaded is for a device, device="
-        raise TypeError(_message(f"{what} (a macro of that name: variant={{{other!r}: …}})"))
+        what = f"{other}= belongs to find() and read(); a macro of that name is variant={{{other!r}: …}}"
+        raise TypeError(_message(what))
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     if of_kernel:
-        kernel_name = kernel_name or _part("_errors").one_kernel(found)
+        kernel_name = kernel_name or _part("_debugging").one_kernel(found)
     _, cc, driver = use_device(device)
     entry = _choose(found, kernel_name, cc, driver)
     return _code_of(found, entry), entry.kernels.get(kernel_name or "", "")
 
 
 def _code_of(found: "_Module", entry: Entry) -> "Any":
-    """Return an entry's code as cuda.core's `ObjectCode`, made once in this process."""
+    """Return an entry's `ObjectCode`, made once in this process."""
     place = _shown_path(entry)
     if entry.block is not None:
-        _part("_packs")  # now, as no part is imported while a lock is held
-    with _loading():
+        _part("_packs")  # now, while no lock is held
+    with _lock:
         if entry.sha256 not in found.loaded:
-            core = _cuda_core()
+            core = _import("cuda.core")
             symbols = {spelled: symbol.encode() for spelled, symbol in entry.kernels.items()}
             data = _verified(entry)
             sys.audit("hatch_cubin.load", _NAME, entry.module, entry.arch, place, entry.sha256)
@@ -235,22 +231,16 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
                 found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
             except Exception as exc:
                 what = f"cuda.core cannot take {entry.file or entry.module}: {exc}"
-                raise CubinUnavailableError(_message(what)) from exc
+                raise _unavailable(what) from exc
     return found.loaded[entry.sha256]
 
 
 def _get_kernel(code: "Any", symbol: str, name: str) -> "Any":
-    with _loading():  # the first one makes the driver take the code
+    with _lock:  # the first one makes the driver take the code
         try:
             return code.get_kernel(symbol)
         except Exception as exc:
-            raise CubinUnavailableError(_message(f"the driver cannot load {name!r}: {exc}")) from exc
-
-
-_TO_PRELOAD = (
-    *("cuCtxGetDevice", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"),
-    *("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuKernelGetFunction"),
-)
+            raise _unavailable(f"the driver cannot load {name!r}: {exc}") from exc
 
 
 def preload(*names: str, device: "int | _Device | Sequence[int | _Device] | None" = None) -> Preloaded:
@@ -285,10 +275,9 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         more = [f"and {len(missing) - 20} more"] if len(missing) > 20 else []
         raise CubinNotFoundError("\n".join([*list(missing)[:20], *more]))
     library = _driver_library()
-    if lacking := [call for call in _TO_PRELOAD if not hasattr(library, call)]:
-        what = f"preload() needs a driver of CUDA 12.0 or newer: this one has no {', no '.join(lacking)}"
-        raise CubinUnavailableError(_message(what))
-    # In the order of blocks, so that each is unpacked once.
+    if not hasattr(library, "cuKernelGetFunction"):
+        raise _unavailable("preload() needs a driver of CUDA 12.0 or newer")
+    # In the order of blocks, so that each is unpacked once:
     in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")
     loaded = {file: _load_now(library, file[0], file[1], *what) for file, what in in_order}
     return Preloaded(tuple(loaded[file] for file in plan), tuple(missing.values()))
@@ -301,14 +290,14 @@ def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kerne
     handles = [int(_get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
     if why := _load_functions(library, device, handles):
         what = f"the driver cannot load {found.name!r} on CUDA device {device}: {why}"
-        raise CubinUnavailableError(_message(what))
+        raise _unavailable(what)
     return Loaded(device, entry, tuple(kernels), perf_counter() - began)
 
 
 def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
-    """Have the driver load kernels into a device's context, where it would wait for their first launch.
+    """Have the driver load kernels now, not at their first launch. Return what went wrong.
 
-    That is the current context if it is the device's, else its primary one. Return what went wrong.
+    It loads them into the current context if that is the device's, else into the device's primary one.
     """
     ctypes = _import("ctypes")
     current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
@@ -329,12 +318,6 @@ def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | 
     return _named_error(driver, status) if status else None
 
 
-def _loading() -> "Any":
-    if not _lock:
-        _lock.append(_import("_thread").RLock())
-    return _lock[0]
-
-
 def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     """Return a device (the current one for None), its capability and the driver's version."""
     by_number = type(device) is int
@@ -344,36 +327,24 @@ def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
         raise ValueError(_message(f"there is no CUDA device {device}"))
     driver = _driver_version()
     try:
-        core = _cuda_core()
+        core = _import("cuda.core")
     except Exception as exc:
-        raise CubinUnavailableError(_message(f"loading kernels needs {_lacking(exc)}")) from exc
+        raise _unavailable(f"loading kernels needs {_lacking(exc)}") from exc
     try:
         chosen = core.Device(device) if device is None or by_number else device
         major, minor = chosen.compute_capability
     except Exception as exc:
         which = "the current CUDA device" if device is None else f"CUDA device {device}"
-        raise CubinUnavailableError(_message(f"{which} cannot be used: {exc}")) from exc
+        raise _unavailable(f"{which} cannot be used: {exc}") from exc
     return chosen, (int(major), int(minor)), driver
 
 
-def _cuda_core() -> "Any":
-    """Import cuda.core in one thread alone: to any other its import looks done before it is."""
-    return _import("cuda.core")
-
-
-def _lacking(exc: BaseException) -> str:
-    """Say why cuda.core cannot be imported: it may be there, but the system may not be able to read it."""
-    cause: "BaseException | None" = exc
-    while cause is not None:
-        if remedy := _fault(cause):
-            return f"cuda.core, which cannot be imported now: {exc}; {remedy}"
-        cause = cause.__cause__ or cause.__context__
-    return f"cuda.core (pip install cuda-core[cu13] or [cu12]), which cannot be imported: {exc}"
+def _lacking(exc: Exception) -> str:
+    hint = " (pip install cuda-core[cu13] or [cu12])" if isinstance(exc, ModuleNotFoundError) else ""
+    return f"cuda.core{hint}, which cannot be imported: {exc}"
 
 
 # --- the driver
-
-
 _NOT_INITIALIZED = 3
 _NVML_WITHOUT_DRIVER = (9, 18)  # it is not loaded, or is of another version than the libraries
 
@@ -381,17 +352,15 @@ _NVML_WITHOUT_DRIVER = (9, 18)  # it is not loaded, or is of another version tha
 def _driver_version() -> int:
     """Start the driver: without a device cuda.core's first call raises, and its second hangs."""
     pid = os.getpid()
-    if _drivers.keys() - {pid}:  # a thread of the parent may even have been starting the driver at the fork
-        raise CubinUnavailableError(
-            _message("CUDA was used before this process was forked: start processes with spawn")
-        )
+    if _drivers.keys() - {pid}:  # at the fork, the driver may even have been starting
+        raise _unavailable("CUDA was used before this process was forked: start processes with spawn")
     return _drivers.get(pid) or _start_driver(pid)
 
 
 def _start_driver(pid: int) -> int:
     driver = _driver_library()
     if driver is None:
-        raise CubinUnavailableError(_message("there is no CUDA driver on this machine"))
+        raise _unavailable("there is no CUDA driver on this machine")
     ctypes = _import("ctypes")
     count, version = ctypes.c_int(), ctypes.c_int()
     _drivers.setdefault(pid, 0)
@@ -408,10 +377,8 @@ def _start_driver(pid: int) -> int:
     if status:
         forked = "; was CUDA used before this process was forked? start processes with spawn"
         why = forked if status == _NOT_INITIALIZED else ""
-        raise CubinUnavailableError(
-            _message(f"the CUDA driver cannot be used: {_named_error(driver, status)}{why}")
-        )
-    raise CubinUnavailableError(_message("the CUDA driver finds no device"))
+        raise _unavailable(f"the CUDA driver cannot be used: {_named_error(driver, status)}{why}")
+    raise _unavailable("the CUDA driver finds no device")
 
 
 def _named_error(driver: "Any", status: int) -> str:
@@ -425,27 +392,20 @@ def _driver_library() -> "Any":
     try:
         library = _import("ctypes").CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except (OSError, ImportError) as exc:
-        if isinstance(exc, ImportError) or _fault(exc):
-            hint = "; the main interpreter can" if "subinterpreter" in str(exc) else ""
-            raise CubinUnavailableError(_message(f"the CUDA driver cannot be loaded: {exc}{hint}")) from exc
-        return None
-    return _with_calls(library, "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName")
-
-
-def _with_calls(library: "Any", *names: str) -> "Any":
-    """Return a library that has these calls; None for a stub, which is there to link against."""
-    return library if all(hasattr(library, name) for name in names) else None
+        is_missing = os.strerror(_import("errno").ENOENT) in str(exc)  # the dynamic linker gives no number
+        if is_missing or isinstance(exc, FileNotFoundError):
+            return None
+        raise _unavailable(f"the CUDA driver cannot be loaded: {exc}") from exc
+    calls = "cuInit", "cuDeviceGetCount", "cuDriverGetVersion", "cuGetErrorName"
+    return library if all(hasattr(library, call) for call in calls) else None  # a stub, to link against
 
 
 def _succeeds(library: "Any", call: str, *arguments: "Any") -> bool:
     return hasattr(library, call) and not getattr(library, call)(*arguments)
 
 
-def _add_visible_gpus(gpus: "list[tuple[tuple[int, int], int] | None]", *, describe: bool) -> bool:
-    """Append what CUDA would show this process, and say whether that is anything; cuInit would break forks.
-
-    A GPU is its capability and the driver's version, or None if that is unknown, or *describe* is false.
-    """
+def _add_visible_gpus(gpus: "list[_Gpu]", *, describe: bool) -> bool:
+    """Append the GPUs that CUDA would show, and say whether there are any; cuInit would break forks."""
     driver, pid = _driver_library(), os.getpid()
     if driver is None or _drivers.keys() - {pid}:
         return False
@@ -460,8 +420,7 @@ def _add_visible_gpus(gpus: "list[tuple[tuple[int, int], int] | None]", *, descr
     return bool(gpus)
 
 
-def _ask_driver(driver: "Any", version: int) -> "list[tuple[tuple[int, int], int] | None]":
-    """Return the GPUs of a driver that was started in this process."""
+def _ask_driver(driver: "Any", version: int) -> "list[_Gpu]":
     ctypes = _import("ctypes")
     count, gpus, parts = ctypes.c_int(), list["Any"](), (ctypes.c_int(), ctypes.c_int())
     driver.cuDeviceGetCount(ctypes.byref(count))
@@ -474,8 +433,8 @@ def _ask_driver(driver: "Any", version: int) -> "list[tuple[tuple[int, int], int
     return gpus
 
 
-def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[tuple[tuple[int, int], int] | None]":
-    """Return those of all *gpus* that CUDA_VISIBLE_DEVICES names: up to its first name of none."""
+def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[_Gpu]":
+    """Return the GPUs that CUDA_VISIBLE_DEVICES names, up to its first wrong name."""
     chosen: "dict[str, Any]" = {}
     for name in map(str.strip, names.split(",")):
         number = name.removeprefix("+")
@@ -491,14 +450,14 @@ def _visible(gpus: "Sequence[tuple[str, Any]]", names: str) -> "list[tuple[tuple
         if (number or name) in chosen:  # CUDA shows none if one is named twice
             return []
         chosen[number or name] = found[0]
-    # Numbers are in an order of speed that CUDA alone knows: they may stand for any GPU of the machine.
+    # Numbers are in an order of speed that CUDA alone knows: they may stand for any GPU.
     if any(map(str.isdecimal, chosen)) and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         return [gpu for _, gpu in gpus]
     return [*chosen.values()]
 
 
 def _count_device_files() -> int:
-    """Count GPUs where there is no NVML, as on Tegra and WSL systems, and in containers that lack it."""
+    """Count GPUs without NVML, as on Tegra and WSL systems and in some containers."""
     try:
         names = os.listdir("/dev")
     except OSError:
@@ -508,13 +467,13 @@ def _count_device_files() -> int:
 
 
 def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
-    """Return each GPU's UUID, and its capability with the driver's version; None if NVML does not work."""
+    """Return each GPU with its UUID; None if NVML does not work."""
     ctypes = _import("ctypes")
     try:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
     except OSError:
         return None
-    if _with_calls(library, "nvmlInit_v2", "nvmlShutdown") is None:
+    if not hasattr(library, "nvmlInit_v2"):
         return None
     if status := library.nvmlInit_v2():
         return [] if status in _NVML_WITHOUT_DRIVER else None
@@ -540,9 +499,8 @@ def _ask_nvml(*, describe: bool) -> "list[tuple[str, Any]] | None":
 def _in_time(question: "Callable[[], bool]") -> bool:
     """Return the answer to a question about devices, False if the driver hangs.
 
-    A thread asks, in 0.1 ms: another process would take 10, and a fork would run every library's handlers.
-    A thread that hangs is left behind as a daemon, so that Python can end. No other thread asks until then.
-    If no thread can start, the caller's own asks, however long that takes.
+    A thread asks in 0.1 ms, and another process would take 10. If the thread hangs, it stays as a daemon, so
+    that Python can end, and no other thread asks until then.
     """
     threading = _import("threading")
     if any(thread.is_alive() for thread in _hanging):
@@ -558,36 +516,26 @@ def _in_time(question: "Callable[[], bool]") -> bool:
     try:
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
-    except RuntimeError:  # while Python ends, at the process's limit, and in a subinterpreter
+    except RuntimeError:  # while Python ends, at a limit, in a subinterpreter: the caller's thread asks
         return question()
     thread.join(_ANSWER_SECONDS)
-    if thread.is_alive():
-        _hanging[:] = [thread]
-    else:
-        _wait_for_the_end(thread)
+    _hanging[:] = [thread] if thread.is_alive() else []
+    for _ in range(1000):  # until the system has ended the thread, Python 3.12 warns of a fork
+        if _hanging or not os.path.exists(f"/proc/self/task/{thread.native_id}"):
+            break
+        _import("time").sleep(0)
     return any(answers)
 
 
-def _wait_for_the_end(thread: "Any") -> None:
-    """Wait until the system, too, has ended a thread: until then Python 3.12 warns of a fork."""
-    time = _import("time")
-    for _ in range(1000):
-        if not os.path.exists(f"/proc/self/task/{thread.native_id}"):
-            break
-        time.sleep(0)
-
-
 # --- the bundle as cuda.core's cache
-
-
 def cache(then: "_Cache | None" = None) -> "_Cache":
     """Return the bundle as a read-only cuda.core `ProgramCacheResource`, in front of *then* if given."""
     try:
-        _cuda_core()
+        _import("cuda.core")
         with _no_fork():
             from cuda.core.utils import ProgramCacheResource
     except Exception as exc:
-        raise CubinUnavailableError(_message(f"cache() needs {_lacking(exc)}")) from exc
+        raise _unavailable(f"cache() needs {_lacking(exc)}") from exc
     if then is not None and not isinstance(then, ProgramCacheResource):
         what = f"then is a ProgramCacheResource such as cuda.core's FileStreamProgramCache, not {then!r:.80}"
         raise TypeError(_message(what))
@@ -595,46 +543,43 @@ def cache(then: "_Cache | None" = None) -> "_Cache":
 
 
 def _cache_class(base: "Any") -> "Any":
-    core = _cuda_core()
+    core = _import("cuda.core")
 
     class BundleCache(base):  # type: ignore[misc]
-        """The wheel's cubins under the keys they were built with."""
-
         def __init__(self, then: "Any") -> None:
             layer = _layer()
             self._then = then
             self._manifest, self._fresh = layer._manifest(), layer.fresh
             self._units = _read_keys(self._manifest.folder)
 
-        def __getitem__(self, key: "bytes | str") -> bytes:
-            found = self._shipped(key)
-            if found is None and self._then is not None:
-                found = self._then[key]
-            if found is None:
+        def __getitem__(self, key: "bytes | str") -> "Any":
+            entry = self._entry(key)
+            if entry is not None:
+                return _verified(entry)
+            if self._then is None:
                 raise KeyError(key)
-            return found
+            return self._then[key]
 
         def get(self, key: "bytes | str", default: "Any" = None) -> "Any":
-            found = self._shipped(key)
-            if found is None and self._then is not None:
-                return self._then.get(key, default)
-            return default if found is None else found
-
-        def _shipped(self, key: "bytes | str") -> "bytes | None":
             entry = self._entry(key)
-            return None if entry is None else _verified(entry)
+            if entry is not None:
+                return _verified(entry)
+            return default if self._then is None else self._then.get(key, default)
 
         def _entry(self, key: "bytes | str") -> "Entry | None":
             """Return what has a key, unless it is not in the wheel variant that is installed."""
-            for unit in map(self._units.get, _spellings(key)):
-                if unit is not None:
-                    entry = self._fresh.get(unit[0]) or _entry(self._manifest, *unit)
-                    return None if entry._absent else entry
+            for name, arch in filter(None, map(self._units.get, _spellings(key))):
+                found = self._manifest.module(name)
+                if found is None or arch not in found.fields:
+                    _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
+                entry = self._fresh.get(name) or Entry(found, found.fields[arch])
+                return None if entry._absent else entry
             return None
 
         def __contains__(self, key: "bytes | str") -> bool:
-            shipped = self._entry(key) is not None
-            return shipped or (self._then is not None and self._then.get(key) is not None)
+            return self._entry(key) is not None or (
+                self._then is not None and self._then.get(key) is not None
+            )
 
         __iter__ = __reversed__ = None  # or Python would ask for the keys 0, 1, 2
 
@@ -649,21 +594,14 @@ def _cache_class(base: "Any") -> "Any":
             return len(self._units)
 
         def _refuse(self, *_given: "Any") -> "NoReturn":
-            where = "give a writable cache as cache(then=…)"
-            if self._then is not None:
-                where = "write to the cache that was given as then"
+            where = "write to the cache that was given as then"
+            if self._then is None:
+                where = "give a writable cache as cache(then=…)"
             raise TypeError(f"the kernels of an installed wheel are read-only: {where}")
 
         __delitem__ = clear = update = _refuse
 
     return BundleCache
-
-
-def _entry(manifest: "_Manifest", name: str, arch: str) -> Entry:
-    found = manifest.module(name)
-    if found is None or arch not in found.fields:
-        _damaged("keys.json", f"it has keys of {name!r} for {arch}, which the manifest lacks")
-    return Entry(found, found.fields[arch])
 
 
 def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
@@ -676,7 +614,7 @@ def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
 
 
 def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
-    """Return the unit of each key and program key, the first module's if several share a key."""
+    """Return the unit of each key and program key: of the first module, if several share a key."""
     body = _checked(_file_data(os.path.join(folder, "keys.json")))
     if body is None:
         _damaged("keys.json", "it does not match its check")
@@ -693,10 +631,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-def _fault(exc: BaseException) -> "str | None":
-    """Return what to do if the system was at fault. The dynamic linker's errors have no number."""
-    known = _remedies().items()
-    return next((remedy for number, remedy in known if os.strerror(number) in str(exc)), None)
-
-
-__build__ = "e800c55481f485b6"
+__build__ = "62bde7425018d607"

@@ -65,14 +65,12 @@ MODULES: dict[str, dict[str, str]] = {
     # The core is the room's own __init__, which is no doorplate. It imports the others when they are needed.
     "loader": {
         "__init__": "",
-        "_arguments": "__init__",
+        "_debugging": "__init__",
         "_editable": "__init__",
-        "_errors": "__init__",
-        "_files": "__init__",
+        "_large": "__init__",
         "_loading": "__init__",
         "_packs": "__init__",
         "_split": "__init__",
-        "_use": "__init__",
         "finder": "",
     },
     "cubin": {
@@ -229,7 +227,9 @@ MODULES: dict[str, dict[str, str]] = {
         "packing": "cores executor",
         "results": "diagnostics hints/archs hints/merge_pasteable",
         "shards": "",
-        "source_warnings": "hints/conditions hints/tile_kernels",
+        "limits": "hints/kernel_declarations",
+        "templates": "hints/conditions hints/kernel_declarations",
+        "source_warnings": "hints/conditions hints/tile_kernels limits templates",
         "storing_process": "",
         "storing": "processes storing_process",
         "tasks": "compiler_paths executor precompiled_headers",

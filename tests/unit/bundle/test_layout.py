@@ -17,9 +17,21 @@ import pytest
 from hatch_cubin import __version__, loader
 from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import layout, loader_files
+from hatch_cubin.bundle.manifest import read_manifest
 from hatch_cubin.common.file_lock import Lock
 from hatch_cubin.errors import BundleError
-from tests.helpers import COPY_PTX, SAXPY, SCALE, bundle, load_bundle, made, make_project, sha256, write_tree
+from tests.helpers import (
+    COPY_PTX,
+    SAXPY,
+    SCALE,
+    bundle,
+    load_bundle,
+    made,
+    make_project,
+    packed_bundle,
+    sha256,
+    write_tree,
+)
 from tests.strange import a_link_to_nowhere, a_pipe
 
 
@@ -33,11 +45,8 @@ def test_a_bundle_is_the_loader_its_stub_two_indexes_and_the_units() -> None:
         *(
             "__init__.py",
             "__init__.pyi",
-            "_arguments.py",
-            "_errors.py",
-            "_files.py",
+            "_debugging.py",
             "_loading.py",
-            "_use.py",
         ),
         *("k.compute_90.ptx", "k.sm_90.cubin", "keys.json", "manifest.json"),
     ]
@@ -104,6 +113,17 @@ def test_the_keys_in_full() -> None:
 def test_the_order_of_units_does_not_matter() -> None:
     built = [made("b"), made("a", "sm_80"), made("a", "compute_90"), made("c", variant={"N": "1"})]
     assert bundle(*built) == bundle(*reversed(built))
+
+
+@pytest.mark.parametrize("make", [bundle, packed_bundle])
+@pytest.mark.parametrize(("count", "is_large"), [(999, False), (1000, True)])
+def test_a_bundle_of_many_units_has_the_part_that_reads_a_manifest_in_pieces(
+    make: Callable[..., dict[str, bytes]], count: int, *, is_large: bool
+) -> None:
+    files = make(*(made(f"k{number}", data=b"same") for number in range(count)))
+    assert (loader_files.LARGE in files) is is_large
+    needed = {name for name in files if name.endswith(".py")}
+    assert {*read_manifest(files["manifest.json"]).loader_files} == needed
 
 
 def test_an_empty_bundle_is_the_loader_its_stub_and_two_indexes() -> None:

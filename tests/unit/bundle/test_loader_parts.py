@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import importlib.util
+import io
 import pickle
 import sys
 import zipfile
@@ -38,6 +39,15 @@ def test_the_core_can_be_read_in_one_sitting() -> None:
     assert (data.count(b"\n") <= 950, len(data) <= 40_000) == (True, True)
 
 
+def test_the_loader_of_a_plain_wheel_is_small() -> None:
+    files = [loader_files.read(name) for name in loader_files.needed_by(units=7, packed=False, split=False)]
+    assert sum(map(len, files)) <= 82_000
+    with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as wheel:
+        for number, data in enumerate(files):
+            wheel.writestr(str(number), data)
+        assert sum(each.compress_size for each in wheel.infolist()) <= 26_500
+
+
 def in_process(folder: Path, code: str) -> str:
     """Return what a process prints that has the bundle as `pkg._cubins`."""
     before = "from pkg import _cubins as cubins\n"
@@ -49,8 +59,8 @@ def in_process(folder: Path, code: str) -> str:
     [
         ("cubins.names()", []),
         ("cubins.read('k', cc=(9, 0))", []),
-        ("cubins.find('k', cc=(9, 0)).parameters", ["_arguments"]),
-        ("cubins.use(strict=True)", ["_use"]),
+        ("cubins.find('k', cc=(9, 0)).parameters", ["_debugging"]),
+        ("cubins.use(strict=True)", ["_debugging"]),
         ("cubins.is_available()", ["_loading"]),
     ],
 )
@@ -98,7 +108,7 @@ def test_an_upgrade_under_a_running_process_says_so(tmp_path: Path) -> None:
 def test_a_core_without_an_entry_in_sys_modules_has_parts_of_its_own(tmp_path: Path) -> None:
     one, other = load_bundle(tmp_path / "a", FILES), load_bundle(tmp_path / "b", FILES)
     assert one.__name__ not in sys.modules
-    assert one._part("_errors") is one._part("_errors") is not other._part("_errors")
+    assert one._part("_debugging") is one._part("_debugging") is not other._part("_debugging")
     with pytest.raises(one.CubinNotFoundError, match="did you mean 'k'"):
         one.find("kk", cc=(9, 0))
     assert not [name for name in sys.modules if name.startswith(f"{one.__name__}#")]
@@ -107,7 +117,7 @@ def test_a_core_without_an_entry_in_sys_modules_has_parts_of_its_own(tmp_path: P
 def test_two_bundles_under_one_name_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = load_bundle(tmp_path / "a", FILES), load_bundle(tmp_path / "b", FILES)
     monkeypatch.setitem(sys.modules, one.__name__, other)
-    assert one._part("_errors").CubinNotFoundError is one.CubinNotFoundError
+    assert one._part("_debugging").CubinNotFoundError is one.CubinNotFoundError
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -136,7 +146,7 @@ def test_a_zip_archive_has_parts_too(tmp_path: Path) -> None:
     code = "import os, sys; sys.path.insert(0, 'app.zip'); from pkg import _cubins as cubins; os.chdir('/')\n"
     code += "print(len(cubins.read('k', cc=(9, 0))), sorted(cubins._parts))"
     done = run(sys.executable, "-c", code, cwd=tmp_path)
-    assert done.stdout.strip() == "11 ['_files', '_packs']"
+    assert done.stdout.strip() == "11 ['_packs']"
 
 
 @pytest.mark.parametrize("name", [name for name in loader_files.ALL if name != loader_files.EDITABLE])
@@ -178,7 +188,7 @@ print(status, cubins._part("PART").__build__ == cubins.__build__)
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("part", ["_loading", "_errors", "_use"])
+@pytest.mark.parametrize("part", ["_loading", "_debugging"])
 def test_a_fork_while_a_part_is_imported_waits_for_nothing(tmp_path: Path, part: str) -> None:
     assert ask(tmp_path, FORK_DURING_IMPORT.replace("PART", part), None) == "0 True"
 
@@ -187,8 +197,7 @@ def borrowing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, 
     """Return a loader whose own bundle has only the plain parts, beside another bundle of these files."""
     cubins = load_bundle(tmp_path / "own", bundle(made("own")))
     write_tree(tmp_path / "other", files)
-    use = cubins._part("_use")
-    monkeypatch.setattr(use, "_find_spec", lambda _name, _path: None)
+    monkeypatch.setattr(cubins._part("_debugging"), "_is_here", lambda _name: False)
     return cubins
 
 
@@ -213,15 +222,15 @@ def test_use_runs_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         cubins.use(tmp_path / "other")
 
 
-@pytest.mark.parametrize("real", [True, False])
-def test_an_editable_bundle_can_be_used_with_its_part_and_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, real: bool
+def test_an_editable_bundle_and_a_large_one_can_be_used_without_their_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = loader_files.read(loader_files.EDITABLE) if real else b""
-    cubins = borrowing(tmp_path, monkeypatch, {**bundle(made("k")), "_editable.py": part})
+    """Builds of the one are not waited for, and the manifest of the other is read whole."""
+    cubins = borrowing(tmp_path, monkeypatch, {**bundle(made("k")), "_editable.py": b""})
+    monkeypatch.setattr(cubins, "_is_here", lambda _name: False)
+    monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
     with cubins.use(tmp_path / "other"):
         assert cubins.read("k", cc=(9, 0)) == b"k for sm_90"
-        assert ("_editable" in cubins._parts) is real
         (tmp_path / "other/k.sm_90.cubin").write_bytes(b"damaged")
         with pytest.raises(cubins.CubinDamagedError):
             cubins.read("k", cc=(9, 0))
@@ -235,7 +244,7 @@ def test_a_split_bundle_needs_its_part(tmp_path: Path, monkeypatch: pytest.Monke
         cubins.use(tmp_path / "other")
 
 
-@pytest.mark.parametrize("name", ["_errors", "_gone"])
+@pytest.mark.parametrize("name", ["_debugging", "_gone"])
 def test_a_core_takes_only_the_parts_that_belong_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -254,7 +263,9 @@ def test_a_part_that_the_system_cannot_read_is_not_said_to_be_missing(
 
     cubins = load_bundle(tmp_path, FILES)
     monkeypatch.setattr(cubins, "_find_spec", fail)
-    with pytest.raises(cubins.CubinError, match=r"_use\.py cannot be read: Too many open files; close files"):
+    with pytest.raises(
+        cubins.CubinError, match=r"_debugging\.py cannot be read: Too many open files; the system is at fault"
+    ):
         cubins.use(strict=True)
 
 

@@ -245,7 +245,7 @@ def test_cuda_core_passes_as_many_bytes(argument: Any, kind: str) -> None:
     """It copies each argument to where the driver will read it."""
     from cuda.core._kernel_arg_handler import ParamHolder
 
-    assert loader._part("_arguments")._passed(argument)[0] == np.dtype(kind).itemsize
+    assert loader._part("_debugging")._passed(argument)[0] == np.dtype(kind).itemsize
     holder = ParamHolder((argument,))
     place = ctypes.cast(holder.ptr, ctypes.POINTER(ctypes.c_void_p))[0]
     expected = np.array(getattr(argument, "value", argument), dtype=kind).tobytes()

@@ -106,7 +106,7 @@ def test_no_cuda_core_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["as it is", "inside of another"])
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ENOMEM, errno.EACCES])
-def test_a_cuda_core_that_the_system_cannot_read_is_told_as_such(
+def test_a_cuda_core_that_is_there_and_fails_is_not_said_to_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, wrapped: bool
 ) -> None:
     class Failing:
@@ -123,11 +123,11 @@ def test_a_cuda_core_that_the_system_cannot_read_is_told_as_such(
     for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Failing(), *sys.meta_path])
-    remedy = re.escape(cubins._remedies()[number])
+    said = "cuda.bindings is missing" if wrapped else re.escape(f"[Errno {number}] {os.strerror(number)}")
     for call, what in ((lambda: cubins.kernel("k"), "loading kernels"), (cubins.cache, r"cache\(\)")):
         with pytest.raises(
             cubins.CubinUnavailableError,
-            match=rf"{what} needs cuda.core, which cannot be imported now: .*; {remedy}",
+            match=rf"{what} needs cuda.core, which cannot be imported: {said}",
         ):
             call()
 

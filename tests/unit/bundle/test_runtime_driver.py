@@ -170,7 +170,7 @@ def test_the_driver_is_looked_for_by_its_name(tmp_path: Path, monkeypatch: pytes
 
     def missing(name: str) -> None:
         asked.append(name)
-        raise OSError(name)
+        raise OSError(f"{name}: cannot open shared object file: No such file or directory")
 
     cubins = load_bundle(tmp_path, bundle(made("k")))
     monkeypatch.setattr(ctypes, "CDLL", missing)

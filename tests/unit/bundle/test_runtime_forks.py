@@ -74,7 +74,7 @@ def test_a_child_that_is_forked_during_a_first_call_can_make_it(tmp_path: Path, 
     assert ask(tmp_path, before + program, None) == "True {0}"
 
 
-@pytest.mark.parametrize("call", ["cubins.cache()", "cubins._part('_loading')._cuda_core()"])
+@pytest.mark.parametrize("call", ["cubins.cache()", "cubins._part('_loading'); cubins._import('cuda.core')"])
 def test_a_child_that_is_forked_while_cuda_core_is_imported_can_import_it(tmp_path: Path, call: str) -> None:
     pytest.importorskip("cuda.core")
     few = "if threading.current_thread() is caller and name not in seen and len(seen) < 12:"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin import loader
+from hatch_cubin.bundle import loader_files
 from hatch_cubin.bundle.manifest import canonical, module_line, write_manifest
 from tests.helpers import bundle, load_bundle, made, sha256, write_tree
 from tests.standin import ask, install
@@ -190,7 +191,7 @@ def test_parts_of_any_size_read_as_the_whole(
 ) -> None:
     cubins = load_bundle(tmp_path, bundle(*MANY))
     monkeypatch.setattr(cubins, "_READ_WHOLE", 0)
-    monkeypatch.setattr(cubins._part("_files"), "_PIECE", part)
+    monkeypatch.setattr(cubins._part("_large"), "_PIECE", part)
     for built in (MANY[0], MANY[31], MANY[-1]):
         assert cubins.read(built.unit.module.base, cc=(9, 0)) == built.compiled.data
     with pytest.raises(cubins.CubinNotFoundError):
@@ -219,7 +220,8 @@ for ask in (lambda: cubins.find("k059", cc=(9, 0)), cubins.names, cubins.archs):
 def test_a_large_manifest_that_is_cut_off_in_place_is_damage_and_kills_nobody(
     tmp_path: Path, size: int
 ) -> None:
-    install(tmp_path / "pkg", bundle(*MANY))
+    large = {loader_files.LARGE: loader_files.read(loader_files.LARGE)}
+    install(tmp_path / "pkg", {**bundle(*MANY), **large})
     change = f"def change(): os.truncate('pkg/_cubins/manifest.json', {size})\n"
     said = "is damaged: it was cut off or replaced while it was in use"
     assert set(ask(tmp_path, change + CUT, None).splitlines()) == {said}

@@ -155,10 +155,11 @@ def test_a_name_that_is_not_there_changes_nothing(cubins: Any) -> None:
     assert seen(cubins) == IN_OWN
 
 
+NO_FOLDER = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one"
 NOT_A_BUNDLE = {
-    "nothing": "nothing does not exist",
-    "~/nothing": "~/nothing does not exist",
-    "wheel.whl": "wheel.whl is a file: hatch-cubin unpack WHEEL --into DIR writes such a folder",
+    "nothing": f"nothing {NO_FOLDER}",
+    "~/nothing": f"~/nothing {NO_FOLDER}",
+    "wheel.whl": f"wheel.whl {NO_FOLDER}",
     "package": "package has no manifest.json; a package has its bundle in _cubins",
     "empty": "empty has no manifest.json; a package has its bundle in _cubins",
     "with a wheel": "with a wheel has no manifest.json; a package has its bundle in _cubins",

@@ -12,7 +12,7 @@ import pytest
 
 from hatch_cubin import loader
 from hatch_cubin.bundle import stub as stub_module
-from tests.helpers import bundle, made, run, write_tree
+from tests.helpers import bundle, load_bundle, made, run, write_tree
 
 FILES = bundle(
     made("saxpy"),
@@ -159,17 +159,17 @@ def classes(code: str) -> dict[str, list[str]]:
     }
 
 
-def test_the_stub_says_what_the_loader_has() -> None:
+def test_the_stub_says_what_the_loader_has(tmp_path: Path) -> None:
     stub, code = FILES["__init__.pyi"].decode(), RUNTIME
     assert functions(stub) == {**functions("".join(PARTS)), **functions(code)}
     assert classes(stub) == classes(CLASSES)
     assert {*functions(stub), *classes(stub)} == set(loader.__all__)
     fields = {node.name: node.body for node in ast.parse(stub).body if isinstance(node, ast.ClassDef)}
-    for real in (loader.Entry, loader.Loaded, loader.Parameter, loader.Preloaded):
-        typed = {each.name for each in fields[real.__name__] if isinstance(each, ast.FunctionDef)} - {
-            "__init__"
-        }
-        assert typed == {name for name in vars(real) if name[0] != "_"}
+    entry = load_bundle(tmp_path, bundle(made("k"))).find("k", cc=(9, 0))
+    loaded, parameter = loader.Loaded(0, entry, (), 0.0), loader.Parameter(0, 4)
+    for real in (entry, loaded, parameter, loader.Preloaded((loaded,), ())):
+        defined = (each.name for each in fields[type(real).__name__] if isinstance(each, ast.FunctionDef))
+        assert {*defined} - {"__init__"} == {name for name in dir(real) if name[0] != "_"}
     assert (
         f"{loader.__all__}" == f"{ast.literal_eval(stub.partition('__all__ = ')[2].partition(']')[0] + ']')}"
     )

@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import json
+import shlex
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -26,18 +27,18 @@ TOOL = "tests/unit/config/test_schema.py needs validate-pyproject, which this en
 
 
 @functools.cache
-def validator(path: Path) -> Any:
+def validator(*, whole: bool) -> Any:
     """Return what validate-pyproject itself would make of a schema."""
     if importlib.util.find_spec("fastjsonschema") is None:
         pytest.skip(TOOL)
     import fastjsonschema
 
-    return fastjsonschema.compile(json.loads(path.read_text("utf-8")))
+    return fastjsonschema.compile(schema.of_pyproject() if whole else schema.of_tool("hatch-cubin"))
 
 
-def accepts(path: Path, value: Any) -> bool:
+def accepts(value: Any, *, whole: bool = False) -> bool:
     try:
-        validator(path)(value)
+        validator(whole=whole)(value)
     except ValueError:
         return False
     return True
@@ -51,10 +52,9 @@ def parses(table: dict[str, Any], *, wraps: bool = False) -> bool:
     return True
 
 
-@pytest.mark.parametrize("path", schemas.FILES, ids=lambda path: path.name)
-def test_what_is_shipped_is_what_is_made(path: Path) -> None:
+def test_the_schema_that_ships_is_the_one_that_is_made() -> None:
     """Else `hatch run schemas` writes it."""
-    assert path.read_text("utf-8") == schemas.written(schemas.FILES[path]())
+    assert schemas.OWN.read_text("utf-8") == schema.written(schemas.own_table())
 
 
 def test_every_key_is_in_the_schema_with_what_it_means() -> None:
@@ -79,7 +79,7 @@ def test_the_examples_of_the_reference_are_taken(key: str) -> None:
         "module": {"name": "m", "sources": ["k.cu"], "mode": "lto"},
     }
     table = {outer: [{**needed[outer], inner: value}]} if outer else {key: value}
-    assert accepts(schemas.OWN, table)
+    assert accepts(table)
 
 
 # By key: what both take, then what both refuse.
@@ -209,7 +209,7 @@ BOTH: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
 )
 def test_the_parser_and_the_schema_agree(key: str, value: Any, taken: bool) -> None:  # noqa: FBT001
     assert parses({key: value}) is taken
-    assert accepts(schemas.OWN, {key: value}) is taken
+    assert accepts({key: value}) is taken
 
 
 def test_every_key_is_among_what_they_agree_on() -> None:
@@ -221,7 +221,7 @@ def test_every_key_is_among_what_they_agree_on() -> None:
 )
 def test_they_agree_on_the_backend_inside(backend: str, taken: bool) -> None:  # noqa: FBT001
     table = {"backend": backend, "backend-path": ["."], "package-dir": "python"}
-    assert (parses(table, wraps=True), accepts(schemas.OWN, table)) == (taken, taken)
+    assert (parses(table, wraps=True), accepts(table)) == (taken, taken)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_they_agree_on_the_backend_inside(backend: str, taken: bool) -> None:  #
     ids=repr,
 )
 def test_what_a_schema_cannot_say_is_left_to_the_build(table: dict[str, Any]) -> None:
-    assert accepts(schemas.OWN, table)
+    assert accepts(table)
     assert not parses(table)
 
 
@@ -259,12 +259,12 @@ HOOK = {"archs": ["sm_90"], "dependencies": ["x"]}
     ],
 )
 def test_the_schema_of_a_whole_file_looks_at_our_tables_alone(tool: dict[str, Any], taken: bool) -> None:  # noqa: FBT001
-    assert accepts(schemas.WHOLE, {"project": {"name": "x"}, "tool": tool}) is taken
+    assert accepts({"project": {"name": "x"}, "tool": tool}, whole=True) is taken
 
 
 def test_the_example_project_fits() -> None:
     text = (REPOSITORY / "example_project/pyproject.toml").read_text("utf-8")
-    assert accepts(schemas.WHOLE, toml_positions.loads(text))
+    assert accepts(toml_positions.loads(text), whole=True)
 
 
 @pytest.mark.parametrize("way", ["configuration", "comment"])
@@ -273,11 +273,13 @@ def test_taplo_takes_the_schema_as_the_guide_says(tmp_path: Path, way: str) -> N
     if not taplo.exists():
         pytest.skip("this environment has no taplo")
     configuration, comment = blocks(page("guides/editors"), "toml")
+    command, _arrow, target = blocks(page("guides/editors"), "sh")[0].partition(" > ")
+    assert (command.split()[0], target.strip()) == ("python", "pyproject.schema.json")
     start = comment if way == "comment" else ""
     write_tree(
         tmp_path,
         {
-            "pyproject.schema.json": schemas.WHOLE.read_text("utf-8"),
+            "pyproject.schema.json": run(sys.executable, *shlex.split(command)[1:], cwd=tmp_path).stdout,
             "right.toml": start + pyproject('archs = ["sm_90"]\n'),
             "wrong.toml": start + pyproject("jbos = 3\n"),
             ".taplo.toml": configuration if way == "configuration" else "",

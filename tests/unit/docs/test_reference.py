@@ -19,7 +19,7 @@ from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_posi
 from hatch_cubin.config.config import Config, ModuleRule, Place, SourceRule, parse_config
 from hatch_cubin.config.nvrtc_options import ALLOWED, REFUSED
 from hatch_cubin.errors import ConfigError
-from tests.helpers import REPOSITORY, read_config
+from tests.helpers import REPOSITORY, entry_fields, read_config
 from tests.pages import code, page, rows, section
 
 CONFIGURATION = page("reference/configuration")
@@ -274,8 +274,7 @@ def test_every_call_is_documented_with_its_parameters() -> None:
 
 
 def test_every_field_of_an_entry_is_documented() -> None:
-    fields = {name for name in vars(loader.Entry) if not name.startswith("_")}
-    assert {code(row[0])[0] for row in rows(section(LOADER, "## Entry"))} == fields
+    assert {code(row[0])[0] for row in rows(section(LOADER, "## Entry"))} == entry_fields()
 
 
 def test_every_error_of_the_loader_is_documented() -> None:
@@ -350,7 +349,7 @@ _COMPOSED = ("…;", "…:")  # begins with a sentence that was worded before
 
 
 def refusals() -> Iterator[str]:
-    """Yield each sentence that stands in a `raise Cubin…Error(_message("…"))` of the loader."""
+    """Yield each sentence of `raise Cubin…Error(_message("…"))` and `raise _unavailable("…")`."""
     trees = [
         ast.parse(path.read_text("utf-8"))
         for path in sorted((REPOSITORY / "hatch_cubin/loader").glob("*.py"))
@@ -358,9 +357,11 @@ def refusals() -> Iterator[str]:
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             raised, (say, *_) = ast.unparse(node.exc.func), node.exc.args
+            worded: list[ast.expr] = [say] if raised == "_unavailable" else []
             if raised.startswith("Cubin") and isinstance(say, ast.Call):
-                texts = map(rendered, filter(is_text, say.args))
-                yield from (text for text in texts if not text.startswith(_COMPOSED))
+                worded = say.args
+            texts = map(rendered, filter(is_text, worded))
+            yield from (text for text in texts if not text.startswith(_COMPOSED))
 
 
 def test_every_refusal_of_the_loader_is_documented() -> None:

@@ -30,10 +30,10 @@ def test_what_runs_is_only_changed_under_a_new_version() -> None:
 
 
 def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
-    split = {loader_files.SPLIT: loader_files.read(loader_files.SPLIT)}
+    sometimes = {name: loader_files.read(name) for name in (loader_files.LARGE, loader_files.SPLIT)}
     files = {
         **packed_bundle(),
-        **split,
+        **sometimes,
         **layout.describe_editable(Tree(REPOSITORY), "demo/_cubins", [], layout.OF_HATCH),
     }
     code = {name: sha256(data) for name, data in files.items() if name.endswith(".py")}

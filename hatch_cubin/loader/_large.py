@@ -1,10 +1,9 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Read files in rare cases: large ones in pieces, and those in archives."""
+"""Read large manifests in pieces, of which few are needed."""
 
 import os
 
-from . import __spec__ as _core_spec
-from . import _companions, _damaged, _is_of_system, _opened, _unreadable
+from . import _damaged, _opened, _unreadable
 
 _PIECE = 1 << 12  # bytes of the first piece that a search reads
 
@@ -78,25 +77,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-def archived(path: str, missing: OSError) -> bytes:
-    """Return the bytes of a path that is not a file: in a zip archive only the importer can read."""
-    try:
-        folder = os.path.dirname(path)
-        importers = [importer for place, importer in _companions.values() if place == folder]
-        importer = (importers or [_core_spec.loader])[0]
-        if hasattr(importer, "archive"):  # a zip's, whose own path may be relative to a former folder
-            importer = type(importer)(folder)
-        data: bytes = importer.get_data(path)
-    except Exception as exc:
-        _unreadable(path, missing if _is_absence(exc) else exc)
-    return data
-
-
-def _is_absence(exc: Exception) -> bool:
-    """Say whether an importer has no such file, or reads no files. Otherwise the file is there but broken."""
-    if isinstance(exc, OSError):
-        return exc.errno is not None and not _is_of_system(exc)
-    return isinstance(exc, AttributeError)
-
-
-__build__ = "e800c55481f485b6"
+__build__ = "62bde7425018d607"

@@ -1,0 +1,413 @@
+# A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
+"""What helps to find mistakes: the wording of errors, `check_arguments`, and `use`."""
+
+import os
+import sys
+
+from . import (
+    _HERE,
+    _NAME,
+    _UNSET,
+    CubinDamagedError,
+    CubinError,
+    CubinNotFoundError,
+    Entry,
+    _damaged,
+    _file_data,
+    _having_kernel,
+    _import,
+    _is_here,
+    _Layer,
+    _layer,
+    _layers,
+    _macro_texts,
+    _message,
+    _named,
+    _new_part,
+    _own,
+    _parts,
+    _plain_size,
+    _read,
+    _resolve,
+    _sha256,
+    _typed,
+    _Value,
+    select,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import difflib
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+    from typing import Any, NoReturn, TypeAlias
+
+    from . import _AnyName, _Manifest, _Module, _ModuleName, _Pair
+
+    _Code: TypeAlias = Any
+
+
+# --- the wording of errors
+def no_such_name(name: str, manifest: "_Manifest") -> str:
+    if manifest.header.get("skipped"):
+        return _message(
+            f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP, without any kernels"
+        )
+    known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
+    if name in known:  # it is there, but not at its place in the order
+        _damaged("manifest.json", "its lines are not in order")
+    guess = f"there are: {', '.join(map(repr, known[:20]))}"
+    if close := _import("difflib").get_close_matches(name, known, n=3):
+        guess = f"did you mean {' or '.join(map(repr, close))}?"
+    if "<" in name:
+        guess = f"of a template, only what 'instantiate' names is built; {guess}"
+    return _message(f"no kernel or module {name!r}; {guess}")
+
+
+def refuse_choice(
+    name: str,
+    module: "str | None",
+    macros: "dict[str, str]",
+    fitting: "Sequence[_Module]",
+    candidates: "Sequence[_Module]",
+) -> "NoReturn":
+    """Raise the error of a name that none of the candidates fits, or several."""
+    asked = (f" in module {module!r}" if module else "") + (f" with {macros}" if macros else "")
+    what = f"no kernel or module {name!r}{asked}"
+    if fitting:
+        what = f"{name!r}{asked} is ambiguous: say module= or the variant's macros"
+    listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
+    raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
+
+
+def one_kernel(found: "_Module") -> str:
+    """Return the only kernel of a module."""
+    if len(found.kernels) != 1:
+        listed = ", ".join(map(repr, found.kernels))
+        which = f"several kernels, name one: {listed}" if listed else "no kernel"
+        raise CubinNotFoundError(_message(f"module {found.name!r} has {which}"))
+    return next(iter(found.kernels))
+
+
+def nothing_fits(found: "_Module", kernel_name: "str | None", cc: "_Pair", driver: "int | None") -> str:
+    entries = _having_kernel(found, kernel_name)
+    shipped = ", ".join(f"{each.arch} (driver {_version(each.min_driver)})" for each in entries) or "nothing"
+    device = f"compute capability {cc[0]}.{cc[1]}"
+    if driver is not None:
+        device += f" with driver {_version(driver)}"
+    what = f"nothing shipped for {_called(found, kernel_name)} runs on {device}: shipped {shipped}"
+    return _message(f"{what}; {_what_would_fit(found, entries, found.entries, cc)}")
+
+
+def would_be_translated(found: "_Module", kernel_name: "str | None", entry: "Entry", cc: "_Pair") -> str:
+    what = f"{_called(found, kernel_name)} for compute capability {cc[0]}.{cc[1]}"
+    which = f" ({entry.arch})" if entry.arch else ""
+    cubins = [each for each in found.entries if each.kind == "cubin"]
+    having = [each for each in _having_kernel(found, kernel_name) if each.kind == "cubin"]
+    fix = _what_would_fit(found, having, cubins, cc) if entry.arch else "give use() machine code"
+    return _message(f"{what} is PTX{which}, and strict loading lets the driver translate none; {fix}")
+
+
+def _called(found: "_Module", kernel_name: "str | None") -> str:
+    """Return a kernel's name, with its module's if other sources have a kernel of that name."""
+    having = _named(found.manifest, kernel_name, kernel_name)[0] if kernel_name else []
+    of_module = f" of module {found.base!r}" if len({each.base for each in having}) > 1 else ""
+    return f"{kernel_name or found.name!r}{of_module}"
+
+
+def _what_would_fit(
+    found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Entry]", cc: "_Pair"
+) -> str:
+    """Say what would serve a device that none of these *entries* serves."""
+    number = cc[0] * 10 + cc[1]
+    if select(number, None, [(each.arch, 0) for each in entries]):
+        return "a newer driver would serve it, or a build with an older toolkit"
+    archs = [each.arch for each in entries]
+    without = [each.arch for each in shipped if each.arch not in archs]
+    if fitting := select(number, None, [(arch, 0) for arch in without]):
+        return f"{fitting[0]} is shipped as well, and {found.source} has no such kernel for it"
+    older = ' and toolkit = "12.9"' if (5, 0) <= cc < (7, 5) else ""  # CUDA 13 has nothing for these
+    fix = f'archs = ["sm_{number}"]{older} in the build configuration would serve it'
+    if without:
+        fix += f", if {found.source} has such a kernel for it, as it has not for {', '.join(without)}"
+    return fix
+
+
+def _version(driver: int) -> str:
+    return f"{driver // 1000}.{driver % 1000 // 10}"
+
+
+# --- what kernels take
+class Parameter(_Value):
+    """One parameter of a kernel: its offset among the others, its size, and its type if that is known."""
+
+    __module__ = _NAME
+
+    def __init__(self, offset: int, size: int, spelled: "str | None" = None) -> None:
+        self.offset = offset
+        self.size = size
+        self.type = spelled
+
+    def __str__(self) -> str:
+        return self.type or f"{self.size} bytes"
+
+
+_REAL = {"float": "float32", "double": "float64", "half": "float16", "__half": "float16"}
+_SIZED = ("int8_t", "int16_t", "int32_t", "int64_t")
+_WHOLE = frozenset(
+    {"bool", "char", "short", "int", "long", "signed", "unsigned", "size_t", "intptr_t", "uintptr_t"}
+)
+
+
+def parameters_of(entry: "Entry") -> "dict[str, tuple[Parameter, ...]]":
+    known = entry._parameters
+    return {name: _parameters(known[name]) for name in entry.kernels if name in known}
+
+
+def source_path_of(entry: "Entry") -> "str | None":
+    built_in = entry._manifest.header.get("folder")
+    if built_in is None:
+        return None
+    # Both lie in the project: any root will do, and the working directory does not matter.
+    inside = os.path.relpath(f"/{entry.source}", f"/{_typed(built_in, str)}")
+    path = os.path.normpath(os.path.join(entry._manifest.folder, inside))
+    return path if os.path.isfile(path) else None
+
+
+def _parameters(listed: "Any") -> "tuple[Parameter, ...]":
+    found = []
+    for each in _typed(listed, list):
+        if [type(part) for part in _typed(each, list)] not in ([int, int], [int, int, str]):
+            _damaged("manifest.json", f"it has no parameter where one belongs: {each!r:.80}")
+        found.append(Parameter(*each))
+    return tuple(found)
+
+
+def check_arguments(
+    name: "_AnyName",
+    *arguments: "Any",
+    module: "_ModuleName | None" = None,
+    variant: "Mapping[str, Any] | None" = None,
+    **macros: "Any",
+) -> None:
+    """Raise a TypeError unless a kernel takes these arguments wherever it runs; for tests.
+
+    They are what `launch` is given. Nothing is launched, and nothing of CUDA is imported.
+    """
+    found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
+    _check(found, kernel_name or one_kernel(found), arguments)
+
+
+def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> None:
+    if found.name in _layer().fresh:
+        what = f"nothing says what {kernel_name!r} takes in the code that use() was given"
+        raise CubinError(_message(what))
+    takes = [each.parameters.get(kernel_name) for each in _having_kernel(found, kernel_name)]
+    known = {repr(each): each for each in takes if each is not None}  # mostly the same for each arch
+    if not known:
+        what = f"the manifest does not say what {kernel_name!r} takes"
+        raise CubinError(_message(f"{what}: a build with a newer hatch-cubin may find it out"))
+    wrong = [
+        f"{kernel_name}({', '.join(map(str, parameters))}): {'; '.join(misfits)}"
+        for parameters in known.values()
+        if (misfits := _misfits(arguments, parameters))
+    ]
+    if wrong:
+        raise TypeError(_message("; ".join(wrong)))
+
+
+def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") -> "list[str]":
+    """Word which arguments a kernel with these parameters would misread."""
+    if len(arguments) != len(parameters):
+        return [f"needs {len(parameters)} argument{'s' * (len(parameters) != 1)}, not {len(arguments)}"]
+    wrong = []
+    for number, (argument, parameter) in enumerate(zip(arguments, parameters, strict=True), 1):
+        size, kind = _passed(argument)
+        spelled = parameter.type or ""
+        kind_of = f"{type(argument).__module__}.{type(argument).__qualname__}".removeprefix("builtins.")
+        which = f"argument {number} ({kind_of})"
+        if not size:
+            wrong.append(f"{which} {kind}")
+        elif size != parameter.size:
+            where = f"where {spelled or 'the parameter'} has {parameter.size}"
+            wrong.append(f"{which} is passed as {size} bytes, {where}{_fitting(parameter)}")
+        elif not _is_meant(kind, spelled):
+            wrong.append(f"{which} is no {spelled}{_fitting(parameter)}")
+    return wrong
+
+
+def _passed(argument: "Any") -> "tuple[int, str]":
+    """Return an argument's bytes as it is passed, and its kind as numpy names it; or 0 and a reason."""
+    numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
+    if numpy is not None and isinstance(argument, numpy.generic):
+        return argument.dtype.itemsize, argument.dtype.kind
+    for python, size, kind in ((bool, 1, "b"), (int, 8, "i"), (float, 8, "f"), (complex, 16, "c")):
+        if isinstance(argument, python):
+            return size, kind
+    of_core = {each.__name__ for each in type(argument).__mro__ if each.__module__.startswith("cuda.core.")}
+    if "TensorMapDescriptor" in of_core:
+        return 128, "V"
+    if "Buffer" in of_core or _has(argument, "__cuda_array_interface__"):
+        return 8, "P"
+    if _has(argument, "__array_interface__"):
+        return 0, "lies in the host's memory"
+    try:
+        size = ctypes.sizeof(argument) if ctypes is not None else 0
+    except TypeError:
+        size = 0
+    code = getattr(argument, "_type_", None)
+    if not isinstance(code, str):  # for an array or a pointer it is a class
+        code = "V"
+    kinds = ("f", "fdg"), ("b", "?"), ("P", "PzZ"), ("V", "V")
+    kind = next((kind for kind, codes in kinds if code in codes), "i")
+    return (size, kind) if size else (0, "cannot be passed to a kernel")
+
+
+def _has(argument: "Any", name: str) -> bool:
+    try:
+        return hasattr(argument, name)
+    except Exception:  # a tensor that needs gradients raises one
+        return False
+
+
+def _is_meant(kind: str, spelled: str) -> bool:
+    """Say whether a parameter of that type can be an argument of that kind, and of its size."""
+    if spelled.endswith("*"):
+        return kind in "Piu"
+    plain = _plain_type(spelled)
+    if plain in _REAL:
+        return kind == "f"
+    return kind in "biuP" if _is_whole(plain) else True
+
+
+def _fitting(parameter: Parameter) -> str:
+    """Name the numpy scalar that fits a parameter, if that is a number."""
+    plain = _plain_type(parameter.type or "")
+    fitting = _REAL.get(plain)
+    if plain == "bool":
+        fitting = "bool_"
+    elif _is_whole(plain):
+        unsigned = plain.startswith("u") or plain == "size_t"
+        fitting = f"{'u' * unsigned}int{parameter.size * 8}"
+    return f" (numpy.{fitting} fits)" if fitting else ""
+
+
+def _plain_type(spelled: str) -> str:
+    return spelled.rpartition("::")[2]
+
+
+def _is_whole(plain: str) -> bool:
+    return plain.partition(" ")[0] in _WHOLE or plain.lstrip("u") in _SIZED
+
+
+# --- other bundles, and other code
+# Only some bundles have these parts. The copy of another bundle is run only if it is the very same file.
+_DIGESTS = {
+    "_packs": "4149308f6dfd64ac907709a47569bc467884c6cc32b2d22b59790992e1fc82ed",
+    "_split": "ba545e97ddfa3b90e1402732a1cf6cddd7926f0328eb6007285a68f90d1ca25c",
+}
+
+
+class _Used(_Layer):
+    def close(self) -> None:
+        """Look again in what was looked in before."""
+        if self in _layers:
+            _layers.remove(self)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+
+def use(
+    what: "str | PathLike[str] | Mapping[str, bytes | bytearray | memoryview | _Code] | None" = _UNSET,
+    *,
+    strict: "bool | None" = None,
+) -> _Used:
+    """Look in another bundle's folder, in this whole process; for tests and debugging.
+
+    A mapping gives names of modules or kernels their modules' code instead: bytes, or cuda.core's
+    `ObjectCode`, whatever the device. None stands for the package's own bundle.
+    With *strict*, what the driver would have to translate is not found; None leaves that as it was.
+    The result undoes this one call with `close()`, or at the end of a `with` block.
+    """
+    layer = _new_layer(what, strict)
+    _layers.append(layer)
+    return layer
+
+
+def _new_layer(what: "Any", strict: "bool | None") -> _Used:
+    below = _layer()
+    strict = below.strict if strict is None else bool(strict)
+    if what is _UNSET:
+        return _Used(below.folder, below.manifests, below.fresh, strict=strict)
+    if what is None:
+        return _Used(_HERE, _own[0].manifests, {}, strict=strict)
+    if isinstance(what, (str, os.PathLike)):
+        return _layer_of(os.path.abspath(os.fsdecode(what)), strict=strict)
+    if hasattr(what, "items"):
+        given = {_resolve(name, None, {})[0]: _code(name, code) for name, code in what.items()}
+        fresh = {found.name: _fresh(found, data) for found, data in given.items()}
+        return _Used(below.folder, below.manifests, {**below.fresh, **fresh}, strict=strict)
+    what = f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}"
+    raise TypeError(_message(what))
+
+
+def _layer_of(folder: str, *, strict: bool) -> "_Used":
+    layer = _Used(folder, [], {}, strict=strict)
+    try:
+        header = layer._manifest().header
+    except CubinDamagedError:
+        if os.path.lexists(os.path.join(folder, "manifest.json")):
+            raise
+        why = "has no manifest.json; a package has its bundle in _cubins"
+        if not os.path.isdir(folder):
+            why = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one"
+        raise CubinError(_message(f"use() takes the folder of a bundle, and {folder} {why}")) from None
+    if "blocks" in header:
+        _borrow(folder, "_packs")
+    if "companions" in header or "wheel_variant" in header:
+        _borrow(folder, "_split")
+    return layer
+
+
+def _borrow(folder: str, name: str) -> None:
+    """Import a part from another bundle, unless this package has it."""
+    if _is_here(name):
+        return
+    path = os.path.join(folder, f"{name}.py")
+    try:
+        data = _file_data(path)
+    except CubinDamagedError:
+        data = b""
+    if _sha256(data) != _DIGESTS[name]:
+        what = f"{path} is not the file that this package's hatch-cubin has"
+        how = "hatch-cubin unpack WHEEL --into DIR writes a folder that needs no such file"
+        raise CubinError(_message(f"{what}: {how}"))
+    _parts.setdefault(name, _new_part(name, compile(data, path, "exec")))
+
+
+def _code(name: str, given: "Any") -> bytes:
+    data = getattr(given, "code", given)
+    if data is not given and isinstance(data, str):  # an ObjectCode made of a file
+        try:
+            return _read(data, _plain_size(data))
+        except (OSError, ValueError) as exc:
+            why = getattr(exc, "strerror", None) or exc
+            raise ValueError(_message(f"the code that stands in for {name!r} is in {data}: {why}")) from exc
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        what = f"the code that stands in for {name!r} is bytes or a cuda.core ObjectCode, not {given!r:.80}"
+        raise TypeError(_message(what)) from None
+
+
+def _fresh(found: "_Module", data: bytes) -> Entry:
+    kind = "cubin" if data.startswith(b"\x7fELF") else "ptx"
+    fields = {"arch": "", "kind": kind, "size": len(data), "sha256": _sha256(data), "min_driver": 0}
+    return Entry(found, fields, "given to use()", data)
+
+
+__build__ = "62bde7425018d607"
