@@ -136,9 +136,10 @@ def _right_option(key: str, value: object) -> tuple[str, object] | None:
 def _of_ptxas(value: object) -> object:
     """Return options of ptxas as a list of single ones; ValueError if one of them cannot be set."""
     each = value if isinstance(value, list) else [value]
-    texts = [item for item in each if isinstance(item, str) and item not in ptxas_options.HANDED_ON]
+    texts = [item for item in each if isinstance(item, str)]
     if all(map(ptxas_options.is_allowed, texts)):
-        return value if texts == each else texts
+        return value
+    texts = [item for item in texts if item not in ptxas_options.HANDED_ON]
     written = [*map(ptxas_options.rewritten, texts)]
     if not all(written):
         raise ValueError

@@ -21,6 +21,7 @@ HIDDEN = (
 )
 INIT = "  hint: 'hatch-cubin init' adds one"
 NO_TABLE = "pyproject.toml: there is no table {}\n"
+RIGHT = 'hint: build-backend = "hatch_cubin.backend"'
 RENAME = "  hint: rename {}, which the project's build backend does not read"
 BOTH = (
     "there is a table {} too, and the project's build backend reads that one alone\n"
@@ -143,8 +144,7 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         *(
             (
                 {"pyproject.toml": f"[build-system]\nbuild-backend = '{wrong}'\n{OWN}"},
-                f"pyproject.toml:2: there is no build backend {wrong!r}\n"
-                '  hint: build-backend = "hatch_cubin.backend"',
+                f"pyproject.toml:2: there is no build backend {wrong!r}\n  {RIGHT}",
             )
             for wrong in (
                 "hatch_cubin.build",
