@@ -21,7 +21,7 @@ from .diagnostics import Diagnostic
 from .inline_assembly import located
 from .outcome import code_of, misfit, outcome_of
 from .results import Results, archs_of, repeat_warnings
-from .source_warnings import Remarks, remarks
+from .source_warnings import Remarks, of_result, remarks
 from .storing import Storing
 from .tasks import folders_for, make_scratch, make_tasks, served_together
 
@@ -218,7 +218,8 @@ class Bake:
             if isinstance(outcome, Compiled) and (tile_code := self._remarks(job).tile_code) is not None:
                 outcome = self._refused(tile_code, job)
             if isinstance(outcome, Compiled):
-                warnings = (*self._remarks(job).warnings, *self._warnings(job, found))
+                shown = of_result(self._project, job, outcome, answer.output, self._texts)
+                warnings = (*self._remarks(job).warnings, *shown, *self._warnings(job, found))
                 kept.append((job, replace(outcome, warnings=warnings)))
             else:
                 self._results.failed.append((job.unit, outcome))

@@ -27,13 +27,13 @@ _LEFT_OUT = "is taken as device code, as 'device-as-default-execution-space' say
 _LAUNCH = re.compile(r"[\w>]\s*<<<(?!<)")
 _GLOBAL = re.compile(r"\b__global__\b")
 _NEVER = "(?!)"
-_MOST_EXAMPLES = 10
+MOST_EXAMPLES = 10
 _NO_SOURCE_BUT_THIS = (
     "functions alone are not a kernel: write one with __global__; "
     "a project without kernels needs no table of hatch-cubin's"
 )
 _BY_NAME = "a template is compiled only where 'instantiate' names it"
-_FILLED = f", with a type or a value for each {GAP}"
+FILLED = f", with a type or a value for each {GAP}"
 
 
 class Condition(NamedTuple):
@@ -88,8 +88,8 @@ def _about_templates(setting: Setting, left_out: str) -> str:
     own = [kernel for kernel in templates if kernel.where.path == setting.path]
     # A source with functions of its own may include a template for those of its types alone.
     is_for_headers = "__device__" not in setting.text_of(setting.path)
-    if entries := examples(found, own or templates)[:_MOST_EXAMPLES]:
-        filled = _FILLED if any(GAP in each for each in entries) else ""
+    if entries := examples(found, own or templates)[:MOST_EXAMPLES]:
+        filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
             table = toml_lines.source_table(setting.module.tables, setting.path, instantiate=entries)
             return f"{_BY_NAME}{filled}; for example:{table}"

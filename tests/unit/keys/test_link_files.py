@@ -212,8 +212,8 @@ def test_explain_says_which_input_of_a_link_differs(tmp_path: Path) -> None:
         changed = project_of(tmp_path, link)
         jobs = [job for job in pipeline.make_plan(changed).jobs if job.linked]
         with pipeline.open_cache(changed) as cache:
-            (found,) = miss_reasons.look_up(jobs, cache)
-        return found.why(verbose=False)
+            (found,) = miss_reasons.look_up_units(jobs, cache)
+        return found.reason_lines(verbose=False)
 
     assert why('"lib/x.ptx"') == ["lib/x.ptx is not what it was"]
     assert why('"lib/x.ptx", "lib/y.ptx"') == ["lib/x.ptx is not what it was", "lib/y.ptx is linked now"]
