@@ -8,31 +8,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_EXECUTABLE = 2
+_ET_EXEC = 2
 _SYMTAB = 2
 # The types of sections whose size is that of memory: NOBITS, and NVIDIA's uninitialised global, local, shared
 # and reserved shared memory, as `cuobjdump -elf` names them. Relocatable cubins use NVIDIA's.
-_NOT_IN_FILE = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
+_SIZED_BUT_EMPTY = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
 _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
-_NAMED = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
+_LINKED_KINDS = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
 _GLOBAL = 1  # a binding; a local one is 0, a weak one 2
 _RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
-_TABLES = ("__UDT", "__UFT")  # of indirect calls, in every object
-_OWN = "."  # what the toolkit's own symbols begin with
-_KERNEL = 0x10  # st_other of an entry point
-_MANAGED, _SPACES = 0x04, {0x20: "__device__", 0x40: "__shared__", 0x80: "__constant__"}  # of a variable
+_INDIRECT_CALL_TABLES = ("__UDT", "__UFT")  # of indirect calls, in every object
+_TOOLKIT_PREFIX = "."  # what the toolkit's own symbols begin with
+_ENTRY_POINT = 0x10  # st_other of an entry point
+_MANAGED_BIT, _SPACES = 0x04, {0x20: "__device__", 0x40: "__shared__", 0x80: "__constant__"}  # of a variable
 
 # The position of the target in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8.
-_TARGET_AT = {7: 0, 8: 8}
+_TARGET_SHIFTS = {7: 0, 8: 8}
 
 # NVIDIA's sections of attributes, as `cuobjdump -elf` names them
 _CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
-_LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
+_SIZED_FORMAT = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
-_BYTE, _HALF = 2, 3  # EIFMT_BVAL and EIFMT_HVAL: the value is so large, in the place of a size
-_LIMITS = {
+_BYTE_FORMAT, _HALF_FORMAT = 2, 3  # EIFMT_BVAL and EIFMT_HVAL: the value is so large, in the place of a size
+_LIMIT_NAMES = {
     0x05: "max_threads",
     0x10: "required_threads",
     0x1B: "max_registers",
@@ -41,8 +41,8 @@ _LIMITS = {
     0x4C: "barriers",
 }
 _ANY_REGISTERS = (0xFF,)
-_SPILL = 1  # the annotation of an instruction that spills or refills a register
-_ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
+_SPILL_OR_REFILL = 1  # the annotation of an instruction that spills or refills a register
+_FIRST_ANNOTATING = 129  # CUDA 12.9 writes them, 12.1 does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Cubin:
     target: int | None = None  # 90 for sm_90 and sm_90a; None where the layout is not known
 
 
-class Kernel(NamedTuple):
+class KernelUse(NamedTuple):
     """What a kernel uses, and the offset and size of each of its parameters; None where these are unknown."""
 
     uses: dict[str, int]
     parameters: tuple[tuple[int, int], ...] | None
 
 
-class Shape(NamedTuple):
+class SymbolShape(NamedTuple):
     """What all objects have to agree on about a symbol. 0 and "" are for what an object does not say."""
 
     kind: str = ""  # "function", "kernel", or the keyword of a variable
@@ -82,7 +82,7 @@ class _Section(NamedTuple):
 
     @property
     def is_in_file(self) -> bool:
-        return self.kind not in _NOT_IN_FILE
+        return self.kind not in _SIZED_BUT_EMPTY
 
 
 class _Symbol(NamedTuple):
@@ -101,7 +101,7 @@ class _Symbol(NamedTuple):
 
     @property
     def is_kernel(self) -> bool:
-        return self.kind == _FUNC and bool(self.other & _KERNEL) and bool(self.section)
+        return self.kind == _FUNC and bool(self.other & _ENTRY_POINT) and bool(self.section)
 
 
 def read_cubin(data: bytes) -> Cubin:
@@ -113,12 +113,12 @@ def read_cubin(data: bytes) -> Cubin:
         kernels = [name for name, _index, _section in _kernels(data, _sections(data))]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    shift = _TARGET_AT.get(data[8])
+    shift = _TARGET_SHIFTS.get(data[8])
     target = None if shift is None else flags >> shift & 0xFF
-    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target)
+    return Cubin(tuple(sorted(kernels)), kind == _ET_EXEC, target)
 
 
-def read_kernels(data: bytes) -> dict[str, Kernel]:
+def read_kernels(data: bytes) -> dict[str, KernelUse]:
     """Return what is known of each kernel of a cubin, by symbol; ValueError where that cannot be read.
 
     A kernel uses registers for each thread, bytes of static shared memory for each block, and bytes of stack
@@ -134,24 +134,31 @@ def read_kernels(data: bytes) -> dict[str, Kernel]:
             if section.kind == _CUDA_INFO
             for attribute, value in _attributes(data[section.offset : section.offset + section.size])
         ]
-        registers, stacks = _by_symbol(attributes, _REGCOUNT), _by_symbol(attributes, _FRAME_SIZE)
+        registers, stacks = (
+            _values_by_symbol(attributes, _REGCOUNT),
+            _values_by_symbol(attributes, _FRAME_SIZE),
+        )
         shared = {each.info: each.size for each in sections if each.name.startswith(".nv.shared.")}
-        spills = {code: _spills(value) for code, attribute, value in attributes if attribute == _ANNOTATIONS}
-        silent = {
+        spills = {
+            code: _count_spills(value) for code, attribute, value in attributes if attribute == _ANNOTATIONS
+        }
+        without_annotations = {
             code
             for code, attribute, value in attributes
-            if attribute == _API_VERSION and int.from_bytes(value, "little") < _ANNOTATES
+            if attribute == _API_VERSION and int.from_bytes(value, "little") < _FIRST_ANNOTATING
         }
-        own: dict[int, list[tuple[int, bytes]]] = {}
+        by_section: dict[int, list[tuple[int, bytes]]] = {}
         for code, attribute, value in attributes:
             if attribute in (_PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END):
-                own.setdefault(code, []).append((attribute, value))
+                by_section.setdefault(code, []).append((attribute, value))
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            if code in spills or not stack or code not in silent:  # without a stack nothing spills
+            if (
+                code in spills or not stack or code not in without_annotations
+            ):  # without a stack nothing spills
                 uses["spills"] = spills.get(code, 0)
-            kernels[name] = Kernel(uses, _parameters(own.get(code, ())))
+            kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
     except (struct.error, IndexError, OverflowError, ValueError, KeyError) as exc:
         raise ValueError("is a cubin whose attributes cannot be read") from exc
     return kernels
@@ -165,14 +172,14 @@ def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     try:
         sections = _sections(data)
-        own: dict[int, dict[str, tuple[int, ...]]] = {}
+        by_section: dict[int, dict[str, tuple[int, ...]]] = {}
         for section in sections:
             if section.kind == _CUDA_INFO and section.info:
                 for attribute, value in _attributes(data[section.offset : section.offset + section.size]):
-                    if attribute in _LIMITS:
-                        own.setdefault(section.info, {})[_LIMITS[attribute]] = _integers(value)
+                    if attribute in _LIMIT_NAMES:
+                        by_section.setdefault(section.info, {})[_LIMIT_NAMES[attribute]] = _integers(value)
         for name, _symbol, code in _kernels(data, sections):
-            limits = own.get(code, {})
+            limits = by_section.get(code, {})
             if limits.get("max_registers") == _ANY_REGISTERS:
                 del limits["max_registers"]
             found[name] = limits
@@ -181,7 +188,7 @@ def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
     return found
 
 
-def number_of(data: bytes, kernel: str) -> int:
+def symbol_number(data: bytes, kernel: str) -> int:
     """Return the number of a kernel's symbol, by which NVIDIA's tools know it; ValueError without one."""
     try:
         found = {name: number for name, number, _section in _kernels(data, _sections(data))}
@@ -197,7 +204,7 @@ def read_resources(data: bytes) -> dict[str, dict[str, int]]:
     return {symbol: kernel.uses for symbol, kernel in read_kernels(data).items()}
 
 
-def read_order(data: bytes) -> tuple[tuple[str, bool], ...]:
+def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
     """Return a cubin's symbols twice: as its table lists them, then as they lie in its sections.
 
     Each symbol comes with its name and whether it is a device function; kernels count as variables. A cubin
@@ -205,20 +212,20 @@ def read_order(data: bytes) -> tuple[tuple[str, bool], ...]:
     """
     try:
         symbols = [
-            (_text(data, symbol.name_at), symbol)
+            (_string_at(data, symbol.name_at), symbol)
             for symbol in _symbols(data, _sections(data))
             if symbol.kind in {_FUNC, _OBJECT}
         ]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    listed = [(name, symbol) for name, symbol in symbols if not name.startswith(_OWN)]
+    listed = [(name, symbol) for name, symbol in symbols if not name.startswith(_TOOLKIT_PREFIX)]
     if all(symbol.is_kernel for _name, symbol in listed):
         return ()
     lying = sorted(listed, key=lambda pair: (pair[1].section, pair[1].value))
     return tuple((name, symbol.kind == _FUNC and not symbol.is_kernel) for name, symbol in [*listed, *lying])
 
 
-def read_code(data: bytes) -> bytes:
+def read_kernel_code(data: bytes) -> bytes:
     """Return what of a cubin is about its kernels alone, in one piece: their code and what describes it.
 
     ValueError where the sections cannot be read.
@@ -228,15 +235,15 @@ def read_code(data: bytes) -> bytes:
         endings = tuple(f".{name}" for name, _index, _section in _kernels(data, sections))
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
-    own = (each for each in sections if each.name.endswith(endings) and each.is_in_file)
-    return b"".join(data[each.offset : each.offset + each.size] for each in own)
+    described = (each for each in sections if each.name.endswith(endings) and each.is_in_file)
+    return b"".join(data[each.offset : each.offset + each.size] for each in described)
 
 
 def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
     """Return the names of all symbols, and each section's name and bytes; ValueError if damaged."""
     try:
         sections = _sections(data)
-        names = [_text(data, symbol.name_at) for symbol in _symbols(data, sections)]
+        names = [_string_at(data, symbol.name_at) for symbol in _symbols(data, sections)]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
     return names, [(each.name, each.size) for each in sections if each.is_in_file]
@@ -246,7 +253,7 @@ def read_sections(data: bytes) -> list[tuple[str, int, bytes]]:
     """Return each section's name, its size, and what the file has of it; ValueError if damaged."""
     try:
         return [
-            (each.name, each.size, _inside(data, each) if each.is_in_file else b"")
+            (each.name, each.size, _section_bytes(data, each) if each.is_in_file else b"")
             for each in _sections(data)
         ]
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
@@ -257,24 +264,24 @@ def read_section(data: bytes, name: str) -> bytes:
     """Return what is in the sections of this name, in one piece; ValueError if that cannot be read."""
     try:
         return b"".join(
-            _inside(data, each) for each in _sections(data) if each.name == name and each.is_in_file
+            _section_bytes(data, each) for each in _sections(data) if each.name == name and each.is_in_file
         )
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
 
 
-def _inside(data: bytes, section: _Section) -> bytes:
+def _section_bytes(data: bytes, section: _Section) -> bytes:
     return data[section.offset : section.offset + section.size]
 
 
-def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, Shape]]:
+def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, SymbolShape]]:
     """Return what a relocatable cubin defines, what others may define too, what it needs, and its functions.
 
     The functions are those that it defines and no other may. The last part is the shape of every symbol.
     ValueError where the symbols cannot be read, or lie in no section.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
-    shapes = dict[str, Shape]()
+    shapes = dict[str, SymbolShape]()
     try:
         sections = _sections(data)
         prototypes = _prototypes(data, sections)
@@ -286,18 +293,18 @@ def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str
                 needed.append(name)
             if symbol.section and is_strong and symbol.kind == _FUNC and not symbol.is_kernel:
                 functions.append(name)
-            shapes[name] = _shape(symbol, prototypes.get(symbol.number, ""))
+            shapes[name] = _shape_of(symbol, prototypes.get(symbol.number, ""))
     except (struct.error, IndexError, OverflowError, ValueError) as exc:
         raise ValueError("is a damaged cubin") from exc
     return strong, weak, needed, functions, shapes
 
 
-def _shape(symbol: _Symbol, prototype: str) -> Shape:
+def _shape_of(symbol: _Symbol, prototype: str) -> SymbolShape:
     if symbol.kind == _FUNC:
-        return Shape("kernel" if symbol.other & _KERNEL else "function", 0, prototype)
+        return SymbolShape("kernel" if symbol.other & _ENTRY_POINT else "function", 0, prototype)
     space = next((keyword for bit, keyword in _SPACES.items() if symbol.other & bit), "")
     size = 0 if symbol.is_common else symbol.size  # a common symbol takes the largest size
-    return Shape("__managed__" if symbol.other & _MANAGED else space, size)
+    return SymbolShape("__managed__" if symbol.other & _MANAGED_BIT else space, size)
 
 
 def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
@@ -307,7 +314,7 @@ def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
         if table.kind == _PROTOTYPES:
             texts_at = sections[sections[table.link].link].offset  # of the table of symbols
             pairs = struct.iter_unpack("<II", data[table.offset : table.offset + table.size])
-            found |= {number: _text(data, texts_at + at) for number, at in pairs}
+            found |= {number: _string_at(data, texts_at + at) for number, at in pairs}
     return found
 
 
@@ -316,8 +323,12 @@ def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple
     if any(each.is_in_file and each.offset + each.size > len(data) for each in sections):
         raise ValueError("a section reaches beyond the end")
     for symbol in _symbols(data, sections):
-        name = _text(data, symbol.name_at)
-        if symbol.kind not in _NAMED or not symbol.binding or name.startswith((_OWN, *_TABLES)):
+        name = _string_at(data, symbol.name_at)
+        if (
+            symbol.kind not in _LINKED_KINDS
+            or not symbol.binding
+            or name.startswith((_TOOLKIT_PREFIX, *_INDIRECT_CALL_TABLES))
+        ):
             continue
         if _RESERVED > symbol.section >= len(sections):
             raise ValueError("a symbol lies in no section")
@@ -331,7 +342,7 @@ def _sections(data: bytes) -> tuple[_Section, ...]:
     rows = [struct.unpack_from("<IIQQQQIIQQ", data, at + index * entry_size) for index in range(count)]
     texts_at = rows[names][4]
     return tuple(
-        _Section(_text(data, texts_at + name), kind, offset, size, link, info)
+        _Section(_string_at(data, texts_at + name), kind, offset, size, link, info)
         for name, kind, _flags, _address, offset, size, link, info, _alignment, _entry in rows
     )
 
@@ -340,7 +351,7 @@ def _kernels(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, i
     """Yield each kernel's symbol, the number of that symbol, and the number of its code's section."""
     for symbol in _symbols(data, sections):
         if symbol.is_kernel:
-            yield _text(data, symbol.name_at), symbol.number, symbol.section
+            yield _string_at(data, symbol.name_at), symbol.number, symbol.section
 
 
 def _symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[_Symbol]:
@@ -358,11 +369,13 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     while at < len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
         at += 4
-        if form == _LONG:
+        if form == _SIZED_FORMAT:
             yield attribute, data[at : at + size]
             at += size
-        elif attribute == _PARAMETERS_END or (attribute in _LIMITS and form in (_BYTE, _HALF)):
-            yield attribute, size.to_bytes(2, "little")[: 1 if form == _BYTE else 2]
+        elif attribute == _PARAMETERS_END or (
+            attribute in _LIMIT_NAMES and form in (_BYTE_FORMAT, _HALF_FORMAT)
+        ):
+            yield attribute, size.to_bytes(2, "little")[: 1 if form == _BYTE_FORMAT else 2]
 
 
 def _integers(value: bytes) -> tuple[int, ...]:
@@ -386,17 +399,19 @@ def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int
     return parameters if adds_up else None
 
 
-def _by_symbol(attributes: list[tuple[int, int, bytes]], wanted: int) -> dict[int, int]:
-    pairs = [struct.unpack("<II", value) for _code, attribute, value in attributes if attribute == wanted]
+def _values_by_symbol(attributes: list[tuple[int, int, bytes]], attribute_wanted: int) -> dict[int, int]:
+    pairs = [
+        struct.unpack("<II", value) for _code, attribute, value in attributes if attribute == attribute_wanted
+    ]
     return dict(pairs)
 
 
-def _spills(annotations: bytes) -> int:
+def _count_spills(annotations: bytes) -> int:
     kinds = [kind for kind, _offset in struct.iter_unpack("<II", annotations)]
-    if set(kinds) - {_SPILL}:
+    if set(kinds) - {_SPILL_OR_REFILL}:
         raise ValueError("there are annotations of another kind, of unknown length")
     return len(kinds)
 
 
-def _text(data: bytes, start: int) -> str:
+def _string_at(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode()

@@ -8,17 +8,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from . import elf
-from .elf import Shape
+from .elf import SymbolShape
 
 LTO_MAGIC = b"\xedCN\x7f"
 
 _FATBIN_MAGIC = b"\x50\xed\x55\xba"
 _ARCHIVE_MAGIC = b"!<arch>\n"
 _BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-_OF_CUDA = 190  # e_machine
-_LTO_HEADER = 48
-_KINDS = "PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"
-_BITCODE = "is NVVM bitcode, which nvJitLink does not take: it has to be LTO-IR (NVRTC and nvcc write it)"
+_EM_CUDA = 190  # e_machine
+_LTO_HEADER_SIZE = 48
+_LINKABLE_KINDS = "PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"
+_BITCODE_REFUSED = (
+    "is NVVM bitcode, which nvJitLink does not take: it has to be LTO-IR (NVRTC and nvcc write it)"
+)
 
 _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PTX_SYMBOL = re.compile(
@@ -29,14 +31,14 @@ _PTX_NAME = re.compile(
 )
 
 
-class Symbols(NamedTuple):
+class LinkSymbols(NamedTuple):
     """What an input of a link has and what it lacks: weak is what another one may define too."""
 
     strong: Collection[str] = ()
     weak: Collection[str] = ()
     needed: Collection[str] = ()
     functions: Collection[str] = ()  # of what is strong
-    shapes: Mapping[str, Shape] = {}  # of all of these, where the input shows them
+    shapes: Mapping[str, SymbolShape] = {}  # of all of these, where the input shows them
 
 
 def kind_of(data: bytes) -> str:
@@ -45,29 +47,29 @@ def kind_of(data: bytes) -> str:
     What a linker would read beyond the end of, or follow to anywhere, is refused: it does not look itself.
     """
     if data.startswith(LTO_MAGIC):
-        if len(data) < _LTO_HEADER:
+        if len(data) < _LTO_HEADER_SIZE:
             raise ValueError("is damaged LTO-IR: it is cut off")
         return "lto"
     if data.startswith(b"\x7fELF"):
-        _prove_cubin(data)
+        _check_cubin(data)
         return "cubin"
     if data.startswith(_FATBIN_MAGIC):
-        _prove_fatbin(data)
+        _check_fatbin(data)
         return "fatbin"
     if data.startswith(_ARCHIVE_MAGIC):
-        _prove_archive(data)
+        _check_archive(data)
         return "library"
     if data.startswith(_BITCODE_MAGIC):
-        raise ValueError(_BITCODE)
+        raise ValueError(_BITCODE_REFUSED)
     if re.search(rb"^\s*\.version\s+\d", data, re.MULTILINE) and b"\0" not in data:
         return "ptx"
-    raise ValueError(f"is not {_KINDS}")
+    raise ValueError(f"is not {_LINKABLE_KINDS}")
 
 
-def _prove_cubin(data: bytes) -> None:
+def _check_cubin(data: bytes) -> None:
     try:
         (machine,) = struct.unpack_from("<H", data, 18)
-        if machine != _OF_CUDA:
+        if machine != _EM_CUDA:
             raise ValueError("is an object for the host, and no cubin")
         found = elf.read_cubin(data)
         elf.read_symbols(data)
@@ -77,7 +79,7 @@ def _prove_cubin(data: bytes) -> None:
         raise ValueError("is a finished cubin, which nothing can be linked to: a relocatable one can be")
 
 
-def _prove_fatbin(data: bytes) -> None:
+def _check_fatbin(data: bytes) -> None:
     """Walk its entries, each of which has a header that tells both sizes."""
     try:
         header, size = struct.unpack_from("<HQ", data, 6)
@@ -93,7 +95,7 @@ def _prove_fatbin(data: bytes) -> None:
         raise ValueError("is a damaged fatbin: it is cut off") from exc
 
 
-def _prove_archive(data: bytes) -> None:
+def _check_archive(data: bytes) -> None:
     """Walk its members, each of which has a header of 60 characters."""
     at = len(_ARCHIVE_MAGIC)
     while at < len(data):
@@ -106,14 +108,14 @@ def _prove_archive(data: bytes) -> None:
         at += at & 1
 
 
-def symbols_of(kind: str, data: bytes) -> Symbols | None:
+def symbols_of(kind: str, data: bytes) -> LinkSymbols | None:
     """Return the symbols of an input; None of a kind that does not show them."""
     if kind == "cubin":
-        return Symbols(*elf.read_symbols(data))
+        return LinkSymbols(*elf.read_symbols(data))
     return ptx_symbols(data.decode("utf-8", "replace")) if kind == "ptx" else None
 
 
-def ptx_symbols(text: str) -> Symbols:
+def ptx_symbols(text: str) -> LinkSymbols:
     """Return the symbols of a PTX text; what is declared and defined too is defined."""
     found: dict[str, set[str]] = {"visible": set(), "weak": set(), "extern": set(), "common": set()}
     functions = set[str]()
@@ -126,22 +128,22 @@ def ptx_symbols(text: str) -> Symbols:
     weak = found["weak"] | found["common"]
     strong = found["visible"] - weak
     needed = found["extern"] - strong - weak
-    return Symbols(sorted(strong), sorted(weak), sorted(needed), sorted(strong & functions))
+    return LinkSymbols(sorted(strong), sorted(weak), sorted(needed), sorted(strong & functions))
 
 
-def disagreements(
-    inputs: Sequence[tuple[str, Symbols]],
+def shape_conflicts(
+    inputs: Sequence[tuple[str, LinkSymbols]],
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each symbol on whose shape the inputs of a link do not agree, as nvlink compares them.
 
     With it come the descriptions that inputs give of it, each with the names of these inputs.
     """
-    having: dict[str, list[tuple[str, Shape]]] = {}
+    having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
         for symbol, shape in symbols.shapes.items():
             having.setdefault(symbol, []).append((name, shape))
     for symbol, shapes in having.items():
-        for field, described in _DESCRIBED.items():
+        for field, described in _DESCRIBE_FIELD.items():
             found: dict[str, list[str]] = {}
             for name, shape in shapes:
                 if value := getattr(shape, field):
@@ -151,22 +153,28 @@ def disagreements(
                 break
 
 
-def _kind(keyword: str) -> str:
+def _describe_kind(keyword: str) -> str:
     return f"is a {keyword}" if keyword in {"function", "kernel"} else f"is {keyword}"
 
 
-def _size(size: int) -> str:
+def _describe_size(size: int) -> str:
     return f"has {size} byte{'s' * (size != 1)}"
 
 
-def _prototype(text: str) -> str:
+def _describe_prototype(text: str) -> str:
     """Return what a function returns and takes: "#vib12" is a void function of an int and a struct."""
-    sizes = [_SIZES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)]
+    sizes = [
+        _SIZE_NAMES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)
+    ]
     return f"returns {sizes[0]} and takes {', '.join(sizes[1:]) or 'nothing'}" if sizes else f"is {text}"
 
 
-_SIZES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}  # what is smaller than an int takes as much
-_DESCRIBED: Mapping[str, Callable[..., str]] = {"kind": _kind, "size": _size, "prototype": _prototype}
+_SIZE_NAMES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}  # what is smaller than an int takes as much
+_DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
+    "kind": _describe_kind,
+    "size": _describe_size,
+    "prototype": _describe_prototype,
+}
 
 
 def is_newer_lto(data: bytes, own: bytes) -> bool:

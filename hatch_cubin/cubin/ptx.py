@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\)|\(?)")
+_ENTRY_PARAMETERS = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\)|\(?)")
 # A number that begins with 0 is octal. What is aligned further than 16 does not lie where that says.
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(1|2|4|8|16)\s+)?\.(?:[busf]|bf)([0-9]{1,3})(x2)?\s+"
@@ -13,14 +13,16 @@ _PARAMETER = re.compile(
     r"[\w$%]+\s*(?:\[\s*([1-9][0-9]{0,5})\s*\])?"
 )
 
-_NOT_CODE = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_COMMENT_OR_STRING = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _VERSION = re.compile(r"\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b")
-_HEAD = re.compile(r"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*")  # what may precede the version
+_BEFORE_VERSION = re.compile(
+    r"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*"
+)  # what may precede the version
 _TARGET = re.compile(r"(?<![\w.$%])\.target\s+(\w+(?:\s*,\s*\w+)*)")
 _ARCH = re.compile(r"sm_([0-9]{2,4})([af]?)")
-_HEADING = re.compile(r"\.entry\s+([\w$%.]+)([^{;]*)")
+_ENTRY_HEADER = re.compile(r"\.entry\s+([\w$%.]+)([^{;]*)")
 _LIMIT = re.compile(r"\.(\w+)\s+([0-9]{1,9}(?:\s*,\s*[0-9]{1,9})*)")
-_LIMITS = {
+_LIMIT_NAMES = {
     "maxntid": "max_threads",
     "reqntid": "required_threads",
     "maxnreg": "max_registers",
@@ -39,14 +41,16 @@ class Directives(NamedTuple):
 
 def ptx_version(text: str) -> tuple[int, int] | None:
     """Return the `.version` of a text, which is its first directive; None without one."""
-    start = _HEAD.match(text)
-    found = _VERSION.match(text, start.end() if start else 0) or _VERSION.search(_NOT_CODE.sub(" ", text))
+    start = _BEFORE_VERSION.match(text)
+    found = _VERSION.match(text, start.end() if start else 0) or _VERSION.search(
+        _COMMENT_OR_STRING.sub(" ", text)
+    )
     return (int(found[1]), int(found[2])) if found else None
 
 
 def read_directives(text: str) -> Directives:
     """Return what every `.target` of a text says, but for those in comments and strings."""
-    code = _NOT_CODE.sub(" ", text)
+    code = _COMMENT_OR_STRING.sub(" ", text)
     words = [word.strip() for listed in _TARGET.findall(code) for word in listed.split(",")]
     archs = [match for word in words if (match := _ARCH.fullmatch(word))]
     return Directives(
@@ -58,11 +62,11 @@ def read_directives(text: str) -> Directives:
 def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
     """Return what each kernel of a text limits or requires of a launch, as far as it says so."""
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    for name, between in _HEADING.findall(_NOT_CODE.sub(" ", text)):
+    for name, between in _ENTRY_HEADER.findall(_COMMENT_OR_STRING.sub(" ", text)):
         found[name] = {
-            _LIMITS[what]: tuple(int(each) for each in value.split(","))
+            _LIMIT_NAMES[what]: tuple(int(each) for each in value.split(","))
             for what, value in _LIMIT.findall(between)
-            if what in _LIMITS
+            if what in _LIMIT_NAMES
         }
     return found
 
@@ -73,13 +77,13 @@ def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:
     A kernel with parameters of another kind is left out, and one that the text declares in different ways.
     """
     found: dict[str, set[tuple[tuple[int, int], ...] | None]] = {}
-    for name, listed in _ENTRY.findall(_NOT_CODE.sub(" ", text)):
-        found.setdefault(name, set()).add(_parameters(listed))
+    for name, listed in _ENTRY_PARAMETERS.findall(_COMMENT_OR_STRING.sub(" ", text)):
+        found.setdefault(name, set()).add(_parameter_layout(listed))
     alone = ((name, parameters) for name, (parameters, *others) in found.items() if not others)
     return {name: parameters for name, parameters in alone if parameters is not None}
 
 
-def _parameters(listed: str) -> tuple[tuple[int, int], ...] | None:
+def _parameter_layout(listed: str) -> tuple[tuple[int, int], ...] | None:
     """Return the same of a list of parameters with its parentheses; None if it cannot be told."""
     if listed == "(":
         return None

@@ -16,16 +16,18 @@ from .ptx import read_directives
 
 # By the ABI in the header: where its flags have the number of the arch, and which one is set for `a` code.
 # CUDA 12 writes 7, and 8 for sm_100 and newer. CUDA 13 writes 8, and sets no flag for `a`.
-_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
+_ARCH_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
 
-_TOOLS = ".note.nv.tkinfo"  # the command lines of the tools that made a cubin, and their releases
-_ARCH = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
-_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
+_TOOL_NOTES = ".note.nv.tkinfo"  # the command lines of the tools that made a cubin, and their releases
+_ARCH_OPTION = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
+_TOOL_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
 _FIRST_NEW_LAYOUT = 100  # the first arch for which CUDA 12 wrote the layout of CUDA 13
-_DEBUG = ".nv_debug_info_reg_sass"  # which only -G makes; other .debug_… sections come with line numbers too
+_DEBUG_SECTION = (
+    ".nv_debug_info_reg_sass"  # which only -G makes; other .debug_… sections come with line numbers too
+)
 _LTO_NUMBER, _LTO_EXACT = 1, 32  # attributes of LTO-IR
 
-Part = tuple[int, str]  # the number of an arch, and its suffix
+ArchAndSuffix = tuple[int, str]  # the number of an arch, and its suffix
 
 
 def arch_of(data: bytes) -> str | None:
@@ -44,7 +46,7 @@ def arch_of(data: bytes) -> str | None:
     return f"compute_{_strictest(max(number for number, _suffix in targets), targets)}"
 
 
-def other_arch(data: bytes, arch: str) -> str | None:
+def differing_arch(data: bytes, arch: str) -> str | None:
     """Return the arch that a result is for if it is not *arch*; ValueError as above."""
     real = arch_of(data)
     if data.startswith(LTO_MAGIC):
@@ -54,36 +56,38 @@ def other_arch(data: bytes, arch: str) -> str | None:
 
 def oldest_toolkit(data: bytes) -> int:
     """Return the major version of CUDA that a cubin needs at least, as far as it tells; else 0."""
-    number, _flag = _flags(data)
+    number, _flag = _arch_in_header(data)
     is_new = data[8] == 8 and number is not None and number < _FIRST_NEW_LAYOUT
-    return max([13 * is_new, *(int(major) for major in _RELEASE.findall(elf.read_section(data, _TOOLS)))])
+    return max(
+        [13 * is_new, *(int(major) for major in _TOOL_RELEASE.findall(elf.read_section(data, _TOOL_NOTES)))]
+    )
 
 
 def is_for_debugger(data: bytes) -> bool:
     """Say whether a result was compiled with -G, which leaves out optimization; ValueError if damaged."""
     if data.startswith(b"\x7fELF"):
-        return any(name == _DEBUG for name, _size in elf.read_layout(data)[1])
+        return any(name == _DEBUG_SECTION for name, _size in elf.read_layout(data)[1])
     return read_directives(data.decode("utf-8", "replace")).debug
 
 
 def _arch_of_cubin(data: bytes) -> str | None:
-    number, is_exact = _flags(data)
+    number, is_exact = _arch_in_header(data)
     if number is None:
         return None
-    found = _ARCH.findall(elf.read_section(data, _TOOLS))
+    found = _ARCH_OPTION.findall(elf.read_section(data, _TOOL_NOTES))
     parts = [(int(digits), suffix.decode()) for digits, suffix in found]
     return f"sm_{_strictest(number, [*parts, (number, 'a' * is_exact)])}"
 
 
-def _flags(data: bytes) -> tuple[int | None, bool]:
+def _arch_in_header(data: bytes) -> tuple[int | None, bool]:
     """Return the number of the arch and whether the code is for this arch alone, as the header has them."""
     try:
         (flags,) = struct.unpack_from("<I", data, 48)
     except struct.error:
         raise ValueError("is a damaged cubin") from None
-    if data[8] not in _FLAGS:
+    if data[8] not in _ARCH_FLAGS:
         return None, False
-    shift, exact = _FLAGS[data[8]]
+    shift, exact = _ARCH_FLAGS[data[8]]
     return flags >> shift & 0xFF, bool(flags & exact)
 
 
@@ -98,9 +102,9 @@ def _arch_of_lto(data: bytes) -> str | None:
     return f"sm_{number}{'a' * (_LTO_EXACT in attributes)}" if number and not tenth else None
 
 
-def _strictest(number: int, parts: Iterable[Part]) -> str:
+def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
     """Return the arch, without its kind, of what is for *number* and has *parts* for these."""
-    known: Collection[Part] = {*parts}
+    known: Collection[ArchAndSuffix] = {*parts}
     for each, suffix in sorted(known):
         if suffix == "a":  # code that no other arch runs
             return f"{each}a"
