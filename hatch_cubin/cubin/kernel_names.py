@@ -11,9 +11,9 @@ _ANONYMOUS = re.compile(r"_GLOBAL__N_|_INTERNAL_|_NV_ANON_NAMESPACE|<unnamed>")
 _NUMBER = re.compile(r"L([ijlmxy])(n?[0-9]{1,20})E")
 _BACK_REFERENCE = re.compile(r"S([0-9A-Z]{0,3})_")
 _POINTERS = re.compile(r"[PROK]*")
-_FLAT_TEMPLATE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template with arguments that have no arguments
+_FLAT_TEMPLATE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template whose arguments are not templates
 _INTEGER = re.compile(r"(-?(?:0|[1-9][0-9]{0,19}))[uUlL]{0,3}")
-_LONGEST_NAME = 4096  # characters of a name: each part of a symbol can repeat all parts before it
+_LONGEST_NAME = 4096  # a limit is needed: each part of a symbol can repeat all parts before it
 
 _BUILTIN_TYPES = {
     "v": "void",
@@ -41,7 +41,7 @@ _POINTER = {"P": "*", "R": "&", "O": "&&"}
 def demangle(symbol: str) -> str:
     """Return `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`.
 
-    A symbol with parts that are not read here is returned as it is.
+    A symbol that cannot be read completely is returned unchanged.
     """
     if not symbol.startswith("_Z"):
         return symbol
@@ -52,7 +52,7 @@ def demangle(symbol: str) -> str:
 
 
 def signature(symbol: str) -> str:
-    """Return `ns::f(int, float*)` for `_ZN2ns1fEiPf`, and for a template or a variable its name alone."""
+    """Return `ns::f(int, float*)` for `_ZN2ns1fEiPf`, and only the name of a template or a variable."""
     name = demangle(symbol)
     if name == symbol or name.endswith(">"):
         return name
@@ -63,7 +63,11 @@ def signature(symbol: str) -> str:
 
 
 def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
-    """Return the symbol of every kernel by its spelled name; kernels that share a name keep their symbols."""
+    """Return the symbol of every kernel by its name in the source.
+
+    *instantiated* has the names that the table asks for. Kernels that would share a name keep their symbols
+    as names.
+    """
     known = set(instantiated.values())
     names = dict(instantiated)
     others = [symbol for symbol in symbols if symbol not in known]
@@ -75,9 +79,10 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 
 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
-    """Say whether *kernels* are the names that a compile gives to *symbols*, some of which are *asked* for.
+    """Return whether *kernels* are the names that a compile gives to *symbols*.
 
-    Which symbol a name has that was asked for, only the compiler knows, unless it is a symbol's own name.
+    *asked*: the names that the table asks for. Only the compiler knows the symbols of these, except for names
+    that are the demangled name of exactly one symbol.
     """
     wanted = {*map(without_blanks, asked)}
     instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}
@@ -92,9 +97,9 @@ def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked:
 
 
 def names_may_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str]) -> bool:
-    """Say whether *kernels* can be the names that a compile gives to *symbols*, whatever was instantiated.
+    """Return whether *kernels* can be the names that a compile gives to *symbols*, for any table.
 
-    A name that a macro or a `using` gives to a kernel cannot be told from a wrong one.
+    Some wrong names pass: a name with a macro or an alias in it cannot be distinguished from a wrong name.
     """
     symbols = {*symbols}
     own = kernels_by_name(symbols, {})
@@ -115,7 +120,7 @@ def _arguments(name: str) -> list[str]:
 
 
 def _contradict(given: str, has: str) -> bool:
-    """Say whether two arguments of templates are of different builtin types, or different integers."""
+    """Return whether two template arguments are different builtin types or different integers."""
     types = {_base_type(each) for each in (given, has)}
     if types <= _BUILTIN_NAMES:
         return len(types) > 1
@@ -134,11 +139,11 @@ def without_blanks(name: str) -> str:
 
 
 class UnreadableSymbolError(Exception):
-    """The symbol has a part that is not read here: a name without it would be a wrong one."""
+    """The symbol has a part that this module cannot read; a name without this part would be wrong."""
 
 
 class SymbolReader:
-    """A walk over a symbol, mangled as in the Itanium C++ ABI. A part can refer to parts before it."""
+    """Reads a symbol that is mangled as in the Itanium C++ ABI. A part can refer to parts before it."""
 
     builtin: Mapping[str, str] = _BUILTIN_TYPES
 
@@ -148,9 +153,9 @@ class SymbolReader:
         self._remembered_parts: list[str] = []
 
     def name(self) -> str:
-        """Return the name that the symbol begins with; the parameters follow it, and are not read."""
+        """Return the name at the start of the symbol, without the parameters that follow it."""
         name = self._nested(function=True) if self._accept("N") else self._unscoped(function=True)
-        if not name or self._peek() == "B":  # an ABI tag, which belongs to the name
+        if not name or self._peek() == "B":  # an ABI tag would belong to the name
             raise UnreadableSymbolError
         return name
 
@@ -176,7 +181,7 @@ class SymbolReader:
         return match
 
     def _remember(self, name: str) -> str:
-        """Return a name that the rest of the symbol may refer to."""
+        """Return *name*, and keep it: the rest of the symbol may refer to it."""
         if len(name) > _LONGEST_NAME:
             raise UnreadableSymbolError
         self._remembered_parts.append(name)
@@ -190,7 +195,7 @@ class SymbolReader:
         return self._remembered_parts[number]
 
     def _identifier(self) -> str:
-        """Return one identifier; an empty text for a namespace without a name."""
+        """Return one identifier; "" for an anonymous namespace."""
         length = int(self._match(_LENGTH)[1])
         word = self._symbol[self._at : self._at + length]
         if not word or len(word) < length:
@@ -211,7 +216,7 @@ class SymbolReader:
                 name += self._arguments()
             else:
                 name = "::".join(filter(None, (name, self._identifier())))
-            if not function or self._peek() != "E":  # the function itself is no type
+            if not function or self._peek() != "E":  # the function itself is not a type
                 self._remember(name)
         return name
 
@@ -221,7 +226,7 @@ class SymbolReader:
         for mark in reversed(marks):
             if mark != "K":
                 name += _POINTER[mark]
-            elif name.endswith(("*", "&")):  # a constant pointer, not one to a constant
+            elif name.endswith(("*", "&")):  # a constant pointer, not a pointer to a constant
                 raise UnreadableSymbolError
             else:
                 name = f"const {name}"
@@ -244,7 +249,7 @@ class SymbolReader:
         return f"<{', '.join(self._list())}>"
 
     def _list(self) -> list[str]:
-        """Return the arguments of a template; those of a pack are listed with the others."""
+        """Return the arguments of a template. The arguments of a pack are in the same list."""
         found: list[str] = []
         while not self._accept("E"):
             found += self._argument()

@@ -1,4 +1,4 @@
-"""Tell the types of a kernel's parameters from its symbol. Pure."""
+"""Read the types of a kernel's parameters from its symbol. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _QUALIFIER = {"K": "const", "V": "volatile", "VK": "const volatile"}
 _TRAILING_MARKS = re.compile(r"(?:\*(?:const volatile|const|volatile)?|&)+$")
 
 
-@functools.lru_cache(maxsize=256)  # each arch of a module asks
+@functools.lru_cache(maxsize=256)  # called for each arch of a module
 def parameter_types(symbol: str) -> tuple[str, ...] | None:
     """Return `("float *", "int")` for `_Z5scaleIfLi4EEvPT_i`.
 
-    None for a symbol that has no types, as that of `extern "C"`, and for one with parts that are not read
-    here.
+    None for the symbol of an `extern "C"` kernel, which has no types, and for a symbol that cannot be read
+    completely.
     """
     if not symbol.startswith("_Z"):
         return None
@@ -39,7 +39,7 @@ def _with_space_before_marks(text: str) -> str:
 
 
 class _KernelSymbolReader(SymbolReader):
-    """A walk over a kernel's whole symbol: its name, then the types of its parameters."""
+    """Reads a kernel's whole symbol: its name, then the types of its parameters."""
 
     builtin: Mapping[str, str] = {
         **SymbolReader.builtin,
@@ -59,7 +59,7 @@ class _KernelSymbolReader(SymbolReader):
     def types(self) -> list[str]:
         name = self.name()
         self._name_is_read = True
-        if name.endswith(">"):  # of a template's kernel, what it returns comes first
+        if name.endswith(">"):  # for a template, the returned type comes first
             self._type()
         found: list[str] = []
         while self._peek():
@@ -67,10 +67,10 @@ class _KernelSymbolReader(SymbolReader):
         return [] if found == ["void"] else found
 
     def _pack(self) -> list[str]:
-        """Return the types of a pack; one with anything around its name is not read here."""
+        """Return the types of a pack, such as `T...`. One such as `const T *...` cannot be read."""
         types = self._template_parameter()
         self._remember("")
-        self._remember("")  # the name of the pack and its expansion, to which no plain type can refer
+        self._remember("")  # places of the pack and of its expansion, to which no plain type can refer
         return types
 
     def _template_parameter(self) -> list[str]:
@@ -121,7 +121,7 @@ class _KernelSymbolReader(SymbolReader):
     def _argument(self) -> list[str]:
         if not self._accept("X"):
             return super()._argument()
-        value = self._single_argument()  # a value that the kernel's template was given
+        value = self._single_argument()  # a value among the template's arguments
         if not self._accept("E"):
             raise UnreadableSymbolError
         return [value]

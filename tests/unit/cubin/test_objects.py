@@ -73,7 +73,7 @@ def test_lto_ir_is_known_and_shows_no_symbols() -> None:
 
 @pytest.mark.nvrtc
 def test_a_cubin_that_can_be_loaded_cannot_be_linked() -> None:
-    with pytest.raises(ValueError, match="is a finished cubin, which nothing can be linked to"):
+    with pytest.raises(ValueError, match="is a finished cubin: only relocatable cubins can be linked"):
         objects.kind_of(finished())
 
 
@@ -98,7 +98,7 @@ def test_a_damaged_cubin_is_never_given_to_a_linker(cubin: bytes) -> None:
         with pytest.raises(ValueError, match="is a damaged cubin"):
             objects.kind_of(data)
         assert what
-    with pytest.raises(ValueError, match="is an object for the host, and no cubin"):
+    with pytest.raises(ValueError, match="is an object file for the host, not a cubin"):
         objects.kind_of(with_bytes(cubin, 18, 62))
 
 
@@ -263,15 +263,15 @@ def test_the_kind_of_a_complete_input_is_read_from_its_bytes(data: bytes, kind: 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (archive(b"abcd")[:-1], "is a damaged archive: a member reaches beyond its end"),
-        (archive() + b"x" * 60, "is a damaged archive: a member has no header"),
-        (archive(b"abcd")[:30], "is a damaged archive: a member has no header"),
-        (fatbin(b"abc")[:-1], "is a damaged fatbin: its header tells another size"),
+        (archive(b"abcd")[:-1], "is a damaged archive: a member extends beyond its end"),
+        (archive() + b"x" * 60, "is a damaged archive: the header of a member is missing"),
+        (archive(b"abcd")[:30], "is a damaged archive: the header of a member is missing"),
+        (fatbin(b"abc")[:-1], "is a damaged fatbin: its header has another size"),
         (fatbin(b"abc")[:10], "is a damaged fatbin: it is cut off"),
-        (with_bytes(fatbin(b"abc"), 24, 0xFF), "is a damaged fatbin: an entry reaches beyond its end"),
+        (with_bytes(fatbin(b"abc"), 24, 0xFF), "is a damaged fatbin: an entry extends beyond its end"),
         (fatbin(b"")[:8] + struct.pack("<Q", 4) + b"\0\0\0\0", "is a damaged fatbin: it is cut off"),
         (objects.LTO_MAGIC + b"\1", "is damaged LTO-IR: it is cut off"),
-        (b"BC\xc0\xde\0\0", "is NVVM bitcode, which nvJitLink does not take"),
+        (b"BC\xc0\xde\0\0", "is NVVM bitcode, which nvJitLink cannot link"),
         (b"", "is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"),
         (PTX + b"\0", "is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"),
         (b"\x7fELF", "is a damaged cubin"),
