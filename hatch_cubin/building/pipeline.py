@@ -7,7 +7,7 @@ import gc
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -215,7 +215,7 @@ def attempt(
             whatever_comes.callback(write_report, project, results)
             complete(project, plan.jobs, cache, plan.toolkit, results)
             if remote is not None:
-                build_store.conclude(project, remote, plan.jobs, results)
+                _exchange_with_store(project, remote, plan.jobs, results)
             seconds = time.monotonic() - start
             if noted:  # also where packing fails: each of these results is right
                 whatever_comes.callback(_note, project, plan, results, cache)
@@ -225,6 +225,15 @@ def attempt(
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
     return results
+
+
+def _exchange_with_store(project: Project, remote: Shared, jobs: Iterable[Job], results: Results) -> None:
+    """Give the store the results that it is missing, if this build may write; note what was exchanged."""
+    done = [job for job in jobs if job.unit in results.done]
+    if project.asks("HATCH_CUBIN_REMOTE_WRITE"):
+        remote.push([job.keys.key for job in done])
+    results.fetched = {job.unit for job in done if job.keys.key in remote.fetched}
+    results.remote = remote.facts
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
