@@ -43,7 +43,7 @@ from ..toolkit.toolkit import DATA_MODEL, Toolkit
 from .report import report, write_report
 
 if TYPE_CHECKING:
-    from ..remote.shared_store import Shared
+    from ..remote.shared_store import SharedStore
 
 
 class Plan(NamedTuple):
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
-    remote: Shared | None = None  # the store, where it was asked already
+    remote: SharedStore | None = None  # the store, where it was asked already
     lock: Lock | None = None  # the project's
 
 
@@ -209,7 +209,7 @@ def attempt(
             for doubt in (plan.toolkit.doubt, user_folders.trouble()):
                 if doubt is not None:
                     project.warn(doubt)
-            remote = plan.remote or build_store.open_remote(project, cache, plan.jobs, plan.toolkit)
+            remote = plan.remote or build_store.open_store(project, cache, plan.jobs, plan.toolkit)
             fetch = None if remote is None else partial(build_store.fetch, remote)
             results = look_up(plan.jobs, cache, plan.found, fetch)
             whatever_comes.callback(write_report, project, results)
@@ -227,7 +227,9 @@ def attempt(
     return results
 
 
-def _exchange_with_store(project: Project, remote: Shared, jobs: Iterable[Job], results: Results) -> None:
+def _exchange_with_store(
+    project: Project, remote: SharedStore, jobs: Iterable[Job], results: Results
+) -> None:
     """Give the store the results that it is missing, if this build may write; note what was exchanged."""
     done = [job for job in jobs if job.unit in results.done]
     if project.asks("HATCH_CUBIN_REMOTE_WRITE"):

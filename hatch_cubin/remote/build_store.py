@@ -11,22 +11,22 @@ from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
 
 if TYPE_CHECKING:
-    from .shared_store import Shared
+    from .shared_store import SharedStore
 
-BRIEFLY_S = 1.0  # where the same build will ask again
+SHORT_PATIENCE_S = 1.0  # where the same build will ask again
 
 
-def open_remote(
+def open_store(
     project: Project, cache: Cache, jobs: Sequence[Job], toolkit: Toolkit, patience_s: float | None = None
-) -> Shared | None:
+) -> SharedStore | None:
     """Return the store of a build of *jobs*; None where it has none."""
     if project.config.remote_cache is None:
         return None
-    from .opening import open_shared
+    from .opening import open_shared_store
 
-    return open_shared(project, cache, toolkit.nvrtc, len(jobs), patience_s)
+    return open_shared_store(project, cache, toolkit.nvrtc, len(jobs), patience_s)
 
 
-def fetch(remote: Shared, jobs: Iterable[Job]) -> None:
+def fetch(remote: SharedStore, jobs: Iterable[Job]) -> None:
     """Store in the cache what the store has of the results of *jobs*."""
     remote.fetch({job.keys.key: job.request for job in jobs})
