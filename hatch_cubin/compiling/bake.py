@@ -21,7 +21,7 @@ from .diagnostics import Diagnostic
 from .inline_assembly import located
 from .outcome import code_of, misfit, outcome_of
 from .results import Results, archs_of, repeat_warnings
-from .source_warnings import Remarks, remarks
+from .source_warnings import Remarks, of_result, remarks
 from .storing import Storing
 from .tasks import folders_for, make_scratch, make_tasks, served_together
 
@@ -75,7 +75,7 @@ class Bake:
             self._storing = Storing(self._cache, self._turns.done, len(self._misses))
             stack.callback(self._storing.close)
             setup = self._setup(stack)
-            self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
+            self._progress = stack.enter_context(self._project.show_progress(units, len(self._results.done)))
             for answer in stack.enter_context(contextlib.closing(self._answers(setup))):
                 for job in self._misses[answer.id]:
                     self._progress.finished(job.unit.name)
@@ -218,7 +218,8 @@ class Bake:
             if isinstance(outcome, Compiled) and (tile_code := self._remarks(job).tile_code) is not None:
                 outcome = self._refused(tile_code, job)
             if isinstance(outcome, Compiled):
-                warnings = (*self._remarks(job).warnings, *self._warnings(job, found))
+                shown = of_result(self._project, job, outcome, answer.output, self._texts)
+                warnings = (*self._remarks(job).warnings, *shown, *self._warnings(job, found))
                 kept.append((job, replace(outcome, warnings=warnings)))
             else:
                 self._results.failed.append((job.unit, outcome))

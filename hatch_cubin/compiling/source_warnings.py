@@ -1,4 +1,4 @@
-"""What is warned of in a source that compiles: what depends on the time, and a host's code."""
+"""What is warned of in sources that compile: what depends on the time, a host's code, what is missing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ..cache.entries import Compiled
 from ..errors import Location, Problem, SourceError
 from ..keys.jobs import Job, named_files
 from ..planning.unit_plan import Module
 from ..project import disk
-from ..project.build_time_macros import Stamp, stamps
+from ..project.build_time_macros import TimeMacroUse, time_macro_uses
 from ..project.project import Project
-from ..project.source import glob_regex
+from ..project.source import Source, glob_regex
+from . import limits, templates
 from .hints import tile_kernels
 from .hints.conditions import host_code
 
@@ -38,6 +40,23 @@ def remarks(project: Project, job: Job) -> Remarks:
     return Remarks(tuple(map(str, found)), tile_kernels.place_in(texts))
 
 
+def of_result(
+    project: Project, job: Job, compiled: Compiled, cubin: bytes, sources: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the warnings of a unit's result: kernels that no GPU can launch, templates without a kernel.
+
+    *cubin* is what was compiled with it, for PTX too; *sources* are the texts of all sources, by their paths.
+    """
+    module = job.unit.module
+    if module.link:
+        parts = (part if isinstance(part, Source) else part.source for part in module.link.parts)
+        texts = {part.path: part.text for part in parts}
+        return tuple(map(str, limits.beyond(cubin, compiled.kernels, lambda: texts, module.source.path)))
+    found = limits.beyond(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
+    tables = project.config.place.tables("source")
+    return tuple(map(str, (*found, *templates.not_built(module, compiled.kernels, sources, tables))))
+
+
 def _texts(project: Project, job: Job) -> dict[str, str]:
     """Return the texts, by their paths, of a source and of the project's headers that its includes name."""
     source = job.unit.module.source
@@ -45,21 +64,23 @@ def _texts(project: Project, job: Job) -> dict[str, str]:
     for path in named_files(project, [job]):
         if path != source.path:
             with contextlib.suppress(SourceError):  # gone by now
-                texts[path] = disk.read(project.tree.at(path), project.tree).decode("utf-8", "replace")
+                texts[path] = disk.read_file(project.tree.disk_path(path), project.tree).decode(
+                    "utf-8", "replace"
+                )
     return texts
 
 
-def _stamps(module: Module, texts: Mapping[str, str]) -> Iterator[Stamp]:
+def _stamps(module: Module, texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
     table = "\n".join(f"#define {name} {value}" for name, value in module.macros)
-    return stamps({_TABLE: table, **texts})
+    return time_macro_uses({_TABLE: table, **texts})
 
 
-def _of_time(stamp: Stamp, project: Project, module: Module) -> Problem:
+def _of_time(stamp: TimeMacroUse, project: Project, module: Module) -> Problem:
     where, what = Location(stamp.path, stamp.line), stamp.name
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]
         where = _place_of(what, project, module)
-    elif not stamp.is_plain:
+    elif not stamp.is_literal:
         what = f"{what}, which macros make here,"
     return Problem(f"{what} makes every compile differ; a cached unit keeps that of its first", where)
 

@@ -22,8 +22,9 @@ from ..headers.resolve import Root
 from ..headers.search_path import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
 from ..planning import linked_modules, unit_plan
 from ..planning.unit_plan import Module, Unit
-from ..project.project import Project, Sources
-from ..project.scan import Include, ask_for_anything, line_of, meanings
+from ..project.project import Project, ProjectSources
+from ..project.scan import Include, can_hide_includes, include_values, line_of_include
+from ..project.source import without_comments
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .included_sources import drop_parts
@@ -32,14 +33,13 @@ from .materials import distinct, own_files, own_linked
 from .recall import Recall
 
 if TYPE_CHECKING:
-    from ..project.declared_kernels import Types
+    from ..project.declared_kernels import ParameterTypes
     from ..toolkit.linker import Input
 
 Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
 
-Declared: TypeAlias = (
-    "Callable[[], Mapping[str, Types]]"  # the types that the kernels of a module take, by symbol
-)
+# What the kernels of a module take, by symbol.
+Declared: TypeAlias = "Callable[[], Mapping[str, ParameterTypes]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,16 @@ def request_of(unit: Unit) -> Request:
 def _declared(module: Module) -> Collection[str]:
     """Return the symbols of kernels that every result of a module has."""
     from ..config.ptxas_options import names_kernels  # lazy: an earlier build knows most results
-    from ..project.required_kernels import declared_kernels
+    from ..project.required_kernels import required_kernels
 
     if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
         return ()
-    return declared_kernels(module.source, dict(module.macros))
+    return required_kernels(module.source, dict(module.macros))
 
 
 def make_jobs(
     project: Project,
-    sources: Sources,
+    sources: ProjectSources,
     toolkit: Toolkit,
     recall: Recall | None = None,
     refused: list[Problem] | None = None,
@@ -104,6 +104,9 @@ def make_jobs(
     finder = _HeaderFinder(project, toolkit, recall)
     readable, problems = _readable(every_module(project, sources, toolkit), finder)
     modules, notes = drop_parts(readable, project.tree, finder.named)
+    finder.check_packages()
+    problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
+    modules = [module for module in modules if not _is_empty(module)]
     problems += shared_names.problems([each for each in modules if not each.part_of], project.config)
     if problems and refused is None:
         raise SourceError(*problems)
@@ -111,7 +114,7 @@ def make_jobs(
         refused += problems
     plan = unit_plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
-        project.say(note)
+        project.inform(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
     groups = [(module, tuple(units)) for module, units in by_module]
     jobs: dict[Module, list[Job]] = {
@@ -131,6 +134,21 @@ def make_jobs(
     return [job for module, _units in groups for job in jobs[module]]
 
 
+def _is_empty(module: Module) -> bool:
+    """Say whether a module is of one source that has nothing but comments, and gets nothing from options."""
+    alone = not (module.link or module.part_of or module.pre_includes or module.source.is_ptx)
+    return alone and not without_comments(module.source.text).strip()
+
+
+def _empty(paths: Iterable[str], project: Project) -> list[Problem]:
+    from ..config.toml_lines import setting  # which only hints need
+
+    paths = [*paths]
+    exclude = setting("exclude", [*project.config.exclude, *paths])
+    hint = f"write a kernel into it, or leave it out: {exclude}"
+    return [Problem("is empty: there is no kernel in it", Location(path), hint) for path in paths]
+
+
 def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
     """Return the modules whose headers can be read, and what is wrong with those of the others."""
     readable, problems = list[Module](), list[Problem]()
@@ -146,13 +164,13 @@ def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Mo
     return readable, problems
 
 
-def every_module(project: Project, sources: Sources, toolkit: Toolkit) -> list[Module]:
+def every_module(project: Project, sources: ProjectSources, toolkit: Toolkit) -> list[Module]:
     """Return the modules of all sources, also of those that are only parts of others."""
     return _modules(project, sources, lambda specs: expand(specs, toolkit))
 
 
 def every_closure(
-    project: Project, sources: Sources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
+    project: Project, sources: ProjectSources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
 ) -> list[Found]:
     """Return the same modules with what was found for them: for *jobs*, and now for what is no job."""
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
@@ -172,7 +190,7 @@ def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[arch_names.Target, .
     return arch_names.expand(specs, toolkit.supported, native)
 
 
-def reachable_files(project: Project, sources: Sources, *, by_name: bool = False) -> list[str]:
+def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool = False) -> list[str]:
     """Return every file that the project's kernels can be built from: sources and its headers.
 
     One that includes with `../` lead to outside the project begins so itself. *by_name* leaves out headers
@@ -202,7 +220,7 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
     for closure in distinct(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
-    real = project.tree.real
+    real = project.tree.real_name
     # A `..` is left in a path only where it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}
     if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
@@ -234,13 +252,15 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
 
 
 def _modules(
-    project: Project, sources: Sources, expand: Callable[[tuple[str, ...]], tuple[arch_names.Target, ...]]
+    project: Project,
+    sources: ProjectSources,
+    expand: Callable[[tuple[str, ...]], tuple[arch_names.Target, ...]],
 ) -> list[Module]:
     config = project.config
     own = (*(rule.archs for rule in config.source), *(rule.archs for rule in config.module))
     specs = {config.archs, *filter(None, own)}
     return linked_modules.plan_modules(
-        config, sources.every, sources.members, {each: expand(each) for each in specs}
+        config, sources.all, sources.by_module_table, {each: expand(each) for each in specs}
     )
 
 
@@ -248,7 +268,7 @@ def _unavailable(module: Module, headers: Mapping[str, str]) -> SourceError:
     """Return the error that a header is only here, as the compiler words it where the header is absent."""
     names = {logical.rpartition("/include/")[2]: wheel for logical, wheel in headers.items()}
     text = module.source.text
-    lines = {name: line_of(Include(name, "angle"), text) for name in sorted(names)}
+    lines = {name: line_of_include(Include(name, "angle"), text) for name in sorted(names)}
     name = next((name for name, line in lines.items() if line), next(iter(lines)))
     what = f'cannot open source file "{name}"'
     why = f"{names[name]} has it, which is installed here, and which a build does not ask for"
@@ -282,8 +302,13 @@ class _HeaderFinder:
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
     _by_chance: dict[str, str] | None = None  # headers that only this environment has, with their wheels
-    _declared: dict[Module, Mapping[str, Types]] = field(default_factory=dict)
+    _declared: dict[Module, Mapping[str, ParameterTypes]] = field(default_factory=dict)
     _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
+
+    def check_packages(self) -> None:
+        """Raise ConfigError for a wheel of `header-packages` without headers, even if no source needs one."""
+        if self.project.config.header_packages:
+            self._package_roots()
 
     def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         """Return a module's closure and the search path that it was found with."""
@@ -298,7 +323,7 @@ class _HeaderFinder:
             self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
 
-    def declared(self, module: Module) -> Mapping[str, Types]:
+    def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
         """Return the types that the kernels of a module take, as far as its texts prove them."""
         if module not in self._declared:
             from .parameter_types import declared, declared_together  # lazy: only of new results
@@ -353,14 +378,14 @@ class _HeaderFinder:
     def _resolve(self, module: Module, search: tuple[Root, ...], own: Closure | None = None) -> Closure:
         names, source = module.pre_includes, module.source
         asked = self.recall.scans.of_text(source.text)
-        anything = ask_for_anything(module.macros)
+        anything = can_hide_includes(module.macros)
         # Sources of one folder with the same includes have the same closure, unless they include themselves.
         included = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
         place = source.path if os.path.basename(source.path) in included else source.folder
         shared = (place, asked, search, names, anything)
         # Where macros decide what is included, only variants of one source have the same closure, and only if
         # their macros mean the same to an include.
-        own_shared = (source.path, meanings(module.macros), search, names, anything)
+        own_shared = (source.path, include_values(module.macros), search, names, anything)
         for key in (shared, own_shared):
             if key in self._shared:
                 return self._shared[key]
@@ -372,7 +397,7 @@ class _HeaderFinder:
         if own is None:
             closure = walk()
         else:
-            start = Start(own, asked, meanings(module.macros), names)
+            start = Start(own, asked, include_values(module.macros), names)
             closure = self.recall.closures.resolve(start, resolver, walk)
         return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 

@@ -11,14 +11,14 @@ from ..cache.entries import Cache, Compiled
 from ..errors import Location, LockError, Problem, SignatureError, ToolchainError
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
-from ..project.project import Project, Sources
+from ..project.project import Project, ProjectSources
 from ..remote import build_store
 from ..toolkit import requirements
 from . import lock_comparison, lock_format
 from .lock_format import Lock
 
 if TYPE_CHECKING:
-    from ..remote.shared_store import Shared
+    from ..remote.shared_store import SharedStore
 
 _WHY_MISSING = (
     "a build installs no compiler if the cache has all units when it asks what to install",
@@ -32,14 +32,14 @@ class Word(NamedTuple):
     lock: Lock
     plan: lock_comparison.Plan
     found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
-    remote: Shared | None  # the store, if it was asked for what the cache lacks
+    remote: SharedStore | None  # the store, if it was asked for what the cache lacks
     missing: int  # how many results are not in the cache, where all is as it was
     faults: Sequence[str]  # of the cache's folder
 
 
 def heard(
     project: Project,
-    sources: Sources,
+    sources: ProjectSources,
     hold: Path | None = None,
     patience_s: float | None = None,
     *,
@@ -52,7 +52,7 @@ def heard(
     """
     found = lock_format.read(project.root)
     if found is None:
-        if project.asks(lock_format.SWITCH):
+        if project.is_switched_on(lock_format.SWITCH):
             what = "there is no cubin.lock, and HATCH_CUBIN_LOCKED is set"
             raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
         return None
@@ -69,7 +69,7 @@ def heard(
 
 def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
-    if changes and project.asks(lock_format.SWITCH):
+    if changes and project.is_switched_on(lock_format.SWITCH):
         what = "is stale, and HATCH_CUBIN_LOCKED is set"
         raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
 
@@ -97,7 +97,7 @@ def explained(project: Project, word: Word | None) -> Iterator[None]:
 
 def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
     """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
-    if project.asks(lock_format.SWITCH) and (others := lock_comparison.others(found, done)):
+    if project.is_switched_on(lock_format.SWITCH) and (others := lock_comparison.others(found, done)):
         what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
         raise LockError(Problem(what, Location(lock_format.NAME), lock_format.HINT, (*others,)))
 
@@ -113,7 +113,7 @@ def install_command(project: Project) -> str | None:
 def tell(project: Project, changes: Sequence[str]) -> None:
     """Say that the lock is stale, and why, where the build goes on without it."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
-    project.say(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
+    project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
 
 
 def _results(
@@ -122,12 +122,12 @@ def _results(
     hold: Path | None,
     patience_s: float | None,
     warn: Callable[[str], object],
-) -> tuple[Mapping[Unit, Compiled], Shared | None]:
+) -> tuple[Mapping[Unit, Compiled], SharedStore | None]:
     """Return the results, proven as a build proves them, and the store that was asked; None without one."""
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
     signing, remote = None, None
-    if project.signs:
+    if project.uses_signatures:
         from ..cache.signing import Signing, trust_of  # which few builds need
 
         signing = Signing(trust=trust_of(project))
@@ -137,7 +137,7 @@ def _results(
         found = _found_in(cache, plan.jobs)
         lacking = [job for job in plan.jobs if job.unit not in found]
         remote = (
-            build_store.open_remote(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
+            build_store.open_store(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
         )
         if remote is not None:
             build_store.fetch(remote, lacking)

@@ -12,7 +12,7 @@ from ..common import temporary_folders
 from ..common.environment import is_on
 from ..config.config import Config
 from ..errors import HatchCubinError
-from ..project.project import Project, assembles, read_sources
+from ..project.project import Project, has_ptx_modules, read_sources
 from ..toolkit import requirements
 from . import lock_format
 
@@ -25,13 +25,13 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
     now = requirements.build_requirements(config, os.environ, assembles=ptx)
     if not concerns(root):
         return now
-    from ..remote.build_store import BRIEFLY_S  # lazy: few projects have a lock
+    from ..remote.build_store import SHORT_PATIENCE_S  # lazy: few projects have a lock
     from .lock_comparison import answers
     from .locked_build import heard
 
     there = replace(project(), warn=_keep_quiet)
     with temporary_folders.make() as hold:
-        word = heard(there, read_sources(there), hold, BRIEFLY_S)
+        word = heard(there, read_sources(there), hold, SHORT_PATIENCE_S)
     if word is None or not answers(word.lock, there):
         return now
     if word.found is not None:
@@ -45,7 +45,7 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
 def _has_ptx(project: Callable[[], Project]) -> bool:
     """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
     with contextlib.suppress(HatchCubinError):
-        return assembles(project())
+        return has_ptx_modules(project())
     return False
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
 from hatch_cubin.keys.included_sources import drop_parts
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.project import read_sources
 from hatch_cubin.project.source import Source
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, TABLE, make_project
 
@@ -26,7 +27,7 @@ def modules(root: Path, files: dict[str, str], options: str = ONE) -> tuple[list
     """Return the modules that are planned, and what is said about the others."""
     said: list[str] = []
     project = make_project(root, files, options)
-    object.__setattr__(project, "say", said.append)
+    object.__setattr__(project, "inform", said.append)
     jobs = make_jobs(project, read_sources(project), Toolkit(None))
     return [job.unit.module.name for job in jobs], said
 
@@ -51,6 +52,48 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
         ["k"],
         ["demo/part.cu: demo/k.cu includes it, and it has no kernel: it is no module"],
     )
+
+
+@pytest.mark.parametrize("text", ["", "\n \t\n", "// a kernel, some day\n/* or\ntwo */\n"])
+def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compiled(
+    tmp_path: Path, text: str
+) -> None:
+    files = {"k.cu": SAXPY, "empty.cu": text, "void.cu": text, "old.cu": ""}
+    with pytest.raises(SourceError) as caught:
+        modules(tmp_path, files, f'{ONE}exclude = ["demo/old.cu"]\n')
+    hint = (
+        'write a kernel into it, or leave it out: exclude = ["demo/old.cu", "demo/empty.cu", "demo/void.cu"]'
+    )
+    assert caught.value.problems == tuple(
+        Problem("is empty: there is no kernel in it", Location(path), hint)
+        for path in ("demo/empty.cu", "demo/void.cu")
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("empty.cu", 'options = { pre-include = ["demo/own.h"] }\n'),
+        (
+            "empty.cu",
+            f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["demo/*.cu"]\n',
+        ),
+    ],
+    ids=["with a header before it", "linked with others"],
+)
+def test_an_empty_source_that_gets_its_kernels_elsewhere_is_built(
+    tmp_path: Path, path: str, options: str
+) -> None:
+    found, _said = modules(tmp_path, {"own.h": KERNEL, "k.cu": SAXPY, path: ""}, ONE + options)
+    assert "k" in found or "m" in found
+
+
+def test_a_wheel_without_headers_is_refused_even_if_no_source_needs_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        modules(tmp_path, {"k.cu": SAXPY}, f'{ONE}header-packages = ["pytest"]\n')
+    assert [each.what for each in caught.value.problems] == [
+        "header-packages: 'pytest' has no include folder"
+    ]
 
 
 WITH_KERNEL = {
@@ -102,5 +145,5 @@ def test_no_module_is_compared_with_all_others(tmp_path: Path, monkeypatch: pyte
     variants = [Module("a", source, (("N", str(n)),), (), {}, (), (), ()) for n in range(3)]
     compared = list[Module]()
     monkeypatch.setattr(Module, "__eq__", lambda _self, other: compared.append(other))
-    assert drop_parts(variants, Tree(tmp_path), lambda _module: set()) == (variants, [])
+    assert drop_parts(variants, ProjectTree(tmp_path), lambda _module: set()) == (variants, [])
     assert compared == []

@@ -1,0 +1,77 @@
+"""Warn of kernels that compile and ask for more than a GPU has for one launch. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+from ..cubin import elf
+from ..errors import Location, Problem
+from ..project.source import without_comments
+from .hints.kernel_declarations import declared
+
+# Of "Technical Specifications per Compute Capability" in the CUDA programming guide: the same for all GPUs.
+_MOST_THREADS = 1024
+_DEEPEST = 64  # of a block's third dimension
+_MOST_STACK = 512 * 1024
+_MOST_BLOCKS_PORTABLE = 8
+_MOST_BLOCKS = 16
+
+
+def beyond(
+    data: bytes, kernels: Mapping[str, str], texts_of: Callable[[], Mapping[str, str]], source: str
+) -> list[Problem]:
+    """Return a problem for each kernel of a cubin that asks for more than GPUs have.
+
+    *kernels* has the symbols by the names that people write, *texts_of* returns the texts of the *source*
+    and of the project's headers by their paths.
+    """
+    try:
+        limits, resources = elf.read_limits(data), elf.read_resources(data)
+    except ValueError:  # as of LTO-IR, or of a layout that is not known
+        return []
+    names = {symbol: name for name, symbol in kernels.items()}
+    found = []
+    for symbol, limit in sorted(limits.items()):
+        for what, hint in _wrong(limit, resources[symbol]["stack"]):
+            name = names.get(symbol, symbol)
+            found.append(Problem(f"kernel {name!r} {what}", _place(name, texts_of(), source), hint))
+    return found
+
+
+def _wrong(limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[tuple[str, str]]:
+    required, most = limits.get("required_threads", ()), limits.get("max_threads", ())
+    if math.prod(required) > _MOST_THREADS or required[2:] > (_DEEPEST,):
+        shown = " x ".join(map(str, required))
+        what = f"requires blocks of {shown} threads, which no GPU can launch"
+        yield what, f"a block has {_MOST_THREADS} threads at most, and {_DEEPEST} in its third dimension"
+    if math.prod(most) > _MOST_THREADS:
+        what = f"allows blocks of {math.prod(most)} threads, and no GPU launches more than {_MOST_THREADS}"
+        yield what, f"give its __launch_bounds__, or its .maxntid, {_MOST_THREADS} or less"
+    # The first is for a fixed size, the other for one that the launch gives.
+    blocks = max(math.prod(limits.get("cluster", (1,))), *limits.get("max_cluster", (1,)))
+    if blocks > _MOST_BLOCKS:
+        what = f"asks for clusters of {blocks} blocks, which no GPU can launch"
+        yield what, f"a cluster has {_MOST_BLOCKS_PORTABLE} blocks at most on every GPU that has clusters"
+    elif blocks > _MOST_BLOCKS_PORTABLE:
+        what = f"asks for clusters of {blocks} blocks, which not every GPU can launch"
+        yield (
+            what,
+            (
+                f"{_MOST_BLOCKS_PORTABLE} are the most that every GPU with clusters has; more need the "
+                "kernel's attribute CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"
+            ),
+        )
+    if stack > _MOST_STACK:
+        what = f"has {stack} bytes of stack for each thread, and a GPU has {_MOST_STACK} at most"
+        yield what, "give it a pointer to device memory in place of its large local arrays"
+
+
+def _place(name: str, texts: Mapping[str, str], source: str) -> Location:
+    """Return where a kernel is declared, or its source if no text shows that."""
+    base = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
+    if source.endswith(".ptx"):
+        lines = without_comments(texts[source]).splitlines()
+        found = (i for i, line in enumerate(lines, 1) if ".entry" in line and base in line)
+        return Location(source, next(found, None))
+    return next((each.where for each in declared(texts).kernels if each.base == base), Location(source))

@@ -1,0 +1,70 @@
+"""Templates of kernels that no result of their source has: nothing instantiates them. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from ..config import toml_lines
+from ..errors import Problem
+from ..planning.unit_plan import Module
+from ..project.source import without_comments
+from .hints.conditions import FILLED, MOST_EXAMPLES, surely_read
+from .hints.kernel_declarations import GAP, Kernel, declared, examples
+
+_TEMPLATE_KERNEL = re.compile(r"\btemplate\b.*\b__global__\b", re.DOTALL)
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
+
+
+def not_built(
+    module: Module, kernels: Collection[str], sources: Mapping[str, str], tables: str
+) -> list[Problem]:
+    """Return a problem for each template of a kernel that only 'instantiate' could bring into the wheel.
+
+    *kernels* has the names of the kernels of a result, *sources* the texts of all sources by their paths,
+    *tables* is the header of a table for one source. In doubt there is no problem: if a condition is around
+    the template, or another source includes its file.
+    """
+    source = module.source
+    if source.is_ptx or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
+        return []
+    lacking = [*_lacking(module, {name.partition("<")[0].rpartition("::")[2] for name in kernels})]
+    entries = examples(declared({source.path: source.text}), lacking)[:MOST_EXAMPLES]
+    filled = FILLED if any(GAP in entry for entry in entries) else ""
+    pasted = toml_lines.source_table(tables, source.path, instantiate=[*module.instantiate, *entries])
+    hint = f"if it is meant for the wheel, name its arguments{filled}; for example:{pasted}"
+    return [
+        Problem(f"no wheel has the template {each.base!r}: nothing instantiates it", each.where, hint)
+        for each in lacking
+    ]
+
+
+def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
+    """Yield the templates that the compiler surely reads, and of which it made no kernel."""
+    text = without_comments(module.source.text)
+    read = {number for _line, number in surely_read(module.source.text, frozenset())}
+    named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}
+    said = set[str]()
+    for kernel in declared({module.source.path: module.source.text}).kernels:
+        is_definition = kernel.code.endswith("}")
+        if not kernel.parameters or not is_definition or kernel.base in named | said:
+            continue
+        said.add(kernel.base)
+        if kernel.where.line in read and not _is_used(kernel.base, text, module):
+            yield kernel
+
+
+def _is_used(name: str, text: str, module: Module) -> bool:
+    """Say whether a text instantiates a template, though perhaps for other variants or archs."""
+    word = re.escape(name)
+    if re.search(rf"\btemplate\s+(?!<)[^;{{}}]*\b{word}\b", text):
+        return True
+    # An object shows no kernels: a launch by another kernel, or its address, may have made some.
+    return bool(module.part_of) and len(re.findall(rf"\b{word}\b", text)) > 1
+
+
+def _is_included(path: str, sources: Mapping[str, str]) -> bool:
+    name = posixpath.basename(path)
+    every = (text for other, text in sources.items() if other != path and name in text)
+    return any(posixpath.basename(each) == name for text in every for each in _INCLUDED.findall(text))

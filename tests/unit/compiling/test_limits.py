@@ -1,0 +1,145 @@
+"""Warnings of kernels that compile, and that no GPU can launch."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.compiling import limits
+from tests.helpers import make_project
+
+KERNEL = '\nextern "C" __global__ void {} k(float *x) {{ *x = 1; }}\n'
+LARGE = (
+    'extern "C" __global__ void k(float *x) {{ int n = (int)x[0]; float a[{}]; '
+    "for (int i = 0; i < n; i++) a[i] = x[i]; *x = a[(int)x[1]]; }}\n"
+)
+PTX = """.version 8.0
+.target sm_90
+.address_size 64
+// .entry k
+.visible .entry k()
+.{}
+{{ ret; }}
+"""
+ABOUT_BOUNDS = "\n  hint: give its __launch_bounds__, or its .maxntid, 1024 or less"
+ABOUT_ATTRIBUTE = (
+    "\n  hint: 8 are the most that every GPU with clusters has; more need the kernel's attribute "
+    "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"
+)
+ABOUT_BLOCKS = "\n  hint: a block has 1024 threads at most, and 64 in its third dimension"
+ABOUT_CLUSTERS = "\n  hint: a cluster has 8 blocks at most on every GPU that has clusters"
+
+
+def warnings(root: Path, files: dict[str, str | bytes], options: str = "archs = ['sm_90']") -> list[str]:
+    """Build a project, and return its warnings."""
+    said: list[str] = []
+    pipeline.build(dataclasses.replace(make_project(root, files, options), warn=said.append))
+    return said
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        (
+            "__launch_bounds__(2048)",
+            "allows blocks of 2048 threads, and no GPU launches more than 1024" + ABOUT_BOUNDS,
+        ),
+        (
+            "__block_size__((2048, 1, 1))",
+            f"requires blocks of 2048 x 1 x 1 threads, which no GPU can launch{ABOUT_BLOCKS}",
+        ),
+        (
+            "__block_size__((1, 1, 128))",
+            f"requires blocks of 1 x 1 x 128 threads, which no GPU can launch{ABOUT_BLOCKS}",
+        ),
+        (
+            "__cluster_dims__(4, 3, 1)",
+            "asks for clusters of 12 blocks, which not every GPU can launch" + ABOUT_ATTRIBUTE,
+        ),
+        (
+            "__cluster_dims__(32, 1, 1)",
+            f"asks for clusters of 32 blocks, which no GPU can launch{ABOUT_CLUSTERS}",
+        ),
+        (
+            "__launch_bounds__(256, 1, 32)",
+            f"asks for clusters of 32 blocks, which no GPU can launch{ABOUT_CLUSTERS}",
+        ),
+    ],
+)
+def test_a_launch_that_no_gpu_can_make_is_warned_of(tmp_path: Path, mark: str, said: str) -> None:
+    assert warnings(tmp_path, {"k.cu": KERNEL.format(mark)}) == [f"demo/k.cu:2: kernel 'k' {said}"]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "__launch_bounds__(1024)",
+        "__launch_bounds__(512, 4)",
+        "__cluster_dims__(8)",
+        "__block_size__((16, 8, 8))",
+    ],
+)
+def test_a_launch_within_the_limits_is_not_warned_of(tmp_path: Path, mark: str) -> None:
+    assert warnings(tmp_path, {"k.cu": KERNEL.format(mark)}) == []
+
+
+@pytest.mark.nvrtc
+def test_a_stack_above_the_hardwares_is_warned_of(tmp_path: Path) -> None:
+    said = (
+        "kernel 'k' has 600000 bytes of stack for each thread, and a GPU has 524288 at most\n"
+        "  hint: give it a pointer to device memory in place of its large local arrays"
+    )
+    assert warnings(tmp_path / "large", {"k.cu": LARGE.format(150_000)}) == [f"demo/k.cu:1: {said}"]
+    assert warnings(tmp_path / "most", {"k.cu": LARGE.format(130_000)}) == []
+
+
+@pytest.mark.nvrtc
+def test_a_limit_of_a_header_is_shown_where_it_is(tmp_path: Path) -> None:
+    files = {"k.cu": '#include "k.cuh"\n', "k.cuh": KERNEL.format("__launch_bounds__(1025)")}
+    (said,) = warnings(tmp_path, {**files})
+    assert said.startswith("demo/k.cuh:2: kernel 'k' allows blocks of 1025 threads")
+
+
+@pytest.mark.nvrtc
+def test_ptx_is_shown_at_its_entry_and_a_kernel_of_macros_at_its_source(tmp_path: Path) -> None:
+    assert warnings(tmp_path / "ptx", {"k.ptx": PTX.format("reqntid 2048")}) == [
+        "demo/k.ptx:5: kernel 'k' requires blocks of 2048 x 1 x 1 threads, which no GPU can launch"
+        + ABOUT_BLOCKS
+    ]
+    text = '#define K(n) extern "C" __global__ void __launch_bounds__(2048) p##n() {}\nK(q)\n'
+    (said,) = warnings(tmp_path / "macro", {"k.cu": text})
+    assert said.startswith("demo/k.cu: kernel 'pq' allows blocks of 2048 threads")
+
+
+@pytest.mark.nvrtc
+def test_a_linked_module_is_warned_of_too(tmp_path: Path) -> None:
+    options = (
+        "archs = ['sm_90']\n[[tool.hatch.build.hooks.cubin.module]]\nname = 'm'\n"
+        "sources = ['demo/k.cu', 'demo/l.ptx']\nmode = 'lto'\n"
+    )
+    files: dict[str, str | bytes] = {
+        "k.cu": KERNEL.format("__launch_bounds__(2048)"),
+        "l.ptx": ".version 8.0\n.target sm_90\n.address_size 64\n",
+    }
+    assert [each.partition(",")[0] for each in warnings(tmp_path, files, options)] == [
+        "demo/k.cu:2: kernel 'k' allows blocks of 2048 threads"
+    ]
+
+
+@pytest.mark.nvrtc
+def test_more_blocks_than_an_sm_has_threads_for_are_explained(tmp_path: Path) -> None:
+    (said,) = warnings(tmp_path, {"k.cu": KERNEL.format("__launch_bounds__(1024, 4)")})
+    assert said == (
+        "demo/k.cu: Value of threads per SM for entry k is out of range. .minnctapersm will be ignored\n"
+        "  hint: threads per block times blocks per SM, as __launch_bounds__ has them, are more than an SM "
+        "has: 2048, but 1536 on sm_86 to sm_89, sm_110 and sm_12x, and 1024 on sm_75"
+    )
+
+
+def test_what_is_no_cubin_has_no_limits() -> None:
+    assert limits.beyond(b"LTO-IR", {}, dict, "demo/k.cu") == []
