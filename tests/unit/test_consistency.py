@@ -125,10 +125,11 @@ def test_the_architecture_maps_the_rooms_as_they_are() -> None:
 # Promises
 
 PROOFS = (
-    "'verify' proves that a wheel holds together, and that its loader is one that a release shipped.",
-    "Only 'verify --rebuild' proves that all that hatch-cubin put into it is what the project builds",
-    "What hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves:",
-    "RECORD holds against damage alone.",
+    "'verify' proves that the files of a wheel agree with each other, and that its loader is one that a "
+    "release shipped.",
+    "Only 'verify --rebuild' proves that everything that hatch-cubin put into the wheel is what the project builds",
+    "Only a signature proves the files that hatch-cubin did not make, such as the package's own '__init__.py':",
+    "RECORD detects damage, not forgery.",
 )
 
 
