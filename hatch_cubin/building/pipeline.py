@@ -36,7 +36,7 @@ from ..keys.recall import Recall, Units, recall_of
 from ..lockfile import lock_comparison, lock_format, locked_build
 from ..lockfile.lock_format import Lock
 from ..planning.unit_plan import Unit
-from ..project.project import Project, Sources, read_sources
+from ..project.project import Project, ProjectSources, read_sources
 from ..remote import build_store
 from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Toolkit
@@ -85,7 +85,7 @@ def build_held(
 
     With a folder to *hold* hits, a hit is not returned as bytes, but as the path of a link in that folder.
     """
-    if project.skips:
+    if project.is_skipped:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
@@ -138,7 +138,7 @@ def choose_plan(
         for problem in outside_headers(project, plan.jobs):
             project.warn(str(problem))
         for problem in unread_macros(project, plan.jobs):
-            project.say(str(problem))
+            project.inform(str(problem))
     return plan
 
 
@@ -154,7 +154,7 @@ def _chosen_plan(
     word = locked_build.heard(project, sources, hold, looks=not followed)
     if word is not None and word.found is not None:
         for note in word.plan.notes:
-            project.say(note)
+            project.inform(note)
         plan = Plan(word.plan.toolkit, word.plan.jobs, word.plan.recall)
         return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
     if require is not None:
@@ -171,7 +171,7 @@ def _chosen_plan(
     return plan._replace(jobs=tuple(lock_comparison.enforced(word.lock, plan.jobs)), lock=word.lock)
 
 
-def make_plan(project: Project, sources: Sources | None = None, *, in_part: bool = False) -> Plan:
+def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return what a build consists of: every unit, with its headers and its keys.
 
     A header that cannot be read is an error, unless the plan is made *in part*, without its units.
@@ -283,7 +283,7 @@ def _known(job: Job, compiled: Compiled, record: str) -> Known:
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
     signing = None
-    if project.signs:
+    if project.uses_signatures:
         from ..cache.signing import signing_of  # which few builds need
 
         signing = signing_of(project)
@@ -298,7 +298,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
-    if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
+    if not project.is_skipped:  # looked at before the build: what is edited while it runs counts as edited
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)
         notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
@@ -327,7 +327,9 @@ def check_lock(project: Project, found: Lock) -> list[str]:
     return lock_comparison.differences(found, now)
 
 
-def _described(project: Project, plan: Plan, sources: Sources, results: Mapping[Unit, str | None]) -> Lock:
+def _described(
+    project: Project, plan: Plan, sources: ProjectSources, results: Mapping[Unit, str | None]
+) -> Lock:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
     return lock_comparison.describe(project, everything, plan.toolkit, plan.jobs, results)
 
@@ -352,14 +354,14 @@ def sdist_files(project: Project) -> dict[str, Path]:
     own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
     inside = (path for path in found if not lies_outside(path))
     tree = project.tree
-    return {tree.in_sdist(path): tree.at(path) for path in (*own, *inside)}
+    return {tree.path_in_sdist(path): tree.disk_path(path) for path in (*own, *inside)}
 
 
 def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
         return reachable_files(project, read_sources(project), by_name=by_name)
     except HatchCubinError:
-        if project.skips:  # a bundle without kernels does not need its sources to be right
+        if project.is_skipped:  # a bundle without kernels does not need its sources to be right
             return []
         raise
 

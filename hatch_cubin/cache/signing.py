@@ -128,7 +128,7 @@ def signing_of(project: Project) -> Signing:
 def trust_of(project: Project) -> Trust | None:
     """Return whose signatures count for a project; None where its table names no keys."""
     keys = project.config.trusted_keys
-    return Trust(keys, required=project.asks(REQUIRE_SIGNED)) if keys else None
+    return Trust(keys, required=project.is_switched_on(REQUIRE_SIGNED)) if keys else None
 
 
 def signer_of(project: Project) -> Signer | None:

@@ -16,7 +16,7 @@ from ..config.config import Config
 from ..errors import HatchCubinError, Location, LockError, Problem, SignatureError, ToolchainError
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
-from ..project.project import Project, Sources, assembles, read_sources
+from ..project.project import Project, ProjectSources, has_ptx_modules, read_sources
 from ..remote import build_store
 from ..toolkit import requirements
 from . import lock_comparison, lock_format
@@ -46,7 +46,7 @@ class Word(NamedTuple):
 
 def heard(
     project: Project,
-    sources: Sources,
+    sources: ProjectSources,
     hold: Path | None = None,
     patience_s: float | None = None,
     *,
@@ -59,7 +59,7 @@ def heard(
     """
     found = lock_format.read(project.root)
     if found is None:
-        if project.asks(SWITCH):
+        if project.is_switched_on(SWITCH):
             what = "there is no cubin.lock, and HATCH_CUBIN_LOCKED is set"
             raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
         return None
@@ -76,7 +76,7 @@ def heard(
 
 def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
-    if changes and project.asks(SWITCH):
+    if changes and project.is_switched_on(SWITCH):
         what = "is stale, and HATCH_CUBIN_LOCKED is set"
         raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
 
@@ -104,7 +104,7 @@ def explained(project: Project, word: Word | None) -> Iterator[None]:
 
 def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
     """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
-    if project.asks(SWITCH) and (others := lock_comparison.others(found, done)):
+    if project.is_switched_on(SWITCH) and (others := lock_comparison.others(found, done)):
         what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
         raise LockError(Problem(what, Location(lock_format.NAME), lock_format.HINT, (*others,)))
 
@@ -120,7 +120,7 @@ def install_command(project: Project) -> str | None:
 def tell(project: Project, changes: Sequence[str]) -> None:
     """Say that the lock is stale, and why, where the build goes on without it."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
-    project.say(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
+    project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
 
 
 def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
@@ -147,7 +147,7 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
 def _has_ptx(project: Callable[[], Project]) -> bool:
     """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
     with contextlib.suppress(HatchCubinError):
-        return assembles(project())
+        return has_ptx_modules(project())
     return False
 
 
@@ -167,7 +167,7 @@ def _results(
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
     signing, remote = None, None
-    if project.signs:
+    if project.uses_signatures:
         from ..cache.signing import Signing, trust_of  # which few builds need
 
         signing = Signing(trust=trust_of(project))

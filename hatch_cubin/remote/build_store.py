@@ -38,7 +38,7 @@ def fetch(remote: Shared, jobs: Iterable[Job]) -> None:
 def conclude(project: Project, remote: Shared, jobs: Iterable[Job], results: Results) -> None:
     """Give the store what it lacks, if it may be written, and note what came from it and went there."""
     done = [job for job in jobs if job.unit in results.done]
-    if project.asks(_WRITE):
+    if project.is_switched_on(_WRITE):
         remote.push([job.keys.key for job in done])
     results.fetched = {job.unit for job in done if job.keys.key in remote.fetched}
     results.remote = remote.facts

@@ -125,11 +125,10 @@ def test_the_architecture_maps_the_rooms_as_they_are() -> None:
 # Promises
 
 PROOFS = (
-    "'verify' proves that the files of a wheel agree with each other, and that its loader is one that a "
-    "release shipped.",
-    "Only 'verify --rebuild' proves that everything that hatch-cubin put into the wheel is what the project builds",
-    "Only a signature proves the files that hatch-cubin did not make, such as the package's own '__init__.py':",
-    "RECORD detects damage, not forgery.",
+    "'verify' proves that a wheel's files agree with each other, and that its loader is one that a release",
+    "Only 'verify --rebuild' proves that every file that hatch-cubin put into it is what the project builds",
+    "For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof:",
+    "RECORD protects only against damage.",
 )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...explaining.arch_choice import ArchRequest
     from ...explaining.miss_reasons import UnitLookup
     from ...keys.jobs import Job
-    from ...project.source_roots import Tree
+    from ...project.source_roots import ProjectTree
 
 _SHOWN = 8  # of a list; -v shows the rest
 
@@ -106,10 +106,10 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _chosen(
-    jobs: Sequence[Job], asked: str, tree: Tree, by_kernel: Callable[[], Mapping[str, list[Job]]]
+    jobs: Sequence[Job], asked: str, tree: ProjectTree, by_kernel: Callable[[], Mapping[str, list[Job]]]
 ) -> list[Job]:
     """Return the units of the source, the module or the kernel that is asked for."""
-    path = tree.named(tree.root / asked)
+    path = tree.name_of(tree.root / asked)
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
@@ -131,14 +131,14 @@ def _chosen(
     raise ConfigError(Problem(what, hint=_guess(path, dict.fromkeys((*by_name, *kernels)), jobs, tree)))
 
 
-def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: Tree) -> str:
+def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectTree) -> str:
     """Return a hint at what may be meant by a name that is not known."""
     from ...headers.resolve import OWN
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
     if readers:
         return f"a header of {_listed([*readers], verbose=False)}"
-    if tree.at(asked).is_file():
+    if tree.disk_path(asked).is_file():
         return "it is there, but 'sources' does not match it, or 'exclude' does"
     same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]
     close = same or difflib.get_close_matches(asked, known, n=3)

@@ -31,7 +31,7 @@ from hatch_cubin.keys.recall import Recall
 from hatch_cubin.lockfile import lock_comparison, lock_format
 from hatch_cubin.planning import linked_modules
 from hatch_cubin.planning.unit_plan import Link, Module, Unit
-from hatch_cubin.project.project import Project, Sources, read_sources
+from hatch_cubin.project.project import Project, ProjectSources, read_sources
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.linker import Input
@@ -131,7 +131,7 @@ class State(NamedTuple):
     """A project, as a build finds it."""
 
     project: Project
-    sources: Sources
+    sources: ProjectSources
     toolkit: Toolkit
     jobs: Sequence[Job]
     lock: lock_format.Lock
