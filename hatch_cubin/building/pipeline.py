@@ -7,7 +7,7 @@ import gc
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,14 +36,14 @@ from ..keys.recall import Recall, Units, recall_of
 from ..lockfile import lock_comparison, lock_format, locked_build
 from ..lockfile.lock_format import Lock
 from ..planning.unit_plan import Unit
-from ..project.project import Project, Sources, read_sources
+from ..project.project import Project, ProjectSources, read_sources
 from ..remote import build_store
 from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Toolkit
 from .report import report, write_report
 
 if TYPE_CHECKING:
-    from ..remote.shared_store import Shared
+    from ..remote.shared_store import SharedStore
 
 
 class Plan(NamedTuple):
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
-    remote: Shared | None = None  # the store, where it was asked already
+    remote: SharedStore | None = None  # the store, where it was asked already
     lock: Lock | None = None  # the project's
 
 
@@ -85,7 +85,7 @@ def build_held(
 
     With a folder to *hold* hits, a hit is not returned as bytes, but as the path of a link in that folder.
     """
-    if project.skips:
+    if project.is_skipped:
         project.warn("HATCH_CUBIN_SKIP is set: the bundle has no kernels")
         empty = layout.lay_out([], {"data_model": DATA_MODEL, "skipped": True, "toolchain": {}}, 0)
         return empty, needed_files(project, by_name=True)
@@ -138,7 +138,7 @@ def choose_plan(
         for problem in outside_headers(project, plan.jobs):
             project.warn(str(problem))
         for problem in unread_macros(project, plan.jobs):
-            project.say(str(problem))
+            project.inform(str(problem))
     return plan
 
 
@@ -154,7 +154,7 @@ def _chosen_plan(
     word = locked_build.heard(project, sources, hold, looks=not followed)
     if word is not None and word.found is not None:
         for note in word.plan.notes:
-            project.say(note)
+            project.inform(note)
         plan = Plan(word.plan.toolkit, word.plan.jobs, word.plan.recall)
         return plan._replace(headers=word.lock.headers, found=word.found, remote=word.remote)
     if require is not None:
@@ -171,7 +171,7 @@ def _chosen_plan(
     return plan._replace(jobs=tuple(lock_comparison.enforced(word.lock, plan.jobs)), lock=word.lock)
 
 
-def make_plan(project: Project, sources: Sources | None = None, *, in_part: bool = False) -> Plan:
+def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return what a build consists of: every unit, with its headers and its keys.
 
     A header that cannot be read is an error, unless the plan is made *in part*, without its units.
@@ -209,13 +209,13 @@ def attempt(
             for doubt in (plan.toolkit.doubt, user_folders.trouble()):
                 if doubt is not None:
                     project.warn(doubt)
-            remote = plan.remote or build_store.open_remote(project, cache, plan.jobs, plan.toolkit)
+            remote = plan.remote or build_store.open_store(project, cache, plan.jobs, plan.toolkit)
             fetch = None if remote is None else partial(build_store.fetch, remote)
             results = look_up(plan.jobs, cache, plan.found, fetch)
             whatever_comes.callback(write_report, project, results)
             complete(project, plan.jobs, cache, plan.toolkit, results)
             if remote is not None:
-                build_store.conclude(project, remote, plan.jobs, results)
+                _exchange_with_store(project, remote, plan.jobs, results)
             seconds = time.monotonic() - start
             if noted:  # also where packing fails: each of these results is right
                 whatever_comes.callback(_note, project, plan, results, cache)
@@ -225,6 +225,17 @@ def attempt(
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
     return results
+
+
+def _exchange_with_store(
+    project: Project, remote: SharedStore, jobs: Iterable[Job], results: Results
+) -> None:
+    """Give the store the results that it is missing, if this build may write; note what was exchanged."""
+    done = [job for job in jobs if job.unit in results.done]
+    if project.is_switched_on("HATCH_CUBIN_REMOTE_WRITE"):
+        remote.push([job.keys.key for job in done])
+    results.fetched = {job.unit for job in done if job.keys.key in remote.fetched}
+    results.remote = remote.facts
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
@@ -283,7 +294,7 @@ def _known(job: Job, compiled: Compiled, record: str) -> Known:
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache; with a folder to *hold* hits, it puts links to them there."""
     signing = None
-    if project.signs:
+    if project.uses_signatures:
         from ..cache.signing import signing_of  # which few builds need
 
         signing = signing_of(project)
@@ -298,7 +309,7 @@ def build_in_place(project: Project, rebuild: layout.Rebuild, *, linked: bool = 
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
-    if not project.skips:  # looked at before the build: what is edited while it runs counts as edited
+    if not project.is_skipped:  # looked at before the build: what is edited while it runs counts as edited
         root = project.root.as_posix() if linked else None
         sources = needed_files(project)
         notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
@@ -327,7 +338,9 @@ def check_lock(project: Project, found: Lock) -> list[str]:
     return lock_comparison.differences(found, now)
 
 
-def _described(project: Project, plan: Plan, sources: Sources, results: Mapping[Unit, str | None]) -> Lock:
+def _described(
+    project: Project, plan: Plan, sources: ProjectSources, results: Mapping[Unit, str | None]
+) -> Lock:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
     return lock_comparison.describe(project, everything, plan.toolkit, plan.jobs, results)
 
@@ -352,14 +365,14 @@ def sdist_files(project: Project) -> dict[str, Path]:
     own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
     inside = (path for path in found if not lies_outside(path))
     tree = project.tree
-    return {tree.in_sdist(path): tree.at(path) for path in (*own, *inside)}
+    return {tree.path_in_sdist(path): tree.disk_path(path) for path in (*own, *inside)}
 
 
 def _reachable(project: Project, *, by_name: bool = False) -> list[str]:
     try:
         return reachable_files(project, read_sources(project), by_name=by_name)
     except HatchCubinError:
-        if project.skips:  # a bundle without kernels does not need its sources to be right
+        if project.is_skipped:  # a bundle without kernels does not need its sources to be right
             return []
         raise
 

@@ -26,12 +26,12 @@ def report(project: Project, results: Results, seconds: float) -> None:
         return
     total, compiled = len(results.done), len(results.seconds)
     for note in (*gaps(results.done), *alike(results.done)):
-        project.say(note)
+        project.inform(note)
     fetched = len(results.fetched)
     said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
-    project.say(f"{count(total, 'unit')}: {said}{compiled} compiled in {seconds:.1f} s")
+    project.inform(f"{count(total, 'unit')}: {said}{compiled} compiled in {seconds:.1f} s")
     if results.workers:
-        project.say(f"compiled by others: {_by_worker(results)}")
+        project.inform(f"compiled by others: {_by_worker(results)}")
 
 
 def write_report(project: Project, results: Results) -> None:

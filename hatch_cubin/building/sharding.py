@@ -66,7 +66,7 @@ def share(
     }
     known = _known(groups, reports, toolkit)
     if reports and (new := len(groups) - len(known)):
-        project.say(f"the weights lack {new} of {len(groups)} compiles, which are guessed")
+        project.inform(f"the weights lack {new} of {len(groups)} compiles, which are guessed")
     weight = weighed(guesses, known)
     dealt = deal(
         (Compile(name, _family(group[0], toolkit), weight[name]) for name, group in groups.items()),
@@ -77,7 +77,7 @@ def share(
         loads[number] += weight[name]
     mine = {job.unit for name, group in groups.items() if dealt[name] == shard.number - 1 for job in group}
     part = loads[shard.number - 1] / max(1, sum(loads))
-    project.say(f"shard {shard}: {len(mine)} of {len(jobs)} units, {part:.1%} of the work")
+    project.inform(f"shard {shard}: {len(mine)} of {len(jobs)} units, {part:.1%} of the work")
     facts = {"number": shard.number, "of": shard.of, "weights": loads}
     return Share(tuple(job for job in jobs if job.unit in mine), {"shard": facts})
 

@@ -16,9 +16,9 @@ from ..cache.entries import Compiled
 from ..cubin.ptx import ptx_parameters
 from ..cubin.symbol_types import parameter_types
 from ..planning.unit_plan import Unit
-from ..project.declared_kernels import Types
+from ..project.declared_kernels import ParameterTypes
 
-Declared: TypeAlias = Callable[[], Mapping[str, Types]]  # what a module's texts say, by symbol
+Declared: TypeAlias = Callable[[], Mapping[str, ParameterTypes]]  # what a module's texts say, by symbol
 Parameter: TypeAlias = "list[int | str]"  # offset, size and, where it is known, type
 
 _POINTER = frozenset({8})
@@ -71,11 +71,11 @@ def of_units(
     return {"parameters": common} if common else {}, added
 
 
-def _types(symbol: str, declared: Declared) -> Types | None:
+def _types(symbol: str, declared: Declared) -> ParameterTypes | None:
     return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
 
 
-def typed(places: Iterable[Sequence[int]], types: Types | None) -> list[Parameter]:
+def typed(places: Iterable[Sequence[int]], types: ParameterTypes | None) -> list[Parameter]:
     """Return the parameters at these places, with the types that are known, if all of these fit."""
     listed = [*places]
     if types is None or len(types) != len(listed) or not all(map(_fits, types, listed)):

@@ -23,7 +23,7 @@ from ..cubin.ptx import ptx_version
 from ..errors import BundleError, Location, Problem
 from ..planning.unit_plan import Module, Unit
 from ..project import disk
-from ..project.source_roots import Tree
+from ..project.source_roots import ProjectTree
 from ..toolkit.toolkit import Keys
 from . import kernel_parameters, loader_files
 from .manifest import canonical, keys_line, module_line, write_keys, write_manifest
@@ -209,7 +209,7 @@ def _keys(built: Iterable[Built]) -> dict[str, Any]:
 
 
 def describe_editable(
-    tree: Tree, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
+    tree: ProjectTree, folder: str, sources: Iterable[str], rebuild: Rebuild, found_at: str | None = None
 ) -> dict[str, bytes]:
     """Return the files that an editable install has beside its bundle, to notice that *sources* were edited.
 
@@ -217,12 +217,12 @@ def describe_editable(
     """
     files, now = {}, time.time_ns()
     for name in sources:
-        status = os.stat(tree.at(name))
+        status = os.stat(tree.disk_path(name))
         # One that was changed a moment ago may change again without another time: its content is compared.
-        settled = disk.are_settled([disk.state_of(status)], now)
+        settled = disk.are_settled([disk.state_from_status(status)], now)
         times = [status.st_mtime_ns, status.st_ctime_ns if settled else None]
-        digest = file_digest(tree.at(name).read_bytes())
-        files[Path(tree.from_root(name)).as_posix()] = [status.st_size, *times, digest]
+        digest = file_digest(tree.disk_path(name).read_bytes())
+        files[Path(tree.path_from_project(name)).as_posix()] = [status.st_size, *times, digest]
     built = {
         "files": files,
         "needs": rebuild.needs,

@@ -94,7 +94,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
     commit = tracked and _git(project.root, "rev-parse", "HEAD")
     if not commit:
         return {}
-    changed = _changes(project.root, [*map(project.tree.from_root, files_of(jobs))])
+    changed = _changes(project.root, [*map(project.tree.path_from_project, files_of(jobs))])
     if None in changed:
         return {}
     return {"commit": commit.strip(), "dirty": "true" if any(changed) else "false"}

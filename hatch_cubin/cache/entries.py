@@ -253,7 +253,7 @@ class Cache:
 
     def record_stamp(self, key: bytes) -> str:
         """Return a text that changes when the record of *key* is written; empty where that will not count."""
-        return "" if key in self._uncounted else disk.stamp(place(self.folder, record_key(key)))
+        return "" if key in self._uncounted else disk.size_and_time(place(self.folder, record_key(key)))
 
     def claim(self, key: bytes) -> bool:
         """Say whether this build may compile a missing unit: not while another build is compiling it.
@@ -289,7 +289,7 @@ class Cache:
             record = look(place(self.folder, record_key(key))) if entry else None
             if entry is None or record is None:  # trimmed, or being written
                 return None
-            new = known is None or known.record != disk.stamp_of(record.status)
+            new = known is None or known.record != disk.size_and_time_from_status(record.status)
             proof = self._record_of(key, record) if new else known
             found = None if proof is None else _found(entry, proof, held, request)
         except FileNotFoundError:  # trimmed since it was looked at

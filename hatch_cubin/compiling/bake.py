@@ -75,7 +75,7 @@ class Bake:
             self._storing = Storing(self._cache, self._turns.done, len(self._misses))
             stack.callback(self._storing.close)
             setup = self._setup(stack)
-            self._progress = stack.enter_context(self._project.units(units, len(self._results.done)))
+            self._progress = stack.enter_context(self._project.show_progress(units, len(self._results.done)))
             for answer in stack.enter_context(contextlib.closing(self._answers(setup))):
                 for job in self._misses[answer.id]:
                     self._progress.finished(job.unit.name)

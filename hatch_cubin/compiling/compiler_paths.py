@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..common.digest import digest
 from ..headers.includes import Closure
 from ..headers.resolve import OWN, PROJECT, Root
-from ..project.source_roots import Tree
+from ..project.source_roots import ProjectTree
 
 _PROJECT_DESCRIPTOR = 77  # any number that is free in a fresh process
 _DEEP = 16
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 class CompilePaths:
     """How the project's folder and each header tree are called in a compile."""
 
-    def __init__(self, tree: Tree, search: Iterable[Root]) -> None:
+    def __init__(self, tree: ProjectTree, search: Iterable[Root]) -> None:
         self._tree, self._project = tree, (project := tree.root)
         self._by_number = _named_by_number()
         self._numbers = {project: _PROJECT_DESCRIPTOR}
@@ -114,7 +114,7 @@ class CompilePaths:
         files: dict[str, tuple[str, Path]] = {}
         for name in names:
             folder, relative = self._home_of(name)
-            source = self._tree.at(relative) if folder == self._project else folder / relative
+            source = self._tree.disk_path(relative) if folder == self._project else folder / relative
             files[str(places[folder] / relative)] = (name, source)
         begun = (places[self._project] / folder for folder in folders)
         return Layout(
@@ -144,7 +144,7 @@ class CompilePaths:
 
     def of_source(self, path: str) -> str:
         """Return the compile's name of a file of the project."""
-        return f"{self._name(self._project)}/{path}" if self._by_number else str(self._tree.at(path))
+        return f"{self._name(self._project)}/{path}" if self._by_number else str(self._tree.disk_path(path))
 
     def of_root(self, root: Root) -> str:
         """Return the compile's name of a folder of the search path."""

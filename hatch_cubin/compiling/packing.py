@@ -53,7 +53,7 @@ def pack(
         found[block.key] = again or packed  # which may be held, and leave the memory
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"
-    project.say(f"{count(len(blocks), 'block')}: {counts}, {size(before)} in {size(after)}")
+    project.inform(f"{count(len(blocks), 'block')}: {counts}, {size(before)} in {size(after)}")
     return assembled(blocks, found)
 
 

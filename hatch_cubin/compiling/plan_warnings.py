@@ -15,7 +15,7 @@ from ..keys.jobs import Job, lies_outside
 from ..planning.unit_plan import Module
 from ..project import disk
 from ..project.project import Project
-from ..project.scan import PASTE, WORD, spliced
+from ..project.scan import IDENTIFIER, PASTE_OPERATOR, join_continued_lines
 
 NEARER = "put a copy into the project, or name its folder in 'source-roots'"
 _NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")  # perhaps NVRTC's own header asks for them
@@ -27,7 +27,7 @@ def outside_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     found: dict[str, Problem] = {}
     for job in {id(job.closure): job for job in jobs}.values():  # many modules share a closure
         for path in _own(job.closure):
-            real = project.tree.real(path) if ".." in path else path
+            real = project.tree.real_name(path) if ".." in path else path
             if (lies_outside(real) or real.startswith("/")) and real not in found:
                 what = f"reads {real}, which lies outside the project: an sdist does not have it"
                 found[real] = Problem(what, Location(job.unit.module.source.path), NEARER)
@@ -72,12 +72,17 @@ class _Texts:
     def unread(self, name: str) -> str | None:
         """Return what a macro may be meant as, "" if that is unknown; None if a text may name it."""
         named = re.compile(rf"\b{name}\b")
-        if any(named.search(text) or PASTE.search(text) for text in self._own()):  # mostly the first text
+        if any(
+            named.search(text) or PASTE_OPERATOR.search(text) for text in self._own()
+        ):  # mostly the first text
             return None
         import difflib  # slow to import, and few projects have such a macro
 
         asked = {
-            word for text in self._own() for line in _CONDITION.findall(text) for word in WORD.findall(line)
+            word
+            for text in self._own()
+            for line in _CONDITION.findall(text)
+            for word in IDENTIFIER.findall(line)
         }
         close = difflib.get_close_matches(name, sorted(asked), n=1, cutoff=0.75)
         if not any(_others(job.closure) for job in self.jobs):
@@ -88,17 +93,18 @@ class _Texts:
         """Yield the project's texts, and what the table hands to the compiler as code."""
         paths: set[str] = set()
         for job in self.jobs:
-            yield spliced(job.unit.module.source.text)
+            yield join_continued_lines(job.unit.module.source.text)
             yield "\n".join((*job.unit.module.instantiate, *_values(job.unit.module)))
             paths.update(_own(job.closure))
         for path in sorted(paths):
             try:
-                data = disk.read(
-                    Path(path) if path.startswith("/") else self.project.tree.at(path), self.project.tree
+                data = disk.read_file(
+                    Path(path) if path.startswith("/") else self.project.tree.disk_path(path),
+                    self.project.tree,
                 )
             except SourceError:  # gone by now
                 continue
-            yield spliced(data.decode("utf-8", "replace"))
+            yield join_continued_lines(data.decode("utf-8", "replace"))
 
     def _is_named_by_others(self, name: str) -> bool:
         """Say whether a header of others names a macro, or may do so."""

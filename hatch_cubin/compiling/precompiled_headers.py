@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from ..cubin.elf import read_order
+from ..cubin.elf import read_symbol_order
 from ..headers.resolve import OWN
 from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
-from ..project.source_roots import Tree
+from ..project.source_roots import ProjectTree
 
 _PAYS_FROM = 4  # compiles in one process: to precompile takes as long as two of them, or three
 _MOST = 8  # processes with a precompiled header: each takes 300 MB of memory, and as much of disk
@@ -72,7 +72,7 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
     return any(name[:at] in words and name[at:] in words for at in range(1, len(name)))
 
 
-def shared_includes(jobs: Sequence[Job], tree: Tree, workers: int) -> dict[int, int]:
+def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dict[int, int]:
     """Return the numbers of the jobs that share their includes, each with the end of these in its source.
 
     A precompiled header serves one arch. With few jobs for each worker, all are done sooner without any.
@@ -177,7 +177,7 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
             named = [(line.decode(), b".func" in line) for line in _DEFINED.findall(output)]
             named = [] if all(".entry" in line for line, _function in named) else named
         else:
-            named = [*read_order(output)]
+            named = [*read_symbol_order(output)]
     except ValueError:
         named = [("unreadable", True)]  # whoever takes the result reports that
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
@@ -222,7 +222,7 @@ def _is_plain(job: Job) -> bool:
     return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))
 
 
-def _end(job: Job, tree: Tree) -> int:
+def _end(job: Job, tree: ProjectTree) -> int:
     """Return where a source's includes end; 0 unless its headers are large and know no macro of a variant."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
@@ -238,15 +238,15 @@ def _end(job: Job, tree: Tree) -> int:
     return end if size >= _WORTH_BYTES and not know_any([*headers, *values], macros) else 0
 
 
-def _header(job: Job, tree: Tree, logical: str) -> tuple[bytes, bool]:
+def _header(job: Job, tree: ProjectTree, logical: str) -> tuple[bytes, bool]:
     """Return a header's text, and whether it is the project's."""
     return header_path(job, tree, logical).read_bytes(), logical.startswith(OWN)
 
 
-def header_path(job: Job, tree: Tree, logical: str) -> Path:
+def header_path(job: Job, tree: ProjectTree, logical: str) -> Path:
     """Return the file that a logical name of a closure means."""
     roots = ((root.logical, root.path) for root in job.search)
     for name, folder in roots:
         if logical.startswith(f"{name}/") and (path := folder / logical[len(name) + 1 :]).is_file():
             return path
-    return tree.at(logical[len(OWN) :]) if logical.startswith(OWN) else Path(logical)
+    return tree.disk_path(logical[len(OWN) :]) if logical.startswith(OWN) else Path(logical)

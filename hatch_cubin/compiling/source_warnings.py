@@ -11,7 +11,7 @@ from ..errors import Location, Problem, SourceError
 from ..keys.jobs import Job, named_files
 from ..planning.unit_plan import Module
 from ..project import disk
-from ..project.build_time_macros import Stamp, stamps
+from ..project.build_time_macros import TimeMacroUse, time_macro_uses
 from ..project.project import Project
 from ..project.source import Source, glob_regex
 from . import limits, templates
@@ -64,21 +64,23 @@ def _texts(project: Project, job: Job) -> dict[str, str]:
     for path in named_files(project, [job]):
         if path != source.path:
             with contextlib.suppress(SourceError):  # gone by now
-                texts[path] = disk.read(project.tree.at(path), project.tree).decode("utf-8", "replace")
+                texts[path] = disk.read_file(project.tree.disk_path(path), project.tree).decode(
+                    "utf-8", "replace"
+                )
     return texts
 
 
-def _stamps(module: Module, texts: Mapping[str, str]) -> Iterator[Stamp]:
+def _stamps(module: Module, texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
     table = "\n".join(f"#define {name} {value}" for name, value in module.macros)
-    return stamps({_TABLE: table, **texts})
+    return time_macro_uses({_TABLE: table, **texts})
 
 
-def _of_time(stamp: Stamp, project: Project, module: Module) -> Problem:
+def _of_time(stamp: TimeMacroUse, project: Project, module: Module) -> Problem:
     where, what = Location(stamp.path, stamp.line), stamp.name
     if stamp.path == _TABLE:
         what = module.macros[stamp.line - 1][0]
         where = _place_of(what, project, module)
-    elif not stamp.is_plain:
+    elif not stamp.is_literal:
         what = f"{what}, which macros make here,"
     return Problem(f"{what} makes every compile differ; a cached unit keeps that of its first", where)
 

@@ -1,1 +1,1 @@
-"""What `hatch-cubin explain` finds out: why a unit is a miss, why an arch is built, what a GPU would load."""
+"""The answers of `hatch-cubin explain`: why a unit is a miss, why an arch is built, what a GPU would load."""

@@ -1,4 +1,4 @@
-"""Why an arch is built or is not, and what a GPU would load of what is planned. Pure."""
+"""Explain why an arch is built or not, and which of the planned archs a GPU would load. Pure."""
 
 from __future__ import annotations
 
@@ -13,81 +13,83 @@ from ..planning import unit_plan
 from ..planning.unit_plan import Module, Toolchain
 from ..project.source import Source, glob_regex
 
-Expand = Callable[[Sequence[str]], Iterable[Target]]
-Entries = Sequence[tuple[str, int | None]]  # each arch, and the driver that it needs if that is known
+ExpandArchs = Callable[[Sequence[str]], Iterable[Target]]
+ArchEntries = Sequence[tuple[str, int | None]]  # each arch, and the driver that it needs; None: not known yet
 
-VARIABLE = "HATCH_CUBIN_ARCHS"
+ARCHS_VARIABLE = "HATCH_CUBIN_ARCHS"
 
 
-class Asked(NamedTuple):
-    """One spec of the `archs` that a source is built for, and what came of it."""
+class ArchRequest(NamedTuple):
+    """One spec of the `archs` that a source is built for, and the archs that it gives."""
 
     spec: str
     where: str
-    own: bool  # whether it stands in a [[source]] table, in place of the global archs
+    own: bool  # whether it is in a [[source]] or [[module]] table, which replaces the global archs
     gives: tuple[Arch, ...]
     left_out: tuple[tuple[Arch, str], ...]  # with the reason
 
     @property
     def place(self) -> str:
-        """Where it stands, as people read it."""
+        """The file and line of the spec, for people."""
         return f"{self.where}{', in place of the global archs' if self.own else ''}"
 
     def __str__(self) -> str:
         return f"{self.spec!r} ({self.place})"
 
 
-class Loads(NamedTuple):
-    """What a GPU would load of a module."""
+class GpuChoice(NamedTuple):
+    """The entry of a module that a GPU would load, or the reason why it would load none."""
 
     arch: str | None
     rule: str | None = None
-    needs: int | None = None  # which driver, as `cuDriverGetVersion` counts; None where it is not known yet
+    needs: int | None = None  # the driver, as `cuDriverGetVersion` counts; None: not known yet
     certain: bool = True
-    why: str | None = None  # the reason where it would load nothing
+    why: str | None = None  # only if the GPU would load nothing
 
 
-def asked(
-    config: Config, module: Module, toolchain: Toolchain, expand: Expand, *, replaced: bool
-) -> list[Asked]:
+def arch_requests(
+    config: Config, module: Module, toolchain: Toolchain, expand: ExpandArchs, *, replaced: bool
+) -> list[ArchRequest]:
     """Return each spec that asks for archs of a module.
 
-    *replaced* says that an environment variable replaces the table's `archs`.
+    *replaced*: an environment variable replaces the table's `archs`.
     """
-    specs, places, own = _specs(config, module, replaced=replaced)
+    specs, places, own = _requested_specs(config, module, replaced=replaced)
     return [
-        Asked(spec, where, own, *_outcome(expand([spec]), module, toolchain))
+        ArchRequest(spec, where, own, *_given_and_left_out(expand([spec]), module, toolchain))
         for spec, where in zip(specs, places, strict=True)
     ]
 
 
-def _specs(config: Config, module: Module, *, replaced: bool) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return the specs that a module is built for, the place of each, and whether they are its own."""
+def _requested_specs(
+    config: Config, module: Module, *, replaced: bool
+) -> tuple[Sequence[str], Sequence[str], bool]:
+    """Return the specs that a module is built for, the place of each, and whether the module has its own."""
     linked, path = module.part_of or module.base, module.source.path
     for index, table in enumerate(config.module if module.part_of or module.link else ()):
         if table.name == linked and table.archs:
-            return table.archs, _places(config, len(table.archs), "module", index), True
+            return table.archs, _spec_places(config, len(table.archs), "module", index), True
     for index, rule in reversed([*enumerate(config.source)]):  # later tables win
         if rule.archs and glob_regex(rule.path).fullmatch(path):
-            return rule.archs, _places(config, len(rule.archs), "source", index), True
+            return rule.archs, _spec_places(config, len(rule.archs), "source", index), True
     count = len(config.archs)
     if replaced:
-        return config.archs, [VARIABLE] * count, False
+        return config.archs, [ARCHS_VARIABLE] * count, False
     return (
         config.archs,
-        _places(config, count) if config.place.has("archs") else ["the default"] * count,
+        _spec_places(config, count) if config.place.has("archs") else ["the default"] * count,
         False,
     )
 
 
-def _places(config: Config, count: int, *path: str | int) -> list[str]:
+def _spec_places(config: Config, count: int, *path: str | int) -> list[str]:
     return [str(config.place.of(*path, "archs", number)) for number in range(count)]
 
 
-def _outcome(
+def _given_and_left_out(
     targets: Iterable[Target], module: Module, toolchain: Toolchain
 ) -> tuple[tuple[Arch, ...], tuple[tuple[Arch, str], ...]]:
-    """Return the archs that *targets* give, and those that are left out, each with the reason."""
+    """Return the archs that *targets* give, and the archs that are left out, each with the reason."""
     gives, left_out = [], []
     for target in targets:
         notes: list[str] = []
@@ -99,8 +101,10 @@ def _outcome(
     return tuple(dict.fromkeys(gives)), tuple(left_out)
 
 
-def about_arch(arch: Arch, source: Source, toolchain: Toolchain, specs: Sequence[Asked]) -> tuple[bool, str]:
-    """Say whether an arch is built, and why."""
+def explain_arch(
+    arch: Arch, source: Source, toolchain: Toolchain, specs: Sequence[ArchRequest]
+) -> tuple[bool, str]:
+    """Return whether an arch is built, and the reason."""
     if by := [each for each in specs if arch in each.gives]:
         return True, f"{' and '.join(map(str, by))} ask{'s' * (len(by) == 1)} for it"
     for each in specs:
@@ -117,23 +121,26 @@ def about_arch(arch: Arch, source: Source, toolchain: Toolchain, specs: Sequence
     return False, "none of the archs asks for it"
 
 
-def loads(cc: int, driver: int | None, entries: Entries, newest: int) -> Loads:
-    """Return what a GPU of capability *cc* would load of *entries*.
+def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:
+    """Return which of *entries* a GPU of capability *cc* would load.
 
-    The driver that an entry needs may not be known yet. Then it is at most *newest*, the toolkit's release.
+    It is not known which driver PTX needs until the PTX is compiled: at most *newest*, the toolkit's release.
+    So the choice is certain only if it is the same for the oldest and the newest driver that may be needed.
     """
-    chosen = _select(cc, driver, entries, unknown=0)
+    chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:
-        later = _select(cc, None, entries, unknown=0)
+        later = _select_entry(cc, None, entries, assumed_driver=0)
         if later is None:
-            return Loads(None)
-        return Loads(
+            return GpuChoice(None)
+        return GpuChoice(
             None, needs=dict(entries)[later[0]], why=f"{later[0]} would run on it with a newer driver"
         )
-    sure = _select(cc, driver, entries, unknown=newest)
-    return Loads(*chosen, needs=dict(entries)[chosen[0]], certain=sure == chosen)
+    sure = _select_entry(cc, driver, entries, assumed_driver=newest)
+    return GpuChoice(*chosen, needs=dict(entries)[chosen[0]], certain=sure == chosen)
 
 
-def _select(cc: int, driver: int | None, entries: Entries, *, unknown: int) -> tuple[str, str] | None:
-    shipped = [(arch, unknown if needed is None else needed) for arch, needed in entries]
+def _select_entry(
+    cc: int, driver: int | None, entries: ArchEntries, *, assumed_driver: int
+) -> tuple[str, str] | None:
+    shipped = [(arch, assumed_driver if needed is None else needed) for arch, needed in entries]
     return loader.select(cc, driver, shipped)

@@ -1,4 +1,4 @@
-"""What differs between the inputs of two units, and which cached unit is nearest to one. Pure."""
+"""Find the cached unit that is nearest to another unit, and how their inputs differ. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..headers.resolve import OWN
 from ..keys.ingredients import INGREDIENTS, Ingredient
 
 Inputs = Mapping[str, Any]
-Order = tuple[object, ...]
+SortKey = tuple[object, ...]
 
 _DIGESTS = re.compile(r"( [0-9a-f]{64})+$")
 
@@ -19,7 +19,7 @@ _SENTENCES = {kind: three for each in INGREDIENTS for kind, three in each.senten
 
 
 class Difference(NamedTuple):
-    """One input that is not what it was: its kind, its name where there are many of a kind, both values."""
+    """One input that differs: its kind, both values, and its name if there are many inputs of this kind."""
 
     input: str
     name: str | None
@@ -27,22 +27,22 @@ class Difference(NamedTuple):
     now: str | None
 
 
-class Nearest(NamedTuple):
-    """The cached unit that is most like another one, and what tells them apart."""
+class NearestUnit(NamedTuple):
+    """The cached unit that is most like another unit, and their differences."""
 
     key: str
     inputs: Inputs
     differences: tuple[Difference, ...]
 
 
-def nearest(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> Nearest | None:
-    """Return the cached unit most like this one, of those whose source has the same path or the same text.
+def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
+    """Return the nearest of the cached units whose source has the same path or the same text, if any.
 
-    *variant* are the macros that tell the unit from its source's other variants, as its inputs have them.
+    *variant*: the macros that distinguish the unit from other variants, as `inputs["define"]` has them.
     """
     own = set(variant)
 
-    def rank(each: Nearest) -> Order:
+    def rank(each: NearestUnit) -> SortKey:
         was = each.inputs
         return (
             was["path"] != now["path"],
@@ -53,7 +53,7 @@ def nearest(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) 
         )
 
     near = (
-        Nearest(key, was, differences(was, now))
+        NearestUnit(key, was, differences(was, now))
         for key, was in records.items()
         if isinstance(was, dict) and _is_same_source(was, now) and _is_whole(was)
     )
@@ -65,64 +65,69 @@ def _is_same_source(was: Inputs, now: Inputs) -> bool:
 
 
 def _is_whole(inputs: Inputs) -> bool:
-    """Say whether a record has every input that it needs to be compared, each of its type."""
+    """Return whether a record has every required input, and each input has the right type.
+
+    Another process or an older release may have written the record.
+    """
     return all(
         isinstance(inputs[each.name], each.type) if each.name in inputs else not each.is_in_all
         for each in INGREDIENTS
     )
 
 
-def _arch_distance(was: str, now: str) -> Order:
-    """Return how far one arch is from another: 'the same' is nearest, then the same kind, then its number."""
+def _arch_distance(was: str, now: str) -> SortKey:
+    """Return a key to sort by: the same arch comes first, then archs of the same kind, then near numbers."""
     numbers = [int("".join(filter(str.isdecimal, arch)) or 0) for arch in (was, now)]
     return was != now, was.partition("_")[0] != now.partition("_")[0], abs(numbers[0] - numbers[1])
 
 
 def differences(was: Inputs, now: Inputs) -> tuple[Difference, ...]:
-    """Return every input that differs; those that people change come first."""
+    """Return every input that differs; inputs that people change come first."""
     found = tuple(_differences(was, now))
-    if not found and was["cuda_core"] != now["cuda_core"]:  # no input, but it makes the keys
+    if not found and was["cuda_core"] != now["cuda_core"]:  # not an input, but cuda.core makes the keys
         return (Difference("cuda_core", None, was["cuda_core"], now["cuda_core"]),)
     return found
 
 
 def _differences(was: Inputs, now: Inputs) -> Iterator[Difference]:
     for each in INGREDIENTS:
-        compare = _COMPARED.get(each.name)
-        yield from compare(was, now) if compare else _compared(each, was, now)
+        compare = _COMPARE_WITH_OTHERS.get(each.name)
+        yield from compare(was, now) if compare else _compare_ingredient(each, was, now)
 
 
-def _compared(each: Ingredient, was: Inputs, now: Inputs) -> Iterator[Difference]:
+def _compare_ingredient(each: Ingredient, was: Inputs, now: Inputs) -> Iterator[Difference]:
     """Yield how one ingredient differs: as a whole, or part by part if it is a list or a dict."""
     kind = next(iter(each.sentences))
     if each.type in (list, dict):
-        parts = _PARTS.get(each.name, _named if each.type is dict else _members)
+        parts = _SPLIT_INTO_PARTS.get(each.name, _shown_by_name if each.type is dict else _by_value)
         pair = (parts(inputs.get(each.name, each.type())) for inputs in (was, now))
-        yield from _changed(kind, *pair, order=f"{kind} order" in each.sentences)
+        yield from _compare_parts(kind, *pair, order=f"{kind} order" in each.sentences)
     elif was.get(each.name) != now.get(each.name):
         before, after = (_shown(inputs[each.name]) if each.name in inputs else None for inputs in (was, now))
         yield Difference(kind, None, before, after)
 
 
-def _assembled(was: Inputs, now: Inputs) -> Iterator[Difference]:
+def _compare_assembled(was: Inputs, now: Inputs) -> Iterator[Difference]:
     if was["arch"] == now["arch"] and "assembled" not in was and "assembled" in now:
         yield Difference("assembled", None, None, now["assembled"])
 
 
-def _search(was: Inputs, now: Inputs) -> Iterator[Difference]:
-    """Yield how the search path differs: in the project's folders alone, unless both paths go beyond these.
+def _compare_search(was: Inputs, now: Inputs) -> Iterator[Difference]:
+    """Yield how the search path differs; folders outside of the project count only if both paths have some.
 
-    A first header brings the whole path, and a first header of others brings the rest of it.
+    The search path of a unit without headers is empty, and the search path of a unit that includes only the
+    project's headers has only the project's folders. So a new header can add folders to the path. These are
+    not differences of their own.
     """
     paths = [was["search"], now["search"]]
-    if not all(paths) and _headers(was["headers"]) != _headers(now["headers"]):
+    if not all(paths) and _user_headers(was["headers"]) != _user_headers(now["headers"]):
         return
     own = [[folder for folder in path if folder.startswith(OWN)] for path in paths]
     beyond = [len(path) > len(folders) for path, folders in zip(paths, own, strict=True)]
-    yield from _changed("search", *map(_members, paths if all(beyond) else own), order=True)
+    yield from _compare_parts("search", *map(_by_value, paths if all(beyond) else own), order=True)
 
 
-def _trees(was: Inputs, now: Inputs) -> Iterator[Difference]:
+def _compare_header_trees(was: Inputs, now: Inputs) -> Iterator[Difference]:
     before, after = (
         {
             name: f"{inputs['builds'].get(name, name)} {value}"
@@ -132,11 +137,11 @@ def _trees(was: Inputs, now: Inputs) -> Iterator[Difference]:
         for inputs in (was, now)
     )
     for name in dict.fromkeys((*before, *after)):
-        if was["headers"].get(name) != now["headers"].get(name):  # a key does not say of which build
+        if was["headers"].get(name) != now["headers"].get(name):  # the build alone does not change the key
             yield Difference("headers", name, before.get(name), after.get(name))
 
 
-def _changed(
+def _compare_parts(
     kind: str, was: Mapping[str, str], now: Mapping[str, str], *, order: bool = False
 ) -> Iterator[Difference]:
     if order and was == now and [*was] != [*now]:
@@ -146,11 +151,11 @@ def _changed(
             yield Difference(kind, name, was.get(name), now.get(name))
 
 
-def _macros(values: Iterable[object]) -> dict[str, str]:
+def _macro_values(values: Iterable[object]) -> dict[str, str]:
     return {name: value for name, _, value in (str(each).partition("=") for each in values)}
 
 
-def _named(values: Mapping[str, object]) -> dict[str, str]:
+def _shown_by_name(values: Mapping[str, object]) -> dict[str, str]:
     return {name: _shown(value) for name, value in values.items()}
 
 
@@ -158,70 +163,70 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _linked(values: Iterable[object]) -> dict[str, str]:
-    """Return what a module is linked of, in order, with the digest and the kind of each."""
-    return {name: what for what, name in (str(each).split(" ", 2)[::2] for each in values)}
+def _linked_inputs(values: Iterable[object]) -> dict[str, str]:
+    """Return the digest of each file that a module is linked from, by name, in the order of the link."""
+    return {name: digest for digest, name in (str(each).split(" ", 2)[::2] for each in values)}
 
 
-def _members(values: Iterable[object]) -> dict[str, str]:
+def _by_value(values: Iterable[object]) -> dict[str, str]:
     return {str(value): str(value) for value in values}
 
 
-def _headers(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that are the user's, and the digest of each."""
+def _user_headers(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the digest of each of the user's headers, by path. The name of a tree of headers has no '/'."""
     return {name: value for name, value in values.items() if "/" in name}
 
 
-def _builds(trees: Iterable[str]) -> dict[str, str]:
-    return {_build(tree): tree for tree in trees}
+def _by_tree_name(trees: Iterable[str]) -> dict[str, str]:
+    return {_tree_name(tree): tree for tree in trees}
 
 
-# How lists and dicts are split into their parts, unless a part is a member or a name.
-_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
-    "define": _macros,
-    "headers": _headers,
-    "linked": _linked,
-    "trees": _builds,
+# How a list or a dict is split into parts, unless its members or its items are the parts.
+_SPLIT_INTO_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
+    "define": _macro_values,
+    "headers": _user_headers,
+    "linked": _linked_inputs,
+    "trees": _by_tree_name,
 }
-# What is compared with the help of other inputs.
-_COMPARED: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
-    "assembled": _assembled,
-    "builds": _trees,
+# Ingredients whose comparison needs other inputs too.
+_COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
+    "assembled": _compare_assembled,
+    "builds": _compare_header_trees,
     "cuda_core": lambda _was, _now: (),  # reported only if nothing else differs
-    "search": _search,
+    "search": _compare_search,
 }
 
 
-def say(differences: Sequence[Difference], now: Inputs) -> list[str]:
-    """Return differences as people read them; those that come with another compiler are summed up."""
-    changed = [each for each in differences if not _is_brought(each)]
+def describe_all(differences: Sequence[Difference], now: Inputs) -> list[str]:
+    """Return a sentence for each difference; differences that come with another compiler are summed up."""
+    changed = [each for each in differences if not _comes_with_compiler(each)]
     if not changed or changed[0].input != "compiler" or len(changed) == len(differences):
-        return [say_one(each, now) for each in differences]
-    compiler, *others = (say_one(each, now) for each in changed)
+        return [describe(each, now) for each in differences]
+    compiler, *others = (describe(each, now) for each in changed)
     return [f"{compiler}, and what comes with it", *others]
 
 
-def _is_brought(difference: Difference) -> bool:
-    """Say whether a difference comes with another compiler, for both belong to the environment."""
+def _comes_with_compiler(difference: Difference) -> bool:
+    """Return whether another compiler brings this difference along: both belong to the environment."""
     kind, name, *_values = difference
     return kind in {"headers", "tree", "implicit", "search order"} or (
         kind == "search" and not str(name).startswith(OWN)
     )
 
 
-def say_one(difference: Difference, now: Inputs) -> str:
-    """Return one difference as people read it."""
+def describe(difference: Difference, now: Inputs) -> str:
+    """Return one difference as a sentence."""
     kind, name, was, new = difference
     changed, added, gone = _SENTENCES[kind]
-    sentence = added if was is None else gone if new is None else changed
+    template = added if was is None else gone if new is None else changed
     if kind == "headers":
-        was, new = _build(was or ""), _build(new or "")
-        sentence = "headers from {now} differ" if was == new else sentence
+        was, new = _tree_name(was or ""), _tree_name(new or "")
+        template = "headers from {now} differ" if was == new else template
     label = (name or "").removeprefix(OWN)
     tool = "nvJitLink" if "linked" in now else "ptxas" if now["path"].endswith(".ptx") else "NVRTC"
-    return sentence.format(name=label, was=was, now=new, path=now["path"], tool=tool)
+    return template.format(name=label, was=was, now=new, path=now["path"], tool=tool)
 
 
-def _build(tree: str) -> str:
-    """Return how people call the build of a tree of headers."""
+def _tree_name(tree: str) -> str:
+    """Return the name of a tree of headers, for people, as in 'NVRTC 13.4.92'."""
     return _DIGESTS.sub("", tree).removesuffix(" headers")

@@ -1,4 +1,4 @@
-"""Look units up in the cache, and find out why each miss is one."""
+"""Look up units in the cache, and find the reason of each miss."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any, NamedTuple
 from ..cache.entries import Cache, Compiled
 from ..keys.jobs import Job
 from . import differences
-from .differences import Nearest
+from .differences import NearestUnit
 
 REASONS = {
     "new": "nothing of this source is in this cache",
     "damaged": "its entry is damaged, and will be built again",
     "removed": "its entry was removed from the cache",
-    "unknown": "no input that is recorded differs",
-    "unsigned": "it is in the cache, and not signed, which HATCH_CUBIN_REQUIRE_SIGNED asks for",
+    "unknown": "none of the recorded inputs differs",
+    "unsigned": "it is in the cache but not signed, and HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
     "untrusted": "it is in the cache, signed with a key that is not among trusted-keys",
-    "forged": "it is in the cache, under a signature that is not its own",
-    "differs": "",  # the differences say it
+    "forged": "it is in the cache, but its signature belongs to other bytes",
+    "differs": "",  # the differences are the reason
 }
 
 
-class Found(NamedTuple):
-    """A unit, with its result if it is a hit, and with the reason if it is a miss."""
+class UnitLookup(NamedTuple):
+    """A unit, with its result if it is a cache hit, and with the reason if it is a miss."""
 
     job: Job
     hit: Compiled | None = None
     reason: str | None = None
-    nearest: Nearest | None = None
-    signed_with: str | None = None  # where that is the reason
+    nearest: NearestUnit | None = None
+    signed_with: str | None = None  # only if a wrong signature is the reason
 
     @property
     def module(self) -> str:
@@ -40,7 +40,7 @@ class Found(NamedTuple):
         return str(self.job.unit.arch)
 
     def facts(self) -> dict[str, Any]:
-        """Return what is known of the unit, for JSON."""
+        """Return these facts for JSON."""
         near = self.nearest
         return {
             "module": self.module,
@@ -53,41 +53,43 @@ class Found(NamedTuple):
             "differences": [each._asdict() for each in near.differences] if near else [],
         }
 
-    def why(self, *, verbose: bool) -> list[str]:
-        """Return why the unit is a miss, in lines for people."""
+    def reason_lines(self, *, verbose: bool) -> list[str]:
+        """Return the lines that tell people why the unit is a miss."""
         if self.reason is None:
             return []
         if self.reason == "differs" and self.nearest is not None:
             found, now = self.nearest.differences, self.job.inputs
             return (
-                [differences.say_one(each, now) for each in found] if verbose else differences.say(found, now)
+                [differences.describe(each, now) for each in found]
+                if verbose
+                else differences.describe_all(found, now)
             )
         with_key = f": {self.signed_with}" if self.signed_with else ""
         return [REASONS[self.reason] + with_key]
 
 
-def look_up(jobs: Sequence[Job], cache: Cache) -> list[Found]:
-    """Return what the cache has of each unit; the cache's records are read only where a unit is a miss."""
-    found = [_look_up(job, cache) for job in jobs]
+def look_up_units(jobs: Sequence[Job], cache: Cache) -> list[UnitLookup]:
+    """Return the result of each unit or the reason of its miss; only a miss reads the cache's records."""
+    found = [_look_up_unit(job, cache) for job in jobs]
     if all(each.hit is not None for each in found):
         return found
     records = cache.inputs()
-    return [each if each.hit or each.reason else _explained(each.job, records) for each in found]
+    return [each if each.hit or each.reason else _explain_miss(each.job, records) for each in found]
 
 
-def _look_up(job: Job, cache: Cache) -> Found:
+def _look_up_unit(job: Job, cache: Cache) -> UnitLookup:
     damaged = cache.damaged
     hit = job.found_in(cache)
     if (doubt := cache.doubts.get(job.keys.key)) is not None:
-        return Found(job, reason=doubt.reason, signed_with=doubt.key)
-    return Found(job, hit, "damaged" if cache.damaged > damaged else None)
+        return UnitLookup(job, reason=doubt.reason, signed_with=doubt.key)
+    return UnitLookup(job, hit, "damaged" if cache.damaged > damaged else None)
 
 
-def _explained(job: Job, records: Mapping[str, Mapping[str, Any]]) -> Found:
+def _explain_miss(job: Job, records: Mapping[str, Mapping[str, Any]]) -> UnitLookup:
     if job.keys.key.hex() in records:
-        return Found(job, reason="removed")
+        return UnitLookup(job, reason="removed")
     variant = [f"{name}={value}" for name, value in job.unit.module.variant]
-    nearest = differences.nearest(job.inputs, variant, records)
+    nearest = differences.nearest_unit(job.inputs, variant, records)
     if nearest is None:
-        return Found(job, reason="new")
-    return Found(job, reason="differs" if nearest.differences else "unknown", nearest=nearest)
+        return UnitLookup(job, reason="new")
+    return UnitLookup(job, reason="differs" if nearest.differences else "unknown", nearest=nearest)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..cache.entries import Content
 from ..loader import finder as shipped
 from ..project.project import Project
-from ..project.source import BUNDLE
+from ..project.source import BUNDLE_FOLDER
 from .repack import Wheel
 
 
@@ -20,7 +20,7 @@ def finder(project: Project, wheel: Wheel) -> dict[str, Content]:
     if any(_is_same(folder / package, bundle.parent) for folder in _folders(wheel)):
         return {}
     name = _module_of(project.package)
-    line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE}'!a}, {str(bundle)!a})\n"
+    line = f"import {name}; {name}.find({f'{project.package}.{BUNDLE_FOLDER}'!a}, {str(bundle)!a})\n"
     return {f"{name}.py": [Path(shipped.__file__).read_bytes()], f"{name}.pth": [line.encode()]}
 
 

@@ -26,7 +26,7 @@ from ..config.known_names import MISNAMED_HOOKS
 from ..errors import PREFIX, ConfigError, Problem, reported
 from ..lockfile import locked_build
 from ..project.project import Project, cache_entries, cache_folders
-from ..project.source import BUNDLE
+from ..project.source import BUNDLE_FOLDER
 from . import max_size
 
 _NOTHING = ", nothing was built"
@@ -119,7 +119,7 @@ class CubinBuildHook(BuildHookInterface[Any]):
         for folder in map(os.path.normpath, folders):
             if any(file.startswith(folder + os.sep) for file in files):
                 path = folder.replace(os.sep, "/")
-                line = f"{BUNDLE}/" if path.endswith(f"/{BUNDLE}") else f"/{path}/"
+                line = f"{BUNDLE_FOLDER}/" if path.endswith(f"/{BUNDLE_FOLDER}") else f"/{path}/"
                 project.warn(f"add '{line}' to .gitignore, or sdists ship {path}/")
 
     def _project(self) -> Project:
@@ -132,9 +132,9 @@ class CubinBuildHook(BuildHookInterface[Any]):
             root=Path(self.root),
             packages=_packages(self.root, self.metadata),
             config=self._read_config(),
-            say=console.say,
+            inform=console.say,
             warn=console.warn,
-            units=console.units,
+            show_progress=console.units,
             verbose=self.app.verbosity > 0,
         )
 
@@ -193,7 +193,7 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
         inside, name = os.path.split(file.distribution_path)
-        if inside and name == "__init__.py" and BUNDLE not in Path(inside).parts:
+        if inside and name == "__init__.py" and BUNDLE_FOLDER not in Path(inside).parts:
             folder = os.path.dirname(file.relative_path).replace(os.sep, "/")
             folders[inside.replace(os.sep, ".")] = folder or "."
     if not folders:

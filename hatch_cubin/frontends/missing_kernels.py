@@ -12,7 +12,7 @@ from ..config.config import DEFAULT_SOURCES
 from ..config.known_names import WRAPPER, inside, with_us
 from ..errors import Location, Problem
 from ..project.project import Project
-from ..project.source import BUNDLE
+from ..project.source import BUNDLE_FOLDER
 
 _HOOK_SWITCH = "HATCH_BUILD_HOOK_ENABLE_CUBIN"
 _NO_HOOKS = "HATCH_BUILD_NO_HOOKS"
@@ -21,7 +21,7 @@ _NO_HOOKS = "HATCH_BUILD_NO_HOOKS"
 def reasons(project: Project, known: dict[str, str]) -> Iterator[Problem]:
     """Yield what keeps kernels out of wheels; *known* are all packages of the project."""
     pyproject, backend = table_location.read_project(project.root)
-    if project.skips:
+    if project.is_skipped:
         yield Problem("HATCH_CUBIN_SKIP is set: wheels that are built with it have no kernels")
     if backend in table_location.HATCH_BACKENDS:
         yield from _switched_off(project)
@@ -64,7 +64,7 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
 def _has_bundle(project: Project) -> bool:
     """Say whether a bundle was written into a package, for a backend that takes it for the package's data."""
     folders = (project.root / folder for folder in project.packages.values())
-    return any(path.is_dir() for folder in folders for path in folder.rglob(BUNDLE))
+    return any(path.is_dir() for folder in folders for path in folder.rglob(BUNDLE_FOLDER))
 
 
 def _outside_the_wheel(project: Project, known: dict[str, str]) -> Iterator[Problem]:

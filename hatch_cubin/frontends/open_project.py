@@ -44,9 +44,9 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
         packages=_packages_in(root, values) or packages(root, values.get("backend", backend), place),
         config=make_config(values),
         environ=environ,
-        say=console.say,
+        inform=console.say,
         warn=console.warn,
-        units=console.units,
+        show_progress=console.units,
         verbose=verbose,
     )
 
@@ -174,9 +174,9 @@ def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | N
     """Return the package whose folder the table names; None where it names none."""
     if (folder := values.get("package_dir")) is None:
         return None
-    from ..project.source_roots import Tree
+    from ..project.source_roots import ProjectTree
 
-    if not (root / folder).is_dir() or not Tree(root).holds(folder):
+    if not (root / folder).is_dir() or not ProjectTree(root).is_inside(folder):
         what = f"package-dir: {folder!r} is not a folder of the project"
         raise ConfigError(Problem(what, values["place"].of("package-dir")))
     return {values.get("package") or folder.rpartition("/")[2]: folder}
@@ -200,13 +200,13 @@ def packages(root: Path, backend: str, place: Place) -> Mapping[str, str]:
 
 def found_packages(root: Path) -> dict[str, str]:
     """Return the packages in `src/`, in the project's folder, or in the only other folder that has any."""
-    from ..project.source import BUNDLE
+    from ..project.source import BUNDLE_FOLDER
 
     def shipped(pattern: str) -> list[Path]:
         """Return the folders of packages, as far as their names do not say that they are not in a wheel."""
         folders = [path.parent.relative_to(root) for path in sorted(root.glob(f"{pattern}/__init__.py"))]
         tops = ((folder, folder.parts[0]) for folder in folders)
-        return [folder for folder, top in tops if top[0] != "." and top not in {BUNDLE, *_NOT_SHIPPED}]
+        return [folder for folder, top in tops if top[0] != "." and top not in {BUNDLE_FOLDER, *_NOT_SHIPPED}]
 
     folders = shipped("src/*") or shipped("*")
     if not folders and len({folder.parts[0] for folder in shipped("*/*") + shipped("*/*/*")}) == 1:

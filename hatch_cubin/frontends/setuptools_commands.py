@@ -27,7 +27,7 @@ from ..config.known_names import WRAPPER
 from ..errors import PREFIX, ConfigError, reported
 from ..lockfile import locked_build
 from ..project.project import Project, cache_entries
-from ..project.source import BUNDLE
+from ..project.source import BUNDLE_FOLDER
 from . import max_size
 
 _NOTHING = ", nothing was built"
@@ -118,14 +118,14 @@ class BuildCubins(Command):
 
     def _sweep(self, project: Project) -> None:
         """Remove all that must not ship from the folder that setuptools keeps between builds."""
-        for folder in [*Path(self.build_lib).rglob(BUNDLE)]:
+        for folder in [*Path(self.build_lib).rglob(BUNDLE_FOLDER)]:
             shutil.rmtree(folder)
         for _path, place in self._places(project, cache_entries(project)):
             shutil.rmtree(place, ignore_errors=True)
         for path, place in self._places(project, pipeline.needed_files(project, by_name=True)):
             if project.config.ship_sources:
                 self.mkpath(str(place.parent))
-                self.copy_file(str(project.tree.at(path)), str(place))
+                self.copy_file(str(project.tree.disk_path(path)), str(place))
             else:
                 place.unlink(missing_ok=True)
 
@@ -143,7 +143,7 @@ class BuildCubins(Command):
 
     def _built(self, project: Project) -> Path:
         """Return where the bundle is in what is built."""
-        return Path(self.build_lib, *project.package.split("."), BUNDLE)
+        return Path(self.build_lib, *project.package.split("."), BUNDLE_FOLDER)
 
     def get_outputs(self) -> list[str]:
         """Return the files of the bundle, by their places in what is built."""
@@ -179,7 +179,7 @@ class _EggInfo(egg_info):
         self.filelist.files = [
             file
             for file in self.filelist.files
-            if BUNDLE not in PurePath(file).parts
+            if BUNDLE_FOLDER not in PurePath(file).parts
             and not any(PurePath(file).is_relative_to(folder) for folder in cache)
         ]
         lines = (file.replace(os.sep, "/") for file in self.filelist.files)
@@ -269,9 +269,9 @@ def _project(distribution: Distribution) -> Project:
         root=root,
         packages=_packages(distribution),
         config=_read_config(root),
-        say=console.say,
+        inform=console.say,
         warn=console.warn,
-        units=console.units,
+        show_progress=console.units,
         verbose=distribution.verbose > 1,
     )
 
@@ -294,7 +294,7 @@ def _packages(distribution: Distribution) -> dict[str, str]:
             and PurePosixPath(folders[other], *package[len(other) + 1 :].split(".")) == PurePosixPath(folder)
             for other in folders
         )
-        if os.path.isfile(f"{folder}/__init__.py") and BUNDLE not in package.split(".") and not inside:
+        if os.path.isfile(f"{folder}/__init__.py") and BUNDLE_FOLDER not in package.split(".") and not inside:
             folders[package] = folder
     return dict(sorted(folders.items(), key=lambda item: (-item[0].count("."), item[0])))
 

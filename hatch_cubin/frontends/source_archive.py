@@ -13,7 +13,7 @@ from ..common import temporary_folders
 from ..config import toml_positions
 from ..config.known_names import asked
 from ..errors import BundleError, Location, Problem
-from ..project.source import BUNDLE
+from ..project.source import BUNDLE_FOLDER
 
 
 def write(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
@@ -79,7 +79,7 @@ def _fill(
     left = dict(sorted(files.items()))
     for info in old.getmembers():
         path = posixpath.normpath(info.name).removeprefix(top).removeprefix("/")
-        if BUNDLE in path.split("/") or f"{path}/".startswith(caches):
+        if BUNDLE_FOLDER in path.split("/") or f"{path}/".startswith(caches):
             continue
         if path in left and _differs(old, info, file := left.pop(path)):
             _add(new, _like(info, info.name, info.mode), file)

@@ -18,7 +18,7 @@ from ..config.config import Config, parse_config
 from ..errors import ConfigError, Problem, reported
 from ..lockfile import locked_build
 from ..project.project import Project, cache_entries
-from ..project.source import BUNDLE
+from ..project.source import BUNDLE_FOLDER
 from . import editable_finder, max_size, repack, source_archive, wrapped_backend
 from .open_project import open_project
 
@@ -148,21 +148,23 @@ def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path
     files, sources = pipeline.build_held(project, hold)
     bill = files.pop(sbom.NAME, None)
     home = wheel.packages[project.package]
-    added = {f"{home}/{BUNDLE}/{name}": content for name, content in files.items()}
+    added = {f"{home}/{BUNDLE_FOLDER}/{name}": content for name, content in files.items()}
     if bill is not None:
         added[f"{wheel.metadata}/sboms/{sbom.NAME}"] = bill
     places = dict(_places(project, wheel, sources))
     caches = tuple(f"{place}/" for place in dict(_places(project, wheel, cache_entries(project))))
     there = {info.filename for info in wheel.members}
     if project.config.ship_sources:
-        shipped: dict[str, Content] = {place: str(project.tree.at(path)) for place, path in places.items()}
+        shipped: dict[str, Content] = {
+            place: str(project.tree.disk_path(path)) for place, path in places.items()
+        }
         added |= {place: content for place, content in shipped.items() if place not in there}
         places = {}
     name = repack.write(
         wheel,
         into,
         added,
-        lambda name: BUNDLE in name.split("/") or name in places or name.startswith(caches),
+        lambda name: BUNDLE_FOLDER in name.split("/") or name in places or name.startswith(caches),
     )
     max_size.keep(project.config, str(into / name))
     return name

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..planning.unit_plan import Module
-from ..project.source_roots import Tree
+from ..project.source_roots import ProjectTree
 from .includes import Closure
 
 Absent = Mapping[str, Sequence[str]]  # by folder: names that are not there, those that are no files with a /
@@ -27,7 +27,7 @@ def _on_machine(name: str) -> str:
     return os.path.join(os.sep, name)
 
 
-def absent(tree: Tree, paths: Iterable[str]) -> dict[str, list[str]]:
+def absent(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
     """Return which names no folder of the project may have, for no file to be at any of the *paths*."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
@@ -38,21 +38,21 @@ def absent(tree: Tree, paths: Iterable[str]) -> dict[str, list[str]]:
     return {folder: sorted(found) for folder, found in names.items()}
 
 
-def _first_missing(tree: Tree, path: str, there: dict[str, bool]) -> str:
+def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
     """Return the beginning of a path up to its first part that is missing; a whole one is of a folder."""
     end = -1
     while (end := path.find(os.sep, end + 1)) >= 0:
         if (start := path[:end]) not in there:
-            there[start] = os.path.exists(tree.at(start))
+            there[start] = os.path.exists(tree.disk_path(start))
         if not there[start]:
             return start
-    return path + "/" * os.path.exists(tree.at(path))
+    return path + "/" * os.path.exists(tree.disk_path(path))
 
 
-def appeared(tree: Tree, absent: Absent) -> Iterator[str]:
+def appeared(tree: ProjectTree, absent: Absent) -> Iterator[str]:
     """Yield the paths that are there by now."""
     for folder, names in absent.items():
         for name in names:
-            path = tree.at(os.path.join(folder, name.removesuffix("/")))
+            path = tree.disk_path(os.path.join(folder, name.removesuffix("/")))
             if os.path.exists(path) and not (name.endswith("/") and os.path.isdir(path)):
                 yield f"{folder}/{name}" if folder else name

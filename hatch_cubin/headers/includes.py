@@ -18,24 +18,24 @@ from ..common.digest import digest
 from ..errors import Location, SourceError
 from ..project import disk
 from ..project.scan import (
-    ANYTHING,
-    CALL,
-    FAR,
-    PATH,
-    UNKNOWABLE,
-    WORD,
+    ANY_HEADER,
+    IDENTIFIER,
+    MACRO_CALL,
+    PATH_OPERAND,
+    UNKNOWN,
+    UNKNOWN_WITH_PARENT,
     Include,
     Scan,
-    ask_for_anything,
-    called,
-    line_of,
-    meanings,
+    can_hide_includes,
+    expand_call,
+    include_values,
+    line_of_include,
     parse_operand,
 )
 from .outside_project import Files, Tried
 from .resolve import OWN, Root, Search, Spot, leads_to_a_process
 
-_WORDS = re.compile(f"({WORD.pattern})")
+_WORDS = re.compile(f"({IDENTIFIER.pattern})")
 _MOST_PATHS = 100  # that an include can stand for
 
 
@@ -127,15 +127,15 @@ class Resolver(Search):
         self, path: str, text: str, macros: Sequence[tuple[str, str]], pre_includes: Sequence[str]
     ) -> Closure:
         """Return the closure of the project's source *path*."""
-        walk = _Walk(self, meanings(macros), (path, text))
+        walk = _Walk(self, include_values(macros), (path, text))
         asked = self.scans.of_text(text)
         walk.closure.at_root = tuple(name for name in pre_includes if self._is_at_root(name))
         at_root = tuple(Include(name, "quote") for name in walk.closure.at_root)
         walk.visit(self.spot(self.project, ""), Scan(at_root))
         others = (name for name in pre_includes if name not in walk.closure.at_root)
         first = [Include(_at_root(name), "angle") for name in others]
-        if ask_for_anything(macros):
-            first.append(ANYTHING)
+        if can_hide_includes(macros):
+            first.append(ANY_HEADER)
         walk.visit(self.spot(*self.own(path)), Scan((*first, *asked.includes), asked.defines))
         walk.settle()
         return replace(
@@ -150,7 +150,9 @@ class Resolver(Search):
     def _is_at_root(self, name: str) -> bool:
         """Say whether a pre-included file is named by its path in the project, and not on the search path."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
-        return not elsewhere and disk.is_file(self.tree.at(name), self.tree) and self.tree.holds(name)
+        return (
+            not elsewhere and disk.is_file(self.tree.disk_path(name), self.tree) and self.tree.is_inside(name)
+        )
 
 
 def _at_root(name: str) -> str:
@@ -234,7 +236,7 @@ class _Walk:
         names, seen = [include], {include.name}
         while names:
             values = self._values(names.pop())
-            for parsed in (parse_operand(value, every=include.every) for value in sorted(values)):
+            for parsed in (parse_operand(value, every=include.searches_on) for value in sorted(values)):
                 if parsed.form == "angle" and (spelled := self._spelled(parsed.name)) is not None:
                     operands += [parsed._replace(name=name) for name in sorted(spelled)]
                     continue
@@ -251,15 +253,17 @@ class _Walk:
         """Return what a computed include can stand for: a macro's name, its call, or the argument of one."""
         if include.form == "argument":
             return {f"<{include.name}>"}
-        if (call := CALL.fullmatch(include.name)) is None:
-            return self._defines.get(include.name, {UNKNOWABLE})
-        return {called(value, call[2]) for value in self._defines.get(call[1], {UNKNOWABLE})}
+        if (call := MACRO_CALL.fullmatch(include.name)) is None:
+            return self._defines.get(include.name, {UNKNOWN})
+        return {expand_call(value, call[2]) for value in self._defines.get(call[1], {UNKNOWN})}
 
     def _spelled(self, path: str, within: frozenset[str] = frozenset()) -> set[str] | None:
         """Return all that a path can be when the macros in it are expanded; None where that is unknowable."""
         found = {""}
         for piece in _WORDS.split(path):
-            options = {piece} if piece in within or not WORD.fullmatch(piece) else self._word(piece, within)
+            options = (
+                {piece} if piece in within or not IDENTIFIER.fullmatch(piece) else self._word(piece, within)
+            )
             if options is None or len(found) * len(options) > _MOST_PATHS:
                 return None
             found = {before + option for before in found for option in options}
@@ -271,7 +275,7 @@ class _Walk:
             return None if word.startswith("__") else {word}
         options = {word}
         for value in self._defines[word]:
-            path = PATH.fullmatch(value)
+            path = PATH_OPERAND.fullmatch(value)
             spelled = self._spelled(value, within | {word}) if path else None
             if spelled is None:
                 return None
@@ -285,8 +289,8 @@ class _Walk:
             return error
         path, text = self._source
         if spot.logical != OWN + path:
-            text = disk.read(spot.path, self._resolver.tree).decode("utf-8", "replace")
-        place = Location(self._resolver.tree.named(spot.path), line_of(include, text))
+            text = disk.read_file(spot.path, self._resolver.tree).decode("utf-8", "replace")
+        place = Location(self._resolver.tree.name_of(spot.path), line_of_include(include, text))
         return SourceError(*(each._replace(details=(f"included from {place}",)) for each in error.problems))
 
     def _leading(self, spot: Spot, scanned: Scan) -> Include | None:
@@ -328,7 +332,7 @@ class _Walk:
             return
         self.closure.missing.add(include.name)  # it may mean one of the toolkit's headers
         self.closure.trees |= {each.tree for each in self._resolver.search if each.tree}
-        far = "../" in include.name or any(FAR in values for values in self._defines.values())
+        far = "../" in include.name or any(UNKNOWN_WITH_PARENT in values for values in self._defines.values())
         folders = self._resolver.tree.folders if far else ((root.path / relative).parent,)
         if self._taken.issuperset(folders):
             return

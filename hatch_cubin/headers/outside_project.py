@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ..common.digest import file_digest
 from ..project import disk
-from ..project.source_roots import Tree
+from ..project.source_roots import ProjectTree
 
 T = TypeVar("T")
 
@@ -34,19 +34,19 @@ class Folder:
         self._numbers: dict[str, int] = {}  # of the headers that were read, by path
         self._headers: list[tuple[str, str]] = []  # their logical names and digests, by number
 
-    def is_file(self, relative: str, tree: Tree) -> bool:
+    def is_file(self, relative: str, tree: ProjectTree) -> bool:
         """Say whether there is a file at a path of this folder."""
         if (state := self.states.get(relative)) is None:
-            state = self.states[relative] = disk.state(self._start + relative, tree)
+            state = self.states[relative] = disk.file_state(self._start + relative, tree)
         return state != ""
 
-    def now(self, paths: Iterable[str], tree: Tree) -> list[str]:
+    def now(self, paths: Iterable[str], tree: ProjectTree) -> list[str]:
         """Return what is at some paths of this folder now."""
-        return [disk.state(self._start + relative, tree) for relative in paths]
+        return [disk.file_state(self._start + relative, tree) for relative in paths]
 
-    def digest_now(self, relative: str, tree: Tree) -> str:
+    def digest_now(self, relative: str, tree: ProjectTree) -> str:
         """Return the digest of what the file at a path of this folder has now."""
-        return file_digest(disk.read(self._start + relative, tree))
+        return file_digest(disk.read_file(self._start + relative, tree))
 
     def are_same(self, relative: str, other: str) -> bool:
         """Say whether two paths of this folder lead to one file."""

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from ..common.digest import digest, file_digest
 from ..errors import SourceError
 from ..project import disk
-from ..project.scan import Scan, Scans
-from ..project.source_roots import Tree
+from ..project.scan import Scan, ScanCache
+from ..project.source_roots import ProjectTree
 from .includes import Closure, Resolver
 from .outside_project import Files, Folder, Places, Tried
 from .resolve import FOLDERS, Outside, Root
@@ -49,7 +49,7 @@ class _Way(NamedTuple):
 class Closures:
     """Closures as an earlier build found them; *take* gives each line that it wrote, once."""
 
-    def __init__(self, scans: Scans, take: Callable[[str], str | None]) -> None:
+    def __init__(self, scans: ScanCache, take: Callable[[str], str | None]) -> None:
         self.outside = Outside(self._recall)
         self._scans = scans
         self._take = take
@@ -102,7 +102,7 @@ class Closures:
         if (line := self._take(_name(root))) is None:
             return
         before, seen = json.loads(line)
-        tree = Tree(root.path)
+        tree = ProjectTree(root.path)
         try:
             states = folder.now(seen, tree)
             holds = _summed(states) == before or _are_equal(folder, seen, states, tree)
@@ -115,12 +115,12 @@ class Closures:
                 if content not in {"", _UNREAD}:
                     folder.add(relative, content)
 
-    def _nothing_appeared(self, tree: Tree) -> bool:
+    def _nothing_appeared(self, tree: ProjectTree) -> bool:
         """Say whether the project still has no file where headers outside were looked for in vain."""
         if self._untouched is None:
             tried = [*map(tuple, json.loads(self._take(_TRIED) or "[]"))]
             try:
-                paths = map(tree.at, itertools.chain.from_iterable(tried))
+                paths = map(tree.disk_path, itertools.chain.from_iterable(tried))
                 self._untouched = not any(disk.is_file(path, tree) for path in paths)
             except SourceError:
                 self._untouched = False
@@ -257,7 +257,7 @@ def _seen(folder: Folder) -> dict[str, str]:
     return {**contents, **others}
 
 
-def _are_equal(folder: Folder, seen: Mapping[str, str], states: Iterable[str], tree: Tree) -> bool:
+def _are_equal(folder: Folder, seen: Mapping[str, str], states: Iterable[str], tree: ProjectTree) -> bool:
     """Say whether the paths of a folder lead to what was *seen*: the same contents, or no file."""
     return all(
         bool(state) == bool(content) and (not content or _is_equal(folder, path, content, tree))
@@ -265,7 +265,7 @@ def _are_equal(folder: Folder, seen: Mapping[str, str], states: Iterable[str], t
     )
 
 
-def _is_equal(folder: Folder, path: str, content: str, tree: Tree) -> bool:
+def _is_equal(folder: Folder, path: str, content: str, tree: ProjectTree) -> bool:
     if content == _UNREAD:  # as long as it is the same file, it is compared under its other name
         return folder.are_same(path, os.path.normpath(path))
     return folder.digest_now(path, tree) == content

@@ -14,8 +14,8 @@ from ..common import file_access
 from ..common.digest import digest, stream_digest
 from ..errors import Location, Problem, SourceError
 from ..project import disk
-from ..project.scan import Include, Scan, Scans
-from ..project.source_roots import Tree
+from ..project.scan import Include, Scan, ScanCache
+from ..project.source_roots import ProjectTree
 from .outside_project import Folder
 
 PROJECT = "project"  # the logical name of the project's folder
@@ -98,22 +98,22 @@ class Search:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: ProjectTree,
         search: Iterable[Root],
-        scans: Scans | None = None,
+        scans: ScanCache | None = None,
         outside: Outside | None = None,
     ) -> None:
         self.tree = tree
         self.project = Root(tree.root, PROJECT)
         self.search = tuple(search)
-        self.scans = scans or Scans()
+        self.scans = scans or ScanCache()
         self.outside = outside or Outside()
         self._found: dict[tuple[str, bool, Root | None, str | None], Found] = {}
         self._spots: dict[tuple[Root, str], Spot] = {}
 
     def own(self, path: str) -> tuple[Root, str]:
         """Return the folder that a path of the project begins in, and the rest of the path."""
-        home = self.tree.home(path)
+        home = self.tree.source_root_of(path)
         if home is None:
             return self.project, path
         return Root(home.folder, OWN + home.name), path[len(home.name) + 1 :]
@@ -146,7 +146,7 @@ class Search:
             found += others
             absent += [tried] * bool(tried)
             # One of the project's that has the next one's name may ask for the next one itself.
-            last = include.every and not any(place.tree for place, _relative in places)
+            last = include.searches_on and not any(place.tree for place, _relative in places)
             missing += [include.name] * (last or not others)
         return Step(tuple(found), tuple(absent), tuple(missing), tuple(computed))
 
@@ -155,7 +155,7 @@ class Search:
         beside = os.path.dirname(includer) if include.form == "quote" else None
         if beside and ".." in beside:
             beside = "" if (tidy := _tidy(root.path, beside)) == "." else tidy
-        asked = (include.name, include.every, root if beside is not None else None, beside)
+        asked = (include.name, include.searches_on, root if beside is not None else None, beside)
         if asked not in self._found:
             self._found[asked] = self._find(include, root, beside)
         return self._found[asked]
@@ -173,7 +173,7 @@ class Search:
                 as_it_is = not place.tree and _comes_back(include.name)
                 named = written.replace(os.sep, "/") if as_it_is else _tidy(place.path, written)
                 places.append((place, named))
-                if not include.every:
+                if not include.searches_on:
                     break
             elif not place.tree:
                 absent.append(place.within(written))
@@ -202,26 +202,26 @@ class Search:
         if not self.tree.roots or root.tree or not root.logical:
             return root, written
         tree, name = self.tree, root.within(written)
-        here, home = tree.at(name), tree.home(name)
-        path = tree.from_sdist(posixpath.normpath(tree.in_sdist(name)))
+        here, home = tree.disk_path(name), tree.source_root_of(name)
+        path = tree.path_of_sdist_file(posixpath.normpath(tree.path_in_sdist(name)))
         if home is None:
             if path.startswith("../") and disk.is_file(here, tree):
                 raise self._crossing(here)
             return root, written
         if ".." in written:
-            there = tree.at(path)
+            there = tree.disk_path(path)
             is_here, is_there = disk.is_file(here, tree), disk.is_file(there, tree)
             if (is_here or is_there) and not (is_here and is_there and os.path.samefile(here, there)):
                 raise self._crossing(here if is_here else there)
-        if tree.home(path) != home:
+        if tree.source_root_of(path) != home:
             return self.own(path)
-        return (root, written) if tree.home(root.within("")) == home else self.own(name)
+        return (root, written) if tree.source_root_of(root.within("")) == home else self.own(name)
 
     def _crossing(self, path: Path) -> SourceError:
-        named = self.tree.named(os.path.realpath(path))
+        named = self.tree.name_of(os.path.realpath(path))
         what = "is reached by '..' across the border of a source root, and in an sdist that leads elsewhere"
         hint = "let a folder of 'include-dirs' find it, which may be one of a source root"
-        if self.tree.home(named) is None:
+        if self.tree.source_root_of(named) is None:
             hint = "name its folder in 'source-roots', and let a folder of 'include-dirs' find it"
         return SourceError(Problem(what, Location(named), hint))
 
@@ -235,7 +235,7 @@ class Search:
         path = os.path.join(root.path, relative)
         if not root.tree:
             if self._leads_out(root, relative):
-                raise disk.leads_out(self.tree, root.within(relative))
+                raise disk.outside_link_error(self.tree, root.within(relative))
             return self.scans.of_file(path, self.tree)
         folder = self.outside[root]
         if (content := folder.content(relative)) and (known := self.scans.of_digest(content)):
@@ -250,7 +250,7 @@ class Search:
         """Return the same of a file that may be no header; what is too large or unreadable is not scanned."""
         path = spot.path
         if self._leads_out(spot.root, spot.relative):
-            raise disk.leads_out(self.tree, spot.root.within(spot.relative))
+            raise disk.outside_link_error(self.tree, spot.root.within(spot.relative))
         try:
             if os.stat(path).st_size <= _SCANNED_BYTES:
                 return self.read(spot)
@@ -263,14 +263,14 @@ class Search:
         if root.tree or not root.logical or not self.tree.roots:
             return False
         own = root.within(relative)
-        return self.tree.home(own) is not None and not self.tree.holds(own)
+        return self.tree.source_root_of(own) is not None and not self.tree.is_inside(own)
 
     def everything(self, *folders: Path) -> Iterator[tuple[Root, str]]:
         """Yield every file in the project's own search folders and in *folders*; links are followed."""
         for parent, files in self._walked(*folders):
             for path in map(Path(parent).joinpath, files):
                 if path.is_file():
-                    yield self.own(self.tree.named(path))
+                    yield self.own(self.tree.name_of(path))
 
     def all_of(self, root: Root) -> Iterator[tuple[Root, str]]:
         """Yield every file of one folder outside the project."""
@@ -283,7 +283,7 @@ class Search:
 
     def folders(self, *folders: Path) -> str:
         """Return a name for all folders there: `s/../a.h` leads somewhere only while there is an `s`."""
-        there = (self.tree.named(parent) for parent, _files in self._walked(*folders))
+        there = (self.tree.name_of(parent) for parent, _files in self._walked(*folders))
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
     def _walked(self, *folders: Path) -> Iterator[tuple[str, list[str]]]:
@@ -291,7 +291,7 @@ class Search:
 
         def failed(exc: OSError) -> None:
             if not isinstance(exc, (FileNotFoundError, PermissionError)):  # nor can the compiler read those
-                raise disk.unreadable(exc, exc.filename, self.tree) from exc
+                raise disk.unreadable_error(exc, exc.filename, self.tree) from exc
 
         starts = [*(root.path for root in self.search if not root.tree), *folders]
         if self.tree.roots:  # to the compiler they lie in the project, and so in what has that in it

@@ -13,7 +13,7 @@ from ..common import temporary_folders, user_folders
 from ..common.digest import digest
 from ..config.config import Config
 from ..errors import ConfigError, Problem, ToolchainError
-from ..project.source_roots import Tree
+from ..project.source_roots import ProjectTree
 from ..toolkit.libraries import system_home
 from ..toolkit.requirements import asked_for
 from ..toolkit.toolkit import Toolkit
@@ -25,10 +25,10 @@ _NVIDIA = "NVIDIA's wheels"
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl")
 
 
-def project_roots(tree: Tree, folders: Iterable[str]) -> Iterator[Root]:
+def project_roots(tree: ProjectTree, folders: Iterable[str]) -> Iterator[Root]:
     """Yield the project's own include folders."""
     for folder in folders:
-        yield Root(tree.at(folder), f"{OWN}{PurePosixPath(folder)}")
+        yield Root(tree.disk_path(folder), f"{OWN}{PurePosixPath(folder)}")
 
 
 def package_roots(config: Config) -> Iterator[Root]:

@@ -29,18 +29,20 @@ class Edits:
             if self._digest(path) != own[OWN + path]:
                 return path
         places = (place for places in sorted(job.closure.absent) for place in places)
-        found = next((path for path in map(self._tree.at, places) if disk.is_file(path, self._tree)), None)
-        return None if found is None else self._tree.named(found)
+        found = next(
+            (path for path in map(self._tree.disk_path, places) if disk.is_file(path, self._tree)), None
+        )
+        return None if found is None else self._tree.name_of(found)
 
     def _digest(self, path: str) -> str:
-        file = self._tree.at(path)
+        file = self._tree.disk_path(path)
         now = time.time_ns()  # before all that takes time
         state = _state(file)
         known, content = self._read.get(path, (None, ""))
         if state is not None and state == known:
             return content
         content = content_digest(file)
-        if state is not None and max(state[2:]) < now - disk.TICK_NS:
+        if state is not None and max(state[2:]) < now - disk.TIMESTAMP_STEP_NS:
             self._read[path] = state, content
         return content
 
@@ -56,4 +58,4 @@ def _state(file: Path) -> _State | None:
 
 def header_stamps(project: Project, job: Job) -> list[str]:
     """Return texts that change when one of the project's headers is written, even with the same bytes."""
-    return [str(_state(project.tree.at(path))) for path in own_files(job.closure)]
+    return [str(_state(project.tree.disk_path(path))) for path in own_files(job.closure)]

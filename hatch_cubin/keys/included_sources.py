@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from ..planning.unit_plan import Module
 from ..project import disk
 from ..project.source import may_have_kernel
-from ..project.source_roots import Tree
+from ..project.source_roots import ProjectTree
 
 
 def drop_parts(
-    modules: Sequence[Module], tree: Tree, named: Callable[[Module], set[str]]
+    modules: Sequence[Module], tree: ProjectTree, named: Callable[[Module], set[str]]
 ) -> tuple[list[Module], list[str]]:
     """Return the modules without those that are parts of others, and a note for each that is left out.
 
@@ -33,9 +33,11 @@ def drop_parts(
     return left, notes
 
 
-def _is_part(module: Module, tree: Tree, named: Callable[[Module], set[str]]) -> bool:
+def _is_part(module: Module, tree: ProjectTree, named: Callable[[Module], set[str]]) -> bool:
     if module.instantiate or module.variant:
         return False
-    headers = (disk.read(tree.at(path), tree).decode("utf-8", "replace") for path in named(module))
+    headers = (
+        disk.read_file(tree.disk_path(path), tree).decode("utf-8", "replace") for path in named(module)
+    )
     macros = (text for macro in module.macros for text in macro)
     return not any(map(may_have_kernel, (module.source.text, *headers, *macros)))

@@ -23,10 +23,10 @@ from ..headers.resolve import Root
 from ..headers.search_path import among, by_chance, is_shared, package_roots, project_roots, toolkit_roots
 from ..planning import linked_modules, unit_plan
 from ..planning.unit_plan import Module, Unit
-from ..project.declared_kernels import Types
-from ..project.project import Project, Sources
-from ..project.required_kernels import declared_kernels
-from ..project.scan import Include, ask_for_anything, line_of, meanings
+from ..project.declared_kernels import ParameterTypes
+from ..project.project import Project, ProjectSources
+from ..project.required_kernels import required_kernels
+from ..project.scan import Include, can_hide_includes, include_values, line_of_include
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .included_sources import drop_parts
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 Found = tuple[Module, Closure, tuple[Root, ...]]  # a module, its headers, and where they were looked for
 
-Declared = Callable[[], Mapping[str, Types]]  # the types that the kernels of a module take, by symbol
+Declared = Callable[
+    [], Mapping[str, ParameterTypes]
+]  # the types that the kernels of a module take, by symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,12 @@ def _declared(module: Module) -> Collection[str]:
     """Return the symbols of kernels that every result of a module has."""
     if module.link is not None or module.pre_includes or names_kernels(module.ptxas_options):
         return ()
-    return declared_kernels(module.source, dict(module.macros))
+    return required_kernels(module.source, dict(module.macros))
 
 
 def make_jobs(
     project: Project,
-    sources: Sources,
+    sources: ProjectSources,
     toolkit: Toolkit,
     recall: Recall | None = None,
     refused: list[Problem] | None = None,
@@ -109,7 +111,7 @@ def make_jobs(
         refused += problems
     plan = unit_plan.plan_units(modules, toolkit.toolchain())
     for note in (*notes, *plan.notes):
-        project.say(note)
+        project.inform(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)
     groups = [(module, tuple(units)) for module, units in by_module]
     jobs: dict[Module, list[Job]] = {
@@ -144,13 +146,13 @@ def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Mo
     return readable, problems
 
 
-def every_module(project: Project, sources: Sources, toolkit: Toolkit) -> list[Module]:
+def every_module(project: Project, sources: ProjectSources, toolkit: Toolkit) -> list[Module]:
     """Return the modules of all sources, also of those that are only parts of others."""
     return _modules(project, sources, lambda specs: expand(specs, toolkit))
 
 
 def every_closure(
-    project: Project, sources: Sources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
+    project: Project, sources: ProjectSources, toolkit: Toolkit, recall: Recall, jobs: Iterable[Job]
 ) -> list[Found]:
     """Return the same modules with what was found for them: for *jobs*, and now for what is no job."""
     found = {job.unit.module: (job.unit.module, job.closure, job.search) for job in jobs}
@@ -170,7 +172,7 @@ def expand(specs: Sequence[str], toolkit: Toolkit) -> tuple[arch_names.Target, .
     return arch_names.expand(specs, toolkit.supported, native)
 
 
-def reachable_files(project: Project, sources: Sources, *, by_name: bool = False) -> list[str]:
+def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool = False) -> list[str]:
     """Return every file that the project's kernels can be built from: sources and its headers.
 
     One that includes with `../` lead to outside the project begins so itself. *by_name* leaves out headers
@@ -200,7 +202,7 @@ def _needed(project: Project, closures: Iterable[tuple[Module, Closure]], *, by_
     for closure in distinct(closure for _module, closure in pairs):
         files.update(own_files(closure, closure.widened))
         perhaps.update(own_files(closure))
-    real = project.tree.real
+    real = project.tree.real_name
     # A `..` is left in a path only where it crosses a link.
     needed = {real(path) if ".." in path else path for path in files}
     if not by_name:  # a folder that is a link to elsewhere holds more than a computed include means
@@ -232,13 +234,15 @@ def headers_of_others(jobs: Iterable[Job]) -> dict[str, str | None]:
 
 
 def _modules(
-    project: Project, sources: Sources, expand: Callable[[tuple[str, ...]], tuple[arch_names.Target, ...]]
+    project: Project,
+    sources: ProjectSources,
+    expand: Callable[[tuple[str, ...]], tuple[arch_names.Target, ...]],
 ) -> list[Module]:
     config = project.config
     own = (*(rule.archs for rule in config.source), *(rule.archs for rule in config.module))
     specs = {config.archs, *filter(None, own)}
     return linked_modules.plan_modules(
-        config, sources.every, sources.members, {each: expand(each) for each in specs}
+        config, sources.all, sources.by_module_table, {each: expand(each) for each in specs}
     )
 
 
@@ -246,7 +250,7 @@ def _unavailable(module: Module, headers: Mapping[str, str]) -> SourceError:
     """Return the error that a header is only here, as the compiler words it where the header is absent."""
     names = {logical.rpartition("/include/")[2]: wheel for logical, wheel in headers.items()}
     text = module.source.text
-    lines = {name: line_of(Include(name, "angle"), text) for name in sorted(names)}
+    lines = {name: line_of_include(Include(name, "angle"), text) for name in sorted(names)}
     name = next((name for name, line in lines.items() if line), next(iter(lines)))
     what = f'cannot open source file "{name}"'
     why = f"{names[name]} has it, which is installed here, and which a build does not ask for"
@@ -280,7 +284,7 @@ class _HeaderFinder:
     _resolvers: dict[tuple[Root, ...], Resolver] = field(default_factory=dict)
     _shared: dict[object, Closure] = field(default_factory=dict)
     _by_chance: dict[str, str] | None = None  # headers that only this environment has, with their wheels
-    _declared: dict[Module, Mapping[str, Types]] = field(default_factory=dict)
+    _declared: dict[Module, Mapping[str, ParameterTypes]] = field(default_factory=dict)
     _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
 
     def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
@@ -296,7 +300,7 @@ class _HeaderFinder:
             self._named[id(closure)] = set(own_files(closure, closure.widened))
         return self._named[id(closure)]
 
-    def declared(self, module: Module) -> Mapping[str, Types]:
+    def declared(self, module: Module) -> Mapping[str, ParameterTypes]:
         """Return the types that the kernels of a module take, as far as its texts prove them."""
         if module not in self._declared:
             if module.link:
@@ -349,14 +353,14 @@ class _HeaderFinder:
     def _resolve(self, module: Module, search: tuple[Root, ...], own: Closure | None = None) -> Closure:
         names, source = module.pre_includes, module.source
         asked = self.recall.scans.of_text(source.text)
-        anything = ask_for_anything(module.macros)
+        anything = can_hide_includes(module.macros)
         # Sources of one folder with the same includes have the same closure, unless they include themselves.
         included = {os.path.basename(name) for name in (*names, *(each.name for each in asked.includes))}
         place = source.path if os.path.basename(source.path) in included else source.folder
         shared = (place, asked, search, names, anything)
         # Where macros decide what is included, only variants of one source have the same closure, and only if
         # their macros mean the same to an include.
-        own_shared = (source.path, meanings(module.macros), search, names, anything)
+        own_shared = (source.path, include_values(module.macros), search, names, anything)
         for key in (shared, own_shared):
             if key in self._shared:
                 return self._shared[key]
@@ -368,7 +372,7 @@ class _HeaderFinder:
         if own is None:
             closure = walk()
         else:
-            start = Start(own, asked, meanings(module.macros), names)
+            start = Start(own, asked, include_values(module.macros), names)
             closure = self.recall.closures.resolve(start, resolver, walk)
         return self._shared.setdefault(own_shared if closure.computed else shared, closure)
 

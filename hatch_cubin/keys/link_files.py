@@ -60,12 +60,12 @@ class LinkedFiles:
 
     def _of_project(self, path: str) -> tuple[Input, int | None]:
         tree = self._project.tree
-        place = tree.at(path)
+        place = tree.disk_path(path)
         if not os.path.isfile(place):
             raise SourceError(Problem(f"{path!r} is not a file of the project", hint=_why_none(path)))
-        if not tree.holds(path):
-            raise disk.leads_out(tree, path)
-        return _input(path, disk.read(place, tree), place, None)
+        if not tree.is_inside(path):
+            raise disk.outside_link_error(tree, path)
+        return _input(path, disk.read_file(place, tree), place, None)
 
 
 def _why_none(path: str) -> str | None:

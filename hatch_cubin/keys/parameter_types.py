@@ -10,14 +10,14 @@ from ..headers.includes import Closure
 from ..headers.resolve import OWN, Root
 from ..planning.unit_plan import Module
 from ..project import disk
-from ..project.declared_kernels import Names, Types, declared_types, names_of
-from ..project.scan import Scans
-from ..project.source_roots import Tree
+from ..project.declared_kernels import ParameterTypes, TextNames, declared_types, names_of
+from ..project.scan import ScanCache
+from ..project.source_roots import ProjectTree
 
 
 def declared(
-    module: Module, closure: Closure, search: tuple[Root, ...], tree: Tree, scans: Scans
-) -> Mapping[str, Types]:
+    module: Module, closure: Closure, search: tuple[Root, ...], tree: ProjectTree, scans: ScanCache
+) -> Mapping[str, ParameterTypes]:
     """Return the types by kernel: nothing where any file of a tree may be read, or a header has changed."""
     if closure.trees or closure.widened or "__global__" not in module.source.text:
         return {}
@@ -30,8 +30,8 @@ def declared(
 
 
 def declared_together(
-    module: Module, of_object: Callable[[Module], Mapping[str, Types]]
-) -> Mapping[str, Types]:
+    module: Module, of_object: Callable[[Module], Mapping[str, ParameterTypes]]
+) -> Mapping[str, ParameterTypes]:
     """Return the types by kernel of a module of several sources, if only one mentions the kernel."""
     assert module.link is not None
     texts = [source.text for source in module.link.texts]
@@ -48,16 +48,16 @@ class _ChangedError(Exception):
     """A header is not as it was when the closure was found."""
 
 
-def _own_names(closure: Closure, tree: Tree) -> Iterator[Names]:
+def _own_names(closure: Closure, tree: ProjectTree) -> Iterator[TextNames]:
     for logical, content in closure.own.items():
-        path = tree.at(logical[len(OWN) :]) if logical.startswith(OWN) else logical
-        data = disk.read(path, tree)
+        path = tree.disk_path(logical[len(OWN) :]) if logical.startswith(OWN) else logical
+        data = disk.read_file(path, tree)
         if file_digest(data) != content:
             raise _ChangedError
         yield names_of(data.decode("utf-8", "surrogateescape"))
 
 
-def _macros_outside(closure: Closure, search: tuple[Root, ...], scans: Scans) -> set[str]:
+def _macros_outside(closure: Closure, search: tuple[Root, ...], scans: ScanCache) -> set[str]:
     """Return the macros that headers outside the project may define."""
     found: set[str] = set()
     for logical, content in closure.files.items():
@@ -66,6 +66,6 @@ def _macros_outside(closure: Closure, search: tuple[Root, ...], scans: Scans) ->
             if scan is None:
                 root = next(each for each in search if logical.startswith(f"{each.logical}/"))
                 path = os.path.join(root.path, logical[len(root.logical) + 1 :])
-                _content, scan = scans.of_file(path, Tree(root.path))
+                _content, scan = scans.of_file(path, ProjectTree(root.path))
             found.update(name for name, _value in scan.defines)
     return found

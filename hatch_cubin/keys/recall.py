@@ -22,7 +22,7 @@ from ..common.digest import digest, file_digest
 from ..common.environment import REQUIRE_SIGNED
 from ..headers.recalled_closures import Closures, compact
 from ..project.project import Project
-from ..project.scan import Include, Scan, Scans
+from ..project.scan import Include, Scan, ScanCache
 from ..toolkit import libraries
 from ..toolkit.libraries import Evidence, Installation
 from ..toolkit.toolkit import Facts, Keys
@@ -51,7 +51,7 @@ class Recall:
         self._installed, self._knows_linker = installed, knows_linker
         self._evidence: Evidence | None = None  # of the installation, as the file has it
         self.facts: Facts | None = None
-        self.scans = Scans(self._scan)
+        self.scans = ScanCache(self._scan)
         self.closures = Closures(self.scans, self._take)
         self._path, self._knows_linker = path, knows_linker
         self._lines: dict[str, str] = {}  # those not asked for yet, by digest
@@ -135,7 +135,7 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
 def _trusted(project: Project) -> tuple[str, ...]:
     """Return whose signatures count, and whether nothing else does: what one proves another does not."""
     keys = project.config.trusted_keys
-    return (f"{REQUIRE_SIGNED}={project.asks(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
+    return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 
 
 def _line(units: Units) -> str:

@@ -22,7 +22,7 @@ from ..keys.jobs import Found, Job, digests_of, every_module, headers_of_others
 from ..keys.recall import Recall, recall_of_locked
 from ..planning import unit_plan
 from ..planning.unit_plan import Module, Unit
-from ..project.project import Project, Sources
+from ..project.project import Project, ProjectSources
 from ..project.source import Source
 from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
@@ -125,7 +125,7 @@ def is_unsure(closure: Closure, search: Sequence[Root]) -> bool:
     )
 
 
-def plan(lock: Lock, project: Project, sources: Sources) -> Plan:
+def plan(lock: Lock, project: Project, sources: ProjectSources) -> Plan:
     """Return the units that *project* asks for, by the word of its *lock*; nothing of CUDA is needed."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project), *_other_files(lock, project, sources)]
@@ -172,9 +172,9 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
     files = {**lock.of_parts, **lock.files}
     yield from (f"{path} is new" for path in sorted(known.keys() - files.keys()))
     for path, content in files.items():
-        now = known.get(path) or content_digest(project.tree.at(path))
+        now = known.get(path) or content_digest(project.tree.disk_path(path))
         if now != content:
-            yield f"{path} is {'changed' if os.path.exists(project.tree.at(path)) else 'gone'}"
+            yield f"{path} is {'changed' if os.path.exists(project.tree.disk_path(path)) else 'gone'}"
     for path in absent_includes.appeared(project.tree, lock.absent):
         yield f"{path} is new, and an include may mean it"
 

@@ -16,14 +16,14 @@ from ..config.config import Config
 from ..errors import HatchCubinError, Location, LockError, Problem, SignatureError, ToolchainError
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
-from ..project.project import Project, Sources, assembles, read_sources
+from ..project.project import Project, ProjectSources, has_ptx_modules, read_sources
 from ..remote import build_store
 from ..toolkit import requirements
 from . import lock_comparison, lock_format
 from .lock_format import Lock
 
 if TYPE_CHECKING:
-    from ..remote.shared_store import Shared
+    from ..remote.shared_store import SharedStore
 
 SWITCH = "HATCH_CUBIN_LOCKED"
 
@@ -39,14 +39,14 @@ class Word(NamedTuple):
     lock: Lock
     plan: lock_comparison.Plan
     found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
-    remote: Shared | None  # the store, if it was asked for what the cache lacks
+    remote: SharedStore | None  # the store, if it was asked for what the cache lacks
     missing: int  # how many results are not in the cache, where all is as it was
     faults: Sequence[str]  # of the cache's folder
 
 
 def heard(
     project: Project,
-    sources: Sources,
+    sources: ProjectSources,
     hold: Path | None = None,
     patience_s: float | None = None,
     *,
@@ -59,7 +59,7 @@ def heard(
     """
     found = lock_format.read(project.root)
     if found is None:
-        if project.asks(SWITCH):
+        if project.is_switched_on(SWITCH):
             what = "there is no cubin.lock, and HATCH_CUBIN_LOCKED is set"
             raise LockError(Problem(what, hint="'hatch-cubin lock' writes one"))
         return None
@@ -76,7 +76,7 @@ def heard(
 
 def refuse(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
     """Raise LockError where the lock is stale, and the build must not go on without it."""
-    if changes and project.asks(SWITCH):
+    if changes and project.is_switched_on(SWITCH):
         what = "is stale, and HATCH_CUBIN_LOCKED is set"
         raise LockError(Problem(what, Location(lock_format.NAME), hint, (*changes,)))
 
@@ -104,7 +104,7 @@ def explained(project: Project, word: Word | None) -> Iterator[None]:
 
 def prove(project: Project, found: Lock, done: Sequence[tuple[Job, str]]) -> None:
     """Raise LockError if units have other digests than their lock, and the build must not go on with them."""
-    if project.asks(SWITCH) and (others := lock_comparison.others(found, done)):
+    if project.is_switched_on(SWITCH) and (others := lock_comparison.others(found, done)):
         what = f"{len(others)} of {len(done)} units were compiled to other bytes than the lock has"
         raise LockError(Problem(what, Location(lock_format.NAME), lock_format.HINT, (*others,)))
 
@@ -120,7 +120,7 @@ def install_command(project: Project) -> str | None:
 def tell(project: Project, changes: Sequence[str]) -> None:
     """Say that the lock is stale, and why, where the build goes on without it."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
-    project.say(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
+    project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
 
 
 def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> list[str]:
@@ -133,7 +133,7 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
         return now
     there = replace(project(), warn=_keep_quiet)
     with temporary_folders.make() as hold:
-        word = heard(there, read_sources(there), hold, build_store.BRIEFLY_S)
+        word = heard(there, read_sources(there), hold, build_store.SHORT_PATIENCE_S)
     if word is None or not lock_comparison.answers(word.lock, there):
         return now
     if word.found is not None:
@@ -147,7 +147,7 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
 def _has_ptx(project: Callable[[], Project]) -> bool:
     """Say whether the project has PTX sources for ptxas; the build reports what is wrong with the project."""
     with contextlib.suppress(HatchCubinError):
-        return assembles(project())
+        return has_ptx_modules(project())
     return False
 
 
@@ -162,12 +162,12 @@ def _results(
     hold: Path | None,
     patience_s: float | None,
     warn: Callable[[str], object],
-) -> tuple[Mapping[Unit, Compiled], Shared | None]:
+) -> tuple[Mapping[Unit, Compiled], SharedStore | None]:
     """Return the results, proven as a build proves them, and the store that was asked; None without one."""
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
     signing, remote = None, None
-    if project.signs:
+    if project.uses_signatures:
         from ..cache.signing import Signing, trust_of  # which few builds need
 
         signing = Signing(trust=trust_of(project))
@@ -177,7 +177,7 @@ def _results(
         found = _found_in(cache, plan.jobs)
         lacking = [job for job in plan.jobs if job.unit not in found]
         remote = (
-            build_store.open_remote(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
+            build_store.open_store(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
         )
         if remote is not None:
             build_store.fetch(remote, lacking)

@@ -1,4 +1,4 @@
-"""`SQLiteProgramCache`: a cuda.core program cache in one file, for whoever compiles at run time."""
+"""`SQLiteProgramCache`: a cuda.core program cache in one file, for programs that compile at run time."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ except ImportError as exc:
 class SQLiteProgramCache(ProgramCacheResource):  # type: ignore[misc]
     """A persistent program cache in one SQLite file, for any number of threads and processes of a machine.
 
-    It takes and gives the raw bytes of programs, as cuda.core's `FileStreamProgramCache` does, and proves
-    them by a digest. With *max_size_bytes*, the entries hold no more bytes together: what was read or written
-    longest ago goes first. A fault of the file is a warning, and a miss, or something that is not stored.
+    It stores and returns the raw bytes of programs, as cuda.core's `FileStreamProgramCache` does, and checks
+    them against a digest. *max_size_bytes* limits the size of all entries together: the least recently used
+    ones are removed first. If the file cannot be read or written, there is a warning, and the entry is
+    missing or not stored.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_size_bytes: int | None = None) -> None:
-        from .database import Database  # sqlite3 is not imported before
+        from .database import (
+            Database,
+        )  # it imports sqlite3, which a program without such a cache does not need
 
         if max_size_bytes is not None and max_size_bytes <= 0:
             raise ValueError(f"max_size_bytes must be positive or None, not {max_size_bytes}")
-        place = os.path.realpath(path)
-        usable_paths.check(place)
-        self._database = Database(place, max_size_bytes, _warn)
+        real_path = os.path.realpath(path)
+        usable_paths.check(real_path)
+        self._database = Database(real_path, max_size_bytes, _warn)
         weakref.finalize(self, self._database.close)
 
     def __getitem__(self, key: bytes | bytearray | str) -> bytes:
@@ -58,7 +61,7 @@ class SQLiteProgramCache(ProgramCacheResource):  # type: ignore[misc]
         self._database.clear()
 
     def close(self) -> None:
-        """Let go of the file. It can be copied then, for all is in it; the next use opens it again."""
+        """Close the file, which can be copied then; the next use of the cache opens it again."""
         self._database.close()
 
 
@@ -77,14 +80,14 @@ def _key_bytes(key: bytes | bytearray | str) -> bytes:
 def _value_bytes(value: bytes | bytearray | memoryview | ObjectCode) -> bytes:
     code = value.code if isinstance(value, ObjectCode) else value
     if isinstance(value, ObjectCode) and isinstance(code, str):  # the path of a file
-        return _file_bytes(code)
+        return _read_code_file(code)
     if not isinstance(code, (bytes, bytearray, memoryview)):
         raise TypeError(f"cache values must be bytes-like or ObjectCode, got {type(value).__name__}")
     return bytes(code)
 
 
-def _file_bytes(path: str) -> bytes:
-    """Return the code that an ObjectCode refers to by a path; an error says why it cannot be read."""
+def _read_code_file(path: str) -> bytes:
+    """Return the code of an ObjectCode that names a file; OSError or ValueError if it cannot be read."""
     what = f"the code of an ObjectCode is in {path}, and nothing was stored"
     try:
         if not (data := file_access.read(path, read_limits.CODE)):

@@ -1,4 +1,4 @@
-"""What a `SQLiteProgramCache` says to SQLite: how its file is laid out, and what is done with the rows."""
+"""The SQL of a `SQLiteProgramCache`: the schema of its file, and the statements that read and change it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ..common.digest import digest
 
-MOST = 1_000_000_000 - 4096  # bytes of an entry: SQLite takes a billion for all of a row
-_PATIENCE_S = 5.0  # with whoever else writes
-_MARK = 0x63756201  # the file's application id, which also names the version of its layout
+MAX_ENTRY_SIZE = 1_000_000_000 - 4096  # bytes: SQLite allows a billion for a whole row
+_BUSY_TIMEOUT_S = 5.0  # how long to wait for other writers
+_APPLICATION_ID = 0x63756201  # the last byte is the version of the schema
+# The text is part of the file and of what connect() compares: not a word may change, comments included.
 _TABLE = """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
     key BLOB NOT NULL UNIQUE,
@@ -19,61 +20,63 @@ _TABLE = """CREATE TABLE entries (
     size INTEGER NOT NULL, -- of data
     used INTEGER NOT NULL -- the higher, the later
 )"""
-_LOG_AHEAD = "PRAGMA journal_mode = WAL"
-_LAYOUT = (
+_WRITE_AHEAD_LOG = "PRAGMA journal_mode = WAL"
+_SCHEMA = (
     _TABLE,
     "CREATE INDEX by_use ON entries (used, size)",
-    "CREATE TABLE contents (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",  # else a use would write it again
+    # A table of its own: to count a use must not rewrite the data.
+    "CREATE TABLE contents (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
 )
-_FIND = "SELECT data, size, digest FROM entries LEFT JOIN contents USING (id) WHERE key = ?"
-# Uses are counted: no clock can confuse their order.
-_USE = "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?"
-_INSERT = """
+_FIND_ENTRY = "SELECT data, size, digest FROM entries LEFT JOIN contents USING (id) WHERE key = ?"
+# A counter in place of a time: a clock that is set back would change the order.
+_COUNT_USE = "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?"
+_INSERT_ENTRY = """
     INSERT INTO entries (key, digest, size, used)
     VALUES (?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM entries))
 """
-# A size that is damaged can be anything.
-_TOTAL = "SELECT total(max(coalesce(CAST(size AS INTEGER), 0), 0)) FROM entries"
-_OLDEST = "SELECT id, max(coalesce(CAST(size AS INTEGER), 0), 0) FROM entries ORDER BY used"
-_FOREIGN = "file is not a database"  # as SQLite says it, like the next two
+# A damaged size can be of any type and value; it counts as its number, at least 0.
+_TOTAL_SIZE = "SELECT total(max(coalesce(CAST(size AS INTEGER), 0), 0)) FROM entries"
+_OLDEST_FIRST = "SELECT id, max(coalesce(CAST(size AS INTEGER), 0), 0) FROM entries ORDER BY used"
+_NOT_A_DATABASE = "file is not a database"  # this and the next two are SQLite's own messages
 _UNKNOWN_FORMAT = "unsupported file format"
 _READ_ONLY = "attempt to write a readonly database"
 DAMAGED = "it is damaged"
 
 
-class UnfitError(Exception):
-    """The file is not one of ours, or not as we left it."""
+class UnusableFileError(Exception):
+    """The file is not a program cache, or is damaged."""
 
 
-def connect(path: str, how: str) -> sqlite3.Connection:
-    """Return a connection to a file that is one of ours, as an empty one becomes; UnfitError otherwise."""
-    connection = _open(path, how, _PATIENCE_S)
+def connect(path: str, query: str) -> sqlite3.Connection:
+    """Return a connection to a program cache, which an empty file becomes; else raise UnusableFileError."""
+    connection = _open(path, query, _BUSY_TIMEOUT_S)
     try:
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = NORMAL"):
             connection.execute(f"PRAGMA {setting}")
-        found = _marked(connection)
-        if found == (0, []) and how == "mode=rw":
-            _lay_out(connection)
-            found = _marked(connection)
-        if found != (_MARK, [each.encode() for each in _LAYOUT]):
-            raise UnfitError(DAMAGED if found[0] == _MARK else "it is not a program cache")
-        if how == "mode=rw":  # a damaged byte can have turned it off, and then nobody sees who uses the file
-            connection.execute(_LOG_AHEAD).fetchall()
+        found = _identification(connection)
+        if found == (0, []) and query == "mode=rw":
+            _create_schema(connection)
+            found = _identification(connection)
+        if found != (_APPLICATION_ID, [each.encode() for each in _SCHEMA]):
+            raise UnusableFileError(DAMAGED if found[0] == _APPLICATION_ID else "it is not a program cache")
+        if query == "mode=rw":  # a damaged byte can turn the log off, and is_open() needs it
+            connection.execute(_WRITE_AHEAD_LOG).fetchall()
     except BaseException as exc:
         connection.close()
         if is_damage(exc):
-            raise UnfitError(_FOREIGN if _FOREIGN in str(exc) else DAMAGED) from exc
+            raise UnusableFileError(_NOT_A_DATABASE if _NOT_A_DATABASE in str(exc) else DAMAGED) from exc
         raise
     return connection
 
 
 def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
-    """Say whether SQLite finds that the file is damaged, or is not a database.
+    """Return whether an error of SQLite means that the file is damaged, or is not a database.
 
-    SQLite reports two kinds of damage to the header in other ways: it does not know the file's format, or it
-    takes a *writable* file for one that may only be read.
+    Two kinds of damage to the header look different: SQLite says that it does not support the file's format,
+    or that a *writable* file is read-only.
     """
-    # Python gives SQLite's codes since 3.11. Its messages may have damaged names in them, which are not text.
+    # Messages, as Python 3.10 does not give SQLite's error codes. A message with a damaged name in it cannot
+    # be decoded.
     if type(exc) is sqlite3.DatabaseError or isinstance(exc, UnicodeDecodeError):
         return True
     text = str(exc) if isinstance(exc, sqlite3.OperationalError) else ""
@@ -81,12 +84,12 @@ def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
 
 
 def is_busy(exc: BaseException) -> bool:
-    """Say whether somebody else was writing for too long."""
+    """Return whether an error means that another process was writing for too long."""
     return isinstance(exc, sqlite3.OperationalError) and "locked" in str(exc)
 
 
-def is_used(path: str) -> bool:
-    """Say whether anybody has the database open; of what is no database nobody can tell."""
+def is_open(path: str) -> bool:
+    """Return whether any connection to the database is open; False if the file is not a database."""
     connection = _open(path, "mode=rw", 0)
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
@@ -99,67 +102,67 @@ def is_used(path: str) -> bool:
 
 
 def find(connection: sqlite3.Connection, key: bytes) -> tuple[bytes | None, bool]:
-    """Return the bytes under *key*, proven; without any, whether a row that proves nothing is there."""
-    rows = connection.execute(_FIND, (key,)).fetchall()
+    """Return the bytes under *key* if they match their digest, and whether there is a damaged row instead."""
+    rows = connection.execute(_FIND_ENTRY, (key,)).fetchall()
     for data, size, proof in rows:
-        if type(data) is bytes and size == len(data) and proof == _proof(key, data):
+        if type(data) is bytes and size == len(data) and proof == _entry_digest(key, data):
             return data, False
     return None, bool(rows)
 
 
 def store(connection: sqlite3.Connection, key: bytes, data: bytes) -> None:
-    number = connection.execute(_INSERT, (key, _proof(key, data), len(data))).lastrowid
+    number = connection.execute(_INSERT_ENTRY, (key, _entry_digest(key, data), len(data))).lastrowid
     connection.execute("INSERT OR REPLACE INTO contents VALUES (?, ?)", (number, data))
 
 
 def remove(connection: sqlite3.Connection, key: bytes) -> bool:
-    """Remove the row of *key*, and say whether there was one."""
+    """Remove the row of *key*; return whether there was one."""
     return _delete(connection, connection.execute("SELECT id FROM entries WHERE key = ?", (key,)).fetchall())
 
 
 def clear(connection: sqlite3.Connection) -> bool:
-    """Remove every row, and say whether there was one."""
+    """Remove all rows; return whether there were any."""
     connection.execute("DELETE FROM contents")
     return connection.execute("DELETE FROM entries").rowcount > 0
 
 
-def count(connection: sqlite3.Connection) -> int:
+def entry_count(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM entries").fetchall()[0][0])
 
 
-def use(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
-    """Count *keys* as used, one after the other."""
-    connection.executemany(_USE, [(key,) for key in keys])
+def count_uses(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
+    """Make *keys* the most recently used ones, the last of them most of all."""
+    connection.executemany(_COUNT_USE, [(key,) for key in keys])
 
 
 def evict(connection: sqlite3.Connection, room: int) -> bool:
-    """Remove what was used longest ago, until the rest has no more bytes than *room*."""
-    over = connection.execute(_TOTAL).fetchall()[0][0] - room
-    doomed = []
-    oldest = connection.execute(_OLDEST)
+    """Remove the least recently used rows, until the others have at most *room* bytes."""
+    over = connection.execute(_TOTAL_SIZE).fetchall()[0][0] - room
+    evicted = []
+    oldest = connection.execute(_OLDEST_FIRST)
     for number, size in oldest:
         if over <= 0:
             break
-        doomed.append((number,))
+        evicted.append((number,))
         over -= size
     oldest.close()
-    return _delete(connection, doomed)
+    return _delete(connection, evicted)
 
 
 def _delete(connection: sqlite3.Connection, numbers: Sequence[tuple[int]]) -> bool:
     for table in ("contents", "entries"):
-        connection.executemany(f"DELETE FROM {table} WHERE id = ?", numbers)  # noqa: S608 - these two
+        connection.executemany(f"DELETE FROM {table} WHERE id = ?", numbers)  # noqa: S608 - constants
     return bool(numbers)
 
 
 def shrink(connection: sqlite3.Connection) -> None:
-    """Give back the room in the file that no row takes."""
+    """Give free pages of the file back to the disk."""
 
     def done() -> bool:
         connection.execute("PRAGMA incremental_vacuum").fetchall()
         return not _free_pages(connection)
 
-    any(done() for _page in range(_free_pages(connection)))  # Python 3.11 gives back one page at a time
+    any(done() for _page in range(_free_pages(connection)))  # on Python 3.11 each call frees a single page
 
 
 def _free_pages(connection: sqlite3.Connection) -> int:
@@ -167,15 +170,15 @@ def _free_pages(connection: sqlite3.Connection) -> int:
     return int(pages)
 
 
-def fold(connection: sqlite3.Connection) -> None:
-    """Have all that is in the log in the file, unless somebody still reads the log."""
-    with patience(connection, 1.0):
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Move the write-ahead log into the file, unless another process still reads the log."""
+    with busy_timeout(connection, 1.0):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextlib.contextmanager
-def writing(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do all that is done meanwhile, or nothing."""
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make the statements of the `with` block one transaction: all of them count, or none."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -187,40 +190,40 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def patience(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Wait no longer for others meanwhile."""
+def busy_timeout(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Wait at most *seconds* for other writers within the `with` block."""
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").fetchall()
     try:
         yield
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {int(_PATIENCE_S * 1000)}").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_S * 1000)}").fetchall()
 
 
-def _open(path: str, how: str, patience_s: float) -> sqlite3.Connection:
-    place = f"{Path(path).as_uri()}?{how}"
+def _open(path: str, query: str, timeout_s: float) -> sqlite3.Connection:
+    place = f"{Path(path).as_uri()}?{query}"
     connection = sqlite3.connect(
-        place, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False
+        place, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False
     )
-    connection.text_factory = bytes  # damaged text is none
+    connection.text_factory = bytes  # damaged text cannot be decoded
     return connection
 
 
-def _marked(connection: sqlite3.Connection) -> tuple[int, list[bytes]]:
-    """Return what tells whose file it is."""
+def _identification(connection: sqlite3.Connection) -> tuple[int, list[bytes]]:
+    """Return the file's application id and schema, which show whether it is a program cache."""
     ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
     rows = connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid").fetchall()
     return mark, [sql for (sql,) in rows if sql is not None]
 
 
-def _lay_out(connection: sqlite3.Connection) -> None:
-    """Make an empty file one of ours, in one step."""
+def _create_schema(connection: sqlite3.Connection) -> None:
+    """Make an empty file a program cache, in one transaction."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute(_LOG_AHEAD).fetchall()
-    with writing(connection):
-        for statement in (*_LAYOUT, f"PRAGMA application_id = {_MARK}"):
+    connection.execute(_WRITE_AHEAD_LOG).fetchall()
+    with transaction(connection):
+        for statement in (*_SCHEMA, f"PRAGMA application_id = {_APPLICATION_ID}"):
             connection.execute(statement)
 
 
-def _proof(key: bytes, data: bytes) -> bytes:
-    """Return the digest of an entry; with its key, so that no other entry's bytes fit."""
+def _entry_digest(key: bytes, data: bytes) -> bytes:
+    """Return the digest of an entry: over its key too, so that another entry's bytes do not match."""
     return bytes.fromhex(digest((key, data)))

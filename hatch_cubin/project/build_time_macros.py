@@ -11,32 +11,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from .scan import PASTE, TOKEN, WORD, spliced
+from .scan import IDENTIFIER, PASTE_OPERATOR, TOKEN, join_continued_lines
 
-_NAMES = ("__DATE__", "__TIME__", "__TIMESTAMP__")
-_PARTS = frozenset(
+_TIME_MACROS = ("__DATE__", "__TIME__", "__TIMESTAMP__")
+_NAME_PARTS = frozenset(
     name[start:end]
-    for name in _NAMES
+    for name in _TIME_MACROS
     for start in range(len(name))
     for end in range(start + 1, len(name) + 1)
 )
-_PLAIN = re.compile(rf"\b(?:{'|'.join(_NAMES)})\b")
+_PLAIN = re.compile(rf"\b(?:{'|'.join(_TIME_MACROS)})\b")
 _DEFINE = re.compile(
     r"^[ \t]*(?:#|%:)[ \t]*define[ \t]+([^\W\d]\w*)(?:\(([^()\n]*)\))?([^\n]*)", re.MULTILINE
 )
 _CALL = re.compile(r"\b([^\W\d]\w*)\s*(?=\()")
-_FLAT = re.compile(r"\([\w\s,]*\)")
+_SIMPLE_ARGUMENTS = re.compile(r"\([\w\s,]*\)")
 _PARENTHESIS = re.compile(r"[()]")
 _LONGEST_CALL = 10_000
 
 
-class Stamp(NamedTuple):
+class TimeMacroUse(NamedTuple):
     """A line that depends on the time of its compile, and the name that makes it so."""
 
     path: str
     line: int
     name: str
-    is_plain: bool  # the line has the name as it is; or else macros make it
+    is_literal: bool  # the line has the name as it is; or else macros make it
 
 
 class _Macro(NamedTuple):
@@ -51,12 +51,15 @@ class _Text(NamedTuple):
     macros: Sequence[_Macro]
 
 
-def stamps(texts: Mapping[str, str]) -> Iterator[Stamp]:
+def time_macro_uses(texts: Mapping[str, str]) -> Iterator[TimeMacroUse]:
     """Yield what makes each compile differ in *texts*, which are by their paths and share their macros."""
     read = {path: _read(text) for path, text in texts.items()}
     macros = _Macros(macro for each in read.values() for macro in each.macros)
     for path, each in read.items():
-        found = {line: Stamp(path, line, name, is_plain) for line, name, is_plain in _found(each, macros)}
+        found = {
+            line: TimeMacroUse(path, line, name, is_plain)
+            for line, name, is_plain in _lines_with_times(each, macros)
+        }
         yield from (found[line] for line in sorted(found))
 
 
@@ -69,11 +72,11 @@ def _read(text: str) -> _Text:
         nonlocal line, before
         line, before = line + code.count("\n", before, match.start()), match.start()
         name, parameters, value = match.groups()
-        words = frozenset(WORD.findall(value)) - {*WORD.findall(parameters or "")}
-        macros.append(_Macro(name, line, words, PASTE.search(value) is not None))
+        words = frozenset(IDENTIFIER.findall(value)) - {*IDENTIFIER.findall(parameters or "")}
+        macros.append(_Macro(name, line, words, PASTE_OPERATOR.search(value) is not None))
         return ""
 
-    code = TOKEN.sub(_lines_of, spliced(text.replace("\r\n", "\n")))
+    code = TOKEN.sub(_lines_of, join_continued_lines(text.replace("\r\n", "\n")))
     return _Text(_DEFINE.sub(define, code), macros)
 
 
@@ -82,16 +85,16 @@ def _lines_of(match: re.Match[str]) -> str:
     return "\n" * match[0].count("\n") or " "
 
 
-def _found(text: _Text, macros: _Macros) -> Iterator[tuple[int, str, bool]]:
+def _lines_with_times(text: _Text, macros: _Macros) -> Iterator[tuple[int, str, bool]]:
     """Yield the lines that make a name of a time, the name, and whether they have it as it is."""
     for macro in text.macros:
-        if (name := macros.make(macro.words, pastes=macro.pastes, but=macro.name)) is not None:
+        if (name := macros.time_name(macro.words, pastes=macro.pastes, but=macro.name)) is not None:
             yield macro.line, name, name in macro.words
     for call in _CALL.finditer(text.code):
         is_known = call[1] in macros
-        if inside := (_arguments if is_known else _flat_arguments)(text.code, call.end()):
+        if inside := (_arguments if is_known else _simple_arguments)(text.code, call.end()):
             # A macro of others' headers may paste its arguments.
-            name = macros.make({call[1], *WORD.findall(inside)}, pastes=not is_known)
+            name = macros.time_name({call[1], *IDENTIFIER.findall(inside)}, pastes=not is_known)
             if name is not None:
                 yield text.code.count("\n", 0, call.start()) + 1, name, False
     for match in _PLAIN.finditer(text.code):
@@ -108,8 +111,8 @@ def _arguments(code: str, start: int) -> str:
     return ""
 
 
-def _flat_arguments(code: str, start: int) -> str:
-    match = _FLAT.match(code, start)
+def _simple_arguments(code: str, start: int) -> str:
+    match = _SIMPLE_ARGUMENTS.match(code, start)
     return match[0] if match and "_" in match[0] else ""  # with which each name begins
 
 
@@ -125,15 +128,15 @@ class _Macros:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
-    def make(self, words: AbstractSet[str], *, pastes: bool, but: str = "") -> str | None:
+    def time_name(self, words: AbstractSet[str], *, pastes: bool, but: str = "") -> str | None:
         """Return the name of a time that *words* make; None where one of them, *but* that, makes it alone."""
-        parts = words & _PARTS
+        parts = words & _NAME_PARTS
         for word in (word for word in words if word in self._by_name and word != but):
             reached, pasted = self._reach(word)
-            if _composed(reached, pastes=pasted):
+            if _composed_name(reached, pastes=pasted):
                 return None
             parts, pastes = parts | reached, pastes or pasted
-        return _composed(parts, pastes=pastes)
+        return _composed_name(parts, pastes=pastes)
 
     def _reach(self, name: str) -> tuple[AbstractSet[str], bool]:
         """Return the parts of such names that a macro can stand for, and whether one pastes on the way."""
@@ -144,13 +147,15 @@ class _Macros:
                     pastes |= macro.pastes
                     pending += macro.words - seen
                     seen |= macro.words
-            self._reached[name] = seen & _PARTS, pastes
+            self._reached[name] = seen & _NAME_PARTS, pastes
         return self._reached[name]
 
 
-def _composed(parts: AbstractSet[str], *, pastes: bool) -> str | None:
+def _composed_name(parts: AbstractSet[str], *, pastes: bool) -> str | None:
     """Return the name of a time that is one of *parts*, or can be pasted of them."""
-    return next((name for name in _NAMES if name in parts or (pastes and _is_made_of(parts, name))), None)
+    return next(
+        (name for name in _TIME_MACROS if name in parts or (pastes and _is_made_of(parts, name))), None
+    )
 
 
 def _is_made_of(parts: AbstractSet[str], name: str) -> bool:

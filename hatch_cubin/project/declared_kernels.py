@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .scan import PASTE, TOKEN, is_before_directive
+from .scan import PASTE_OPERATOR, TOKEN, is_before_directive
 
-Types: TypeAlias = "tuple[str | None, ...]"  # of a kernel's parameters; None for one that is not known
+ParameterTypes: TypeAlias = (
+    "tuple[str | None, ...]"  # of a kernel's parameters; None for one that is not known
+)
 
 # What releases of the compiler, and its options, read in different ways: trigraphs, escapes in names, a blank
 # between a backslash and the end of its line.
@@ -27,11 +29,11 @@ _DEFINE = re.compile(r"\bdefine\b(?:\s|/\*.*?\*/)*([^\W\d]\w*)([^\n]*)", re.DOTA
 _INCLUDE = re.compile(r"^[^\S\n]*#[^\S\n]*include[^\n]*", re.MULTILINE)
 _DIRECTIVE = re.compile(r"[^\S\n]*#[^\S\n]*(\w*)")
 _DIRECTIVE_LINE = re.compile(rf"^{_DIRECTIVE.pattern}[^\n]*", re.MULTILINE)
-_HARMLESS = frozenset(("define", "pragma", "line", ""))
-_OPENS = frozenset(("if", "ifdef", "ifndef"))
-_TURNS = frozenset(("elif", "elifdef", "elifndef", "else"))
+_HARMLESS_DIRECTIVES = frozenset(("define", "pragma", "line", ""))
+_IF_DIRECTIVES = frozenset(("if", "ifdef", "ifndef"))
+_ELSE_DIRECTIVES = frozenset(("elif", "elifdef", "elifndef", "else"))
 _WORD = re.compile(r"[^\W\d]\w*")
-_PIECE = re.compile(r"\w+|::|\S")
+_TYPE_TOKEN = re.compile(r"\w+|::|\S")
 _SCOPE = re.compile(r'[()}]|(?P<open>extern\s*"C"\s*|\bnamespace\b[\w\s:]*)?\{')
 _GLOBAL = re.compile(r"\b__global__\b")
 _KERNEL = re.compile(
@@ -40,39 +42,41 @@ _KERNEL = re.compile(
     r"\b(?P<name>[^\W\d]\w*)\s*\((?P<list>[^(){};#=\"]*)\)\s*\{"
 )
 _C, _NAMESPACE = "C", "n"
-_SCALAR = frozenset(("bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "void"))
+_TYPE_KEYWORDS = frozenset(
+    ("bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "void")
+)
 _QUALIFIERS = ("const", "volatile")
-_OF_CUDA = frozenset(("__global__", "__launch_bounds__", "__cluster_dims__", "__maxnreg__"))
-_SAYS_NOTHING = frozenset(("__restrict__", "__restrict", "__grid_constant__"))
-_BASES = frozenset(
+_CUDA_MACROS = frozenset(("__global__", "__launch_bounds__", "__cluster_dims__", "__maxnreg__"))
+_IGNORED_WORDS = frozenset(("__restrict__", "__restrict", "__grid_constant__"))
+_BASE_TYPES = frozenset(
     (
         *("bool", "char", "signed char", "unsigned char", "float", "double", "void"),
         *("short", "int", "long", "long long", "unsigned short", "unsigned int", "unsigned long"),
         "unsigned long long",
     )
 )
-_KEYWORDS = _SCALAR.union(_QUALIFIERS)
+_KEYWORDS = _TYPE_KEYWORDS.union(_QUALIFIERS)
 
 
-class Names(NamedTuple):
+class TextNames(NamedTuple):
     """What a text brings into those that include it: its words, and the macros that it may define."""
 
     words: Counter[str]
     macros: frozenset[str]
-    plain: bool  # no macro of it makes a name of parts, or has a bracket without its partner
+    is_plain: bool  # no macro of it makes a name of parts, or has a bracket without its partner
 
 
 @functools.lru_cache(maxsize=256)  # sources share headers
-def names_of(text: str) -> Names:
+def names_of(text: str) -> TextNames:
     """Return the names of a source or a header, or of `define X …` for a macro of the command line."""
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
     defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}  # a comment may go on in another line
-    return Names(
+    return TextNames(
         Counter(_WORD.findall(_INCLUDE.sub("", code))),
         frozenset(name for name, _value in defined),
         not _DISPUTED.search(text)
-        and not any(PASTE.search(value) for _name, value in defined)
+        and not any(PASTE_OPERATOR.search(value) for _name, value in defined)
         and all(_closes_brackets(value) for _name, value in defined),
     )
 
@@ -83,7 +87,9 @@ def _closes_brackets(value: str) -> bool:
     return not _DIGRAPH.search(code) and _nesting(code) is not None
 
 
-def declared_types(text: str, others: Sequence[Names] = (), macros: Iterable[str] = ()) -> dict[str, Types]:
+def declared_types(
+    text: str, others: Sequence[TextNames] = (), macros: Iterable[str] = ()
+) -> dict[str, ParameterTypes]:
     """Return `{"saxpy": ("float", "const float *")}` for a kernel that takes these.
 
     *others* are those of all that is compiled with the text. Of headers outside the project, only the names
@@ -92,14 +98,14 @@ def declared_types(text: str, others: Sequence[Names] = (), macros: Iterable[str
     if "__global__" not in text or (code := _unconditional(_code(text))) is None:
         return {}
     own = names_of(text)
-    theirs = {*macros} - _OF_CUDA - _SAYS_NOTHING  # which CUDA's own headers define
+    theirs = {*macros} - _CUDA_MACROS - _IGNORED_WORDS  # which CUDA's own headers define
     defined = own.macros.union(theirs, *(each.macros for each in others))
-    plain = all(each.plain for each in (own, *others))
-    found: dict[str, Types] = {}
+    plain = all(each.is_plain for each in (own, *others))
+    found: dict[str, ParameterTypes] = {}
     for kernel in _kernels(code, blocks=plain):
         name = kernel["name"]
         mentioned = sum(each.words[name] for each in (own, *others))
-        types = _types(kernel["list"])
+        types = _parameter_types(kernel["list"])
         if mentioned == 1 and types is not None and defined.isdisjoint(_WORD.findall(kernel[0])):
             found[name] = types
     return found
@@ -112,24 +118,26 @@ def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     the namespace has no name, which a macro can hide, the kernel's symbol has another name.
     """
     own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
-    if not all(each.plain for each in (own, *theirs)):
+    if not all(each.is_plain for each in (own, *theirs)):
         return []
     defined = own.macros.union(*(each.macros for each in theirs))
     mentions = [own.words, *(each.words for each in theirs)]
     return [
         name
-        for name, words in _certain(text)
+        for name, words in _unconditional_kernels(text)
         if sum(each[name] for each in mentions) == 1 and defined.isdisjoint(words)
     ]
 
 
 @functools.lru_cache(maxsize=32)  # the archs and variants of a source are asked about one after another
-def _certain(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _unconditional_kernels(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the kernels of a text without headers and conditionals, each with its definition's words."""
     if '"C"' not in text:
         return ()
     code = _code(text)
-    if _UNCLEAR in code or not _HARMLESS.issuperset(each[1] for each in _DIRECTIVE_LINE.finditer(code)):
+    if _UNCLEAR in code or not _HARMLESS_DIRECTIVES.issuperset(
+        each[1] for each in _DIRECTIVE_LINE.finditer(code)
+    ):
         return ()
     kernels = _kernels(_DIRECTIVE_LINE.sub("", code), blocks=True, scopes=frozenset(_C))
     return tuple((kernel["name"], (*_WORD.findall(kernel[0]),)) for kernel in kernels)
@@ -168,10 +176,10 @@ def _unconditional(code: str) -> str | None:
     for line in code.split("\n"):
         directive = _DIRECTIVE.match(line)
         kind = directive[1] if directive else ""
-        if kind in _OPENS or kind in _TURNS or kind == "endif":
+        if kind in _IF_DIRECTIVES or kind in _ELSE_DIRECTIVES or kind == "endif":
             if depth and _nesting("\n".join(part)) is None:
                 return None
-            depth += (kind in _OPENS) - (kind == "endif")
+            depth += (kind in _IF_DIRECTIVES) - (kind == "endif")
             if depth < 0:
                 return None
             part = []
@@ -221,11 +229,11 @@ def _kernels(
             yield match
 
 
-def _types(listed: str) -> Types | None:
+def _parameter_types(listed: str) -> ParameterTypes | None:
     """Return the types of a list of parameters; None if it cannot be told where each begins."""
     parameters: list[list[str]] = [[]]
     depth = 0
-    for piece in _PIECE.findall(listed):
+    for piece in _TYPE_TOKEN.findall(listed):
         depth += (piece in "<[") - (piece in ">]")
         if piece == "," and not depth:
             parameters.append([])
@@ -233,12 +241,12 @@ def _types(listed: str) -> Types | None:
             parameters[-1].append(piece)
     if depth:
         return None
-    return () if parameters in ([[]], [["void"]]) else tuple(map(_type, parameters))
+    return () if parameters in ([[]], [["void"]]) else tuple(map(_parameter_type, parameters))
 
 
-def _type(pieces: Sequence[str]) -> str | None:
+def _parameter_type(pieces: Sequence[str]) -> str | None:
     """Return the type of a parameter as symbols have it; None if other words than keywords make it."""
-    pieces = [piece for piece in pieces if piece not in _SAYS_NOTHING]
+    pieces = [piece for piece in pieces if piece not in _IGNORED_WORDS]
     is_array = pieces[-1:] == ["]"]
     if is_array:
         at = pieces.index("[")
@@ -249,7 +257,7 @@ def _type(pieces: Sequence[str]) -> str | None:
         pieces = pieces[:-1]  # its name
     at = pieces.index("*") if "*" in pieces else len(pieces)
     words, marks = pieces[:at], [*pieces[at:], *("*" * is_array)]
-    base = _base([word for word in words if word not in _QUALIFIERS])
+    base = _base_type([word for word in words if word not in _QUALIFIERS])
     if base is None or not {"*", *_QUALIFIERS}.issuperset(marks) or (base == "void" and not marks):
         return None
     while marks and marks[-1] != "*":
@@ -260,11 +268,11 @@ def _type(pieces: Sequence[str]) -> str | None:
     return f"{qualified} {''.join(mark if mark == '*' else f'{mark} ' for mark in marks)}"
 
 
-def _base(words: Sequence[str]) -> str | None:
+def _base_type(words: Sequence[str]) -> str | None:
     """Return the one name of a type that has several, such as `unsigned int` for `unsigned`."""
-    if not words or not _SCALAR.issuperset(words):
+    if not words or not _TYPE_KEYWORDS.issuperset(words):
         return None
     rest = sorted((word for word in words if word not in ("unsigned", "signed", "int")), reverse=True)
     sign = "unsigned " if "unsigned" in words else "signed " if "signed" in words and rest == ["char"] else ""
     base = sign + " ".join(rest or ["int"])
-    return base if base in _BASES else None
+    return base if base in _BASE_TYPES else None

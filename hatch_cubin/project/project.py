@@ -18,8 +18,8 @@ from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
 from ..errors import ConfigError, Problem, SourceError
-from .source import BUNDLE, Files, Source, is_ptx, may_have_kernel, read_source, walk
-from .source_roots import Tree, find
+from .source import BUNDLE_FOLDER, ProjectFiles, Source, is_ptx, may_have_kernel, read_source, walk
+from .source_roots import ProjectTree, find_tree
 
 _SUFFIXES = frozenset({".cu", ".ptx"})
 _NOT_MODULES = frozenset(
@@ -32,7 +32,7 @@ def _silent(_message: str) -> None:
     """Say nothing."""
 
 
-def _unseen(total: int, cached: int) -> AbstractContextManager[Progress]:
+def _no_progress(total: int, cached: int) -> AbstractContextManager[Progress]:
     return nullcontext(Progress(total, cached))
 
 
@@ -44,15 +44,17 @@ class Project:
     packages: Mapping[str, str]  # top-level import package → project-relative folder
     config: Config
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    say: Callable[[str], object] = _silent
+    inform: Callable[[str], object] = _silent
     warn: Callable[[str], object] = _silent
-    units: Callable[[int, int], AbstractContextManager[Progress]] = _unseen  # of all units, and those cached
+    show_progress: Callable[[int, int], AbstractContextManager[Progress]] = (
+        _no_progress  # of all units, and those cached
+    )
     verbose: bool = False
 
     @cached_property
-    def tree(self) -> Tree:
+    def tree(self) -> ProjectTree:
         """Where its files are; ConfigError where that cannot be said."""
-        return find(self.root, self.config.source_roots, self.config.place)
+        return find_tree(self.root, self.config.source_roots, self.config.place)
 
     @property
     def package(self) -> str:
@@ -84,7 +86,7 @@ class Project:
     @property
     def bundle_folder(self) -> str:
         """Where the bundle stands in the project, for editable installs."""
-        return str(PurePosixPath(self._folder(self.package) or "", BUNDLE))
+        return str(PurePosixPath(self._folder(self.package) or "", BUNDLE_FOLDER))
 
     @property
     def cache_folder(self) -> Path:
@@ -92,12 +94,12 @@ class Project:
         return user_folders.cubins_folder(self.root, self.config.cache_dir)
 
     @property
-    def skips(self) -> bool:
+    def is_skipped(self) -> bool:
         """Whether the user wants a bundle without kernels."""
-        return self.asks("HATCH_CUBIN_SKIP")
+        return self.is_switched_on("HATCH_CUBIN_SKIP")
 
     @property
-    def signs(self) -> bool:
+    def uses_signatures(self) -> bool:
         """Whether anything is to be signed, or signatures count for anything."""
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
@@ -106,7 +108,7 @@ class Project:
         for message in variables_unread(self.environ):
             self.warn(message)
 
-    def asks(self, switch: str) -> bool:
+    def is_switched_on(self, switch: str) -> bool:
         """Say whether a switch of the environment is on."""
         return is_on(self.environ, switch)
 
@@ -139,29 +141,29 @@ def cache_entries(project: Project) -> list[str]:
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
-def assembles(project: Project) -> bool:
+def has_ptx_modules(project: Project) -> bool:
     """Say whether the project has PTX sources that are modules of their own, without reading any of them."""
-    config, files = project.config, Files(project.tree, project.packages)
+    config, files = project.config, ProjectFiles(project.tree, project.packages)
     linked = {path for rule in config.module for pattern in rule.sources for path in files.matching(pattern)}
     paths, _unmatched = files.find(config.sources, config.exclude)
     return any(is_ptx(path) for path in paths if path not in linked)
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ProjectSources:
     """The project's sources, by their paths, and which of them each [[module]] table names, in its order."""
 
-    every: tuple[Source, ...]
-    members: tuple[tuple[str, ...], ...]
+    all: tuple[Source, ...]
+    by_module_table: tuple[tuple[str, ...], ...]
 
     def __iter__(self) -> Iterator[Source]:
-        return iter(self.every)
+        return iter(self.all)
 
 
-def read_sources(project: Project) -> Sources:
+def read_sources(project: Project) -> ProjectSources:
     """Find and read the project's sources; SourceError names every one that is missing or unreadable."""
     config = project.config
-    files = Files(project.tree, project.packages)
+    files = ProjectFiles(project.tree, project.packages)
     paths, unmatched = files.find(config.sources, config.exclude)
     named = [{pattern: files.matching(pattern) for pattern in rule.sources} for rule in config.module]
     members = tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in named)
@@ -196,10 +198,10 @@ def read_sources(project: Project) -> Sources:
             problems += exc.problems
     if problems:
         raise SourceError(*problems)
-    return Sources(tuple(sources), members)
+    return ProjectSources(tuple(sources), members)
 
 
-def _no_sources(project: Project, files: Files) -> Problem:
+def _no_sources(project: Project, files: ProjectFiles) -> Problem:
     """Return what to say where nothing is left to compile."""
     config = project.config
     excluded, _unmatched = files.find(config.sources, ())
@@ -209,7 +211,7 @@ def _no_sources(project: Project, files: Files) -> Problem:
         return Problem(what, config.place.of("exclude"), hint)
     where = ", ".join(f"{folder}/" for folder in project.packages.values()) or "the project"
     what = f"there are no .cu or .ptx sources in {where}"
-    found = _elsewhere(project)
+    found = _sources_elsewhere(project)
     hint = (
         "write one there, or name the folder that has them"
         if found is None
@@ -219,13 +221,14 @@ def _no_sources(project: Project, files: Files) -> Problem:
 
 
 def _why_none_matches(project: Project, pattern: str) -> str | None:
-    home = project.tree.home(pattern)
+    home = project.tree.source_root_of(pattern)
     if home is not None and home.is_partial and not home.folder.is_dir():
-        return f"by its PKG-INFO this is an sdist, and it has no {home.way}: it was made without hatch-cubin"
-    if project.tree.at(pattern).is_dir():
+        folder = home.path_from_project
+        return f"by its PKG-INFO this is an sdist, and it has no {folder}: it was made without hatch-cubin"
+    if project.tree.disk_path(pattern).is_dir():
         return f'it is a folder: "{pattern}/**/*.cu" is what is in it'
     if pattern.startswith("*"):
-        found = _elsewhere(project)
+        found = _sources_elsewhere(project)
         return (
             None
             if found is None
@@ -234,7 +237,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     return None
 
 
-def _elsewhere(project: Project) -> list[str] | None:
+def _sources_elsewhere(project: Project) -> list[str] | None:
     """Return globs for sources outside the packages, or a file with kernels whose name is not a source's."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
@@ -268,12 +271,12 @@ def _include_folder_problems(project: Project) -> list[Problem]:
     problems = []
     for key, folders in keys:
         for index, folder in enumerate(folders):
-            home, where = tree.home(folder), config.place.of(*key, index)
-            if home is not None and home.is_partial and not os.path.lexists(tree.at(folder)):
+            home, where = tree.source_root_of(folder), config.place.of(*key, index)
+            if home is not None and home.is_partial and not os.path.lexists(tree.disk_path(folder)):
                 continue  # no kernel needs anything of it
-            if not os.path.isdir(tree.at(folder)):
+            if not os.path.isdir(tree.disk_path(folder)):
                 problems.append(Problem(f"include-dirs: {folder!r} is not a folder of the project", where))
-            elif not tree.holds(folder):
+            elif not tree.is_inside(folder):
                 what = f"include-dirs: {folder!r} is a link to a place outside the project"
                 problems.append(Problem(what, where, "put a copy of its headers into the project"))
     return problems

@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping
 from .declared_kernels import declared_names
 from .source import Source, ptx_entries
 
-_FORWARD = re.compile(r"\.extern\s+\.entry\b")
+_FORWARD_DECLARATION = re.compile(r"\.extern\s+\.entry\b")
 
 
-def declared_kernels(source: Source, macros: Mapping[str, str]) -> Collection[str]:
+def required_kernels(source: Source, macros: Mapping[str, str]) -> Collection[str]:
     """Return the symbols of kernels that a source has whatever it is compiled for, with these *macros*."""
     if source.is_ptx:
-        return () if _FORWARD.search(source.text) else ptx_entries(source.text)
+        return () if _FORWARD_DECLARATION.search(source.text) else ptx_entries(source.text)
     return declared_names(source.text, macros)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..common.digest import digest, file_digest
 from . import disk
-from .source_roots import Tree
+from .source_roots import ProjectTree
 
 _TRIGRAPH_BACKSLASH = "??/"
 _SUFFIX = r"(?:[^\W\d]\w*)?"  # what stands behind a literal belongs to it, an R too
@@ -24,40 +24,46 @@ TOKEN = re.compile(
     rf"""|"(?:[^"\\\n]|\\.)*(?:"{_SUFFIX})?|'(?:[^'\\\n]|\\.)*(?:'{_SUFFIX})?""",  # some have no end
     re.DOTALL,
 )
-_KINDS = "include_next|include|import|embed|define|if|elif"
+_DIRECTIVE_NAMES = "include_next|include|import|embed|define|if|elif"
 _BLANK = r"(?:[ \t]|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*"
-_DIRECTIVE = re.compile(rf"^[ \t]*(?:#|%:|\?\?=)[ \t]*({_KINDS})\b([^\n]*)", re.MULTILINE)
-_LATE_DIRECTIVE = re.compile(rf"{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:{_KINDS}|else|endif|ifn?def|undef)\b")
+_DIRECTIVE = re.compile(rf"^[ \t]*(?:#|%:|\?\?=)[ \t]*({_DIRECTIVE_NAMES})\b([^\n]*)", re.MULTILINE)
+_LATE_DIRECTIVE = re.compile(
+    rf"{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:{_DIRECTIVE_NAMES}|else|endif|ifn?def|undef)\b"
+)
 _OPERAND = re.compile(r"""\s*(?:"([^"\n]*)"|<([^>\n]*)>|([^\W\d]\w*)\s*(?:\s|$))""")
 _HAS_INCLUDE = re.compile(r"""__has_(?:include|embed)(_next)?\s*\(\s*("[^"\n]*"|<[^>\n]*>)?""")
-_HAS_NAME = re.compile(r"\b__has_(?:include|embed)(?:_next)?\b")
+_HAS_INCLUDE_NAME = re.compile(r"\b__has_(?:include|embed)(?:_next)?\b")
 # The operator without its parentheses, or a part of its name: a macro can add the rest.
-_HAS_PART = re.compile(
+_HAS_INCLUDE_PART = re.compile(
     r"(?<!defined)(?<!defined\()(?<!defined )\b__has_(?:include|embed)(?:_next)?\b(?!\s*\()"
     r"|\b__has(?:_(?:i|in|inc|incl|inclu|includ|e|em|emb|embe)?)?\b|\b_?has_(?:include|embed)(?:_next)?\b"
 )
 # A macro that is named so, as libraries do, may hand its parameter on: then whoever calls it asks.
-_ASKER = r"\b(?!__has_(?:include|embed)(?:_next)?\b)(?i:\w*has_?include\w*)\b"
-_ASKER_NAME = re.compile(_ASKER)
-_HANDS_ON = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*__has_include\s*\(\s*\1\s*\)\s*")
-_ASKED = re.compile(
-    rf"""(?<!defined)(?<!defined\()(?<!defined ){_ASKER}(?:\s*\(\s*("[^"\n]*"|<[^>\n]*>)\s*\))?"""
+_WRAPPER = r"\b(?!__has_(?:include|embed)(?:_next)?\b)(?i:\w*has_?include\w*)\b"
+_WRAPPER_NAME = re.compile(_WRAPPER)
+_FORWARDS_PARAMETER = re.compile(r"\(\s*([^\W\d]\w*)\s*\)\s*__has_include\s*\(\s*\1\s*\)\s*")
+_WRAPPER_CALL = re.compile(
+    rf"""(?<!defined)(?<!defined\()(?<!defined ){_WRAPPER}(?:\s*\(\s*("[^"\n]*"|<[^>\n]*>)\s*\))?"""
 )
-_ASKER_PART = re.compile(r"\b\w+_(?i:has_(?:i|in|inc|incl|inclu|includ)?)\b")
-PASTE = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
-_HAS_BY_MACRO = re.compile(r"""\(\s*("[^"\n]*"|<[^>\n]*>)""")  # in an #if, only __has_include is written so
+_WRAPPER_PART = re.compile(r"\b\w+_(?i:has_(?:i|in|inc|incl|inclu|includ)?)\b")
+PASTE_OPERATOR = re.compile(r"\s*(?:##|%:%:|\?\?=\?\?=)\s*")
+_OPERAND_OF_MACRO = re.compile(
+    r"""\(\s*("[^"\n]*"|<[^>\n]*>)"""
+)  # in an #if, only __has_include is written so
 _DEFINE = re.compile(r"\s*([^\W\d]\w*)(\()?(.*)")
 # A parameter, and a path that may have it as a word. There are no numbers in it: words may be part of those.
-_PATH = r"(?:[^\W\d]\w*\b|[/.-](?!\.?\d))+"  # a word in one way only: long ones would take for ever
-_TEMPLATE = re.compile(rf"\(\s*([^\W\d]\w*)\s*\)\s*<({_PATH})>\s*")
-PATH = re.compile(_PATH)
-CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
-WORD = re.compile(r"[^\W\d]\w*")
-_SPLICED = re.compile(r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE)  # from anywhere else, long lines take for ever
-UNKNOWABLE = "?"
-FAR = "?../"  # unknowable, and it may lead out of a folder
-PASTED = "?##"  # unknowable, and made of parts
-_BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
+_PATH_OPERAND = r"(?:[^\W\d]\w*\b|[/.-](?!\.?\d))+"  # a word in one way only: long ones would take for ever
+_TEMPLATE = re.compile(rf"\(\s*([^\W\d]\w*)\s*\)\s*<({_PATH_OPERAND})>\s*")
+PATH_OPERAND = re.compile(_PATH_OPERAND)
+MACRO_CALL = re.compile(r"([^\W\d]\w*)\(\s*([^\W\d][\w/.-]*)\s*\)\s*")
+IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_CONTINUED_LINES = re.compile(
+    r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE
+)  # from anywhere else, long lines take for ever
+UNKNOWN = "?"
+UNKNOWN_WITH_PARENT = "?../"  # unknowable, and it may lead out of a folder
+UNKNOWN_PASTED = "?##"  # unknowable, and made of parts
+_OTHER_BLANKS = str.maketrans("\f\v\r", "   ")  # as NVRTC reads them
 
 
 class Include(NamedTuple):
@@ -65,10 +71,10 @@ class Include(NamedTuple):
 
     name: str
     form: str  # "quote", "angle", "macro", "unknown"; "argument", angled too, where macros expand its words
-    every: bool = False  # include_next: any later place of that name may be meant
+    searches_on: bool = False  # include_next: any later place of that name may be meant
 
 
-ANYTHING = Include("", "unknown")
+ANY_HEADER = Include("", "unknown")
 
 
 class Scan(NamedTuple):
@@ -80,7 +86,7 @@ class Scan(NamedTuple):
 
 def scan(text: str) -> Scan:
     """Return the includes and the macros of *text*."""
-    text = text.replace("\r\n", "\n").translate(_BLANKS)
+    text = text.replace("\r\n", "\n").translate(_OTHER_BLANKS)
     includes, defines = _scan(text.replace("\\\n", ""))
     if _TRIGRAPH_BACKSLASH in text:  # it is a backslash where `std` is a strict one
         more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "\\").replace("\\\n", ""))
@@ -98,39 +104,43 @@ def _scan(text: str) -> tuple[list[Include], list[tuple[str, str]]]:
             if (defined := _DEFINE.match(rest)) is None:
                 continue
             defines.append(_macro(defined[1], defined[2], defined[3]))
-            if PASTE.search(defined[3]):
-                defines.append((defined[1], PASTED))
+            if PASTE_OPERATOR.search(defined[3]):
+                defines.append((defined[1], UNKNOWN_PASTED))
             rest = defined[3]  # not the name: many define __has_include for compilers without it
-            if defined[2] and _ASKER_NAME.fullmatch(defined[1]) and _HANDS_ON.fullmatch(f"({rest}"):
+            if (
+                defined[2]
+                and _WRAPPER_NAME.fullmatch(defined[1])
+                and _FORWARDS_PARAMETER.fullmatch(f"({rest}")
+            ):
                 continue
         elif kind not in {"if", "elif"}:
             includes.append(parse_operand(rest, every=kind == "include_next"))
             continue
         else:
-            includes += map(parse_operand, _HAS_BY_MACRO.findall(_HAS_INCLUDE.sub("", rest)))
-        includes += _asked(rest)
+            includes += map(parse_operand, _OPERAND_OF_MACRO.findall(_HAS_INCLUDE.sub("", rest)))
+        includes += _has_include_operands(rest)
     return includes, defines
 
 
-def _asked(text: str) -> Iterator[Include]:
+def _has_include_operands(text: str) -> Iterator[Include]:
     """Yield what a condition, or a macro that may stand in one, asks the search path for."""
     for found in _HAS_INCLUDE.finditer(text):
         yield parse_operand(found[2] or "", every=found[1] is not None)
-    for found in _ASKED.finditer(text):
+    for found in _WRAPPER_CALL.finditer(text):
         operand = parse_operand(found[1] or "")
         yield operand._replace(form="argument") if operand.form == "angle" else operand
-    if _hides_a_question(text):
-        yield ANYTHING
+    if _can_build_has_include(text):
+        yield ANY_HEADER
 
 
-def _hides_a_question(text: str) -> bool:
+def _can_build_has_include(text: str) -> bool:
     """Say whether macros can make `__has_include` of a text, which then asks for nobody knows what."""
-    named, pasted = (_questions(each) for each in (text, PASTE.sub("", text)))
-    return pasted > named or any(part.search(text) for part in (_HAS_PART, _ASKER_PART))
+    named, pasted = (_count_has_include(each) for each in (text, PASTE_OPERATOR.sub("", text)))
+    return pasted > named or any(part.search(text) for part in (_HAS_INCLUDE_PART, _WRAPPER_PART))
 
 
-def _questions(text: str) -> int:
-    return len(_HAS_NAME.findall(text)) + len(_ASKER_NAME.findall(text))
+def _count_has_include(text: str) -> int:
+    return len(_HAS_INCLUDE_NAME.findall(text)) + len(_WRAPPER_NAME.findall(text))
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -153,29 +163,29 @@ def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
         return name, f"({value.strip()}"
-    return name, FAR if ".." in value else UNKNOWABLE  # another macro may have the slash
+    return name, UNKNOWN_WITH_PARENT if ".." in value else UNKNOWN  # another macro may have the slash
 
 
 def _is_path(value: str) -> bool:
-    return PATH.fullmatch(value) is not None and ".." not in value
+    return PATH_OPERAND.fullmatch(value) is not None and ".." not in value
 
 
-def meanings(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def include_values(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the macros of a table with what each stands for, as far as an include can use it."""
     parts = ((*name.partition("("), value) for name, value in macros)
-    return tuple(_macro(name, called, rest + value) for name, called, rest, value in parts)
+    return tuple(_macro(name, parenthesis, rest + value) for name, parenthesis, rest, value in parts)
 
 
-def ask_for_anything(macros: Iterable[tuple[str, str]]) -> bool:
+def can_hide_includes(macros: Iterable[tuple[str, str]]) -> bool:
     """Say whether a table's macros can make conditions ask for headers that no text names."""
-    return any(_questions(value) or _hides_a_question(value) for _name, value in macros)
+    return any(_count_has_include(value) or _can_build_has_include(value) for _name, value in macros)
 
 
-def called(value: str, argument: str) -> str:
+def expand_call(value: str, argument: str) -> str:
     """Return what a macro with this *value* stands for when it is called with *argument*."""
     if (template := _TEMPLATE.fullmatch(value)) is None:
-        return UNKNOWABLE
-    path = WORD.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])
+        return UNKNOWN
+    path = IDENTIFIER.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])
     return f"<{path}>"
 
 
@@ -188,18 +198,20 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
     return Include(match[match.lastindex or 0], form, every)
 
 
-def spliced(text: str) -> str:
+def join_continued_lines(text: str) -> str:
     """Join the lines that end with a backslash, and keep as many line ends behind each."""
-    return _SPLICED.sub(lambda match: match[0].replace("\\\n", "") + "\n" * match[0].count("\n"), text)
+    return _CONTINUED_LINES.sub(
+        lambda match: match[0].replace("\\\n", "") + "\n" * match[0].count("\n"), text
+    )
 
 
-def line_of(include: Include, text: str) -> int | None:
+def line_of_include(include: Include, text: str) -> int | None:
     """Return the line of an include in the text that has it; None where macros make it."""
     match = re.search(rf'^[ \t]*#[^\n]*["<]{re.escape(include.name)}[">]', text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else None
 
 
-class Scans:
+class ScanCache:
     """Scans of files: each file is read once, and scanned unless the scan of its digest is *known*."""
 
     def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:
@@ -208,10 +220,10 @@ class Scans:
         self._files: dict[str, tuple[str, Scan]] = {}
         self._texts: dict[str, Scan] = {}
 
-    def of_file(self, path: str, tree: Tree) -> tuple[str, Scan]:
+    def of_file(self, path: str, tree: ProjectTree) -> tuple[str, Scan]:
         """Return the digest and the scan of a header."""
         if path not in self._files:
-            data = disk.read(path, tree)
+            data = disk.read_file(path, tree)
             content = file_digest(data)
             text = functools.partial(_decode, data)
             self._files[path] = (content, self._scan(content, text))

@@ -17,10 +17,10 @@ from ..common.arch_names import parse_arch
 from ..common.digest import file_digest
 from ..errors import Location, Problem, SourceError
 from . import disk
-from .source_roots import Tree
+from .source_roots import ProjectTree
 
-BUNDLE = "_cubins"
-_SKIPPED_FOLDERS = frozenset({BUNDLE, "__pycache__", "node_modules"})
+BUNDLE_FOLDER = "_cubins"
+_SKIPPED_FOLDERS = frozenset({BUNDLE_FOLDER, "__pycache__", "node_modules"})
 _GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
 LFS_HINT = "it is a pointer of Git LFS: git lfs pull brings the file"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
@@ -78,7 +78,7 @@ _MACHINE_CODE = (
 )
 
 
-def decode(data: bytes) -> tuple[str, str]:
+def decode_source(data: bytes) -> tuple[str, str]:
     """Decode a source as UTF-8, or as Latin-1 if it is not UTF-8; return the text and its encoding."""
     if data.startswith(_WIDE_BOMS):
         raise ValueError("is UTF-16 or UTF-32: save it as UTF-8")
@@ -93,17 +93,17 @@ def decode(data: bytes) -> tuple[str, str]:
     return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
 
 
-class Files:
+class ProjectFiles:
     """The project's files by the names that patterns have for them. Each folder is walked once.
 
     *packages* maps import packages to their project-relative folders. A pattern is relative to the
     project or to a package; one that begins with a wildcard looks inside the packages only.
     """
 
-    def __init__(self, tree: Tree, packages: Mapping[str, str]) -> None:
+    def __init__(self, tree: ProjectTree, packages: Mapping[str, str]) -> None:
         self._tree = tree
         self._folders = [str(PurePosixPath(folder)) for folder in packages.values()]
-        self._inside = self._walked(self._folders)
+        self._inside = self._files_by_name(self._folders)
         self._outside: dict[str, dict[str, list[str]]] = {}
 
     def find(self, patterns: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -122,22 +122,22 @@ class Files:
         """Return the project-relative paths that a pattern matches."""
         rule, is_plain = glob_regex(pattern), not re.search(r"[*?\[]", pattern)
         found: set[str] = set()
-        for named in (self._inside, self._beginning_like(pattern)):
+        for named in (self._inside, self._files_with_prefix(pattern)):
             for name in (pattern,) if is_plain else named:
                 if rule.fullmatch(name):
                     found.update(named.get(name, ()))
         return sorted(found)
 
-    def _beginning_like(self, pattern: str) -> Mapping[str, list[str]]:
+    def _files_with_prefix(self, pattern: str) -> Mapping[str, list[str]]:
         """Return what a pattern may match in or outside packages; nothing if it begins with a wildcard."""
         first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
         if not first or not first[0]:
             return {}
         if first[0] not in self._outside:
-            self._outside[first[0]] = self._walked([first[0]])
+            self._outside[first[0]] = self._files_by_name([first[0]])
         return self._outside[first[0]]
 
-    def _walked(self, folders: Iterable[str]) -> dict[str, list[str]]:
+    def _files_by_name(self, folders: Iterable[str]) -> dict[str, list[str]]:
         paths = dict.fromkeys(path for each in folders for path in walk(self._tree, each, strict=True))
         named: dict[str, list[str]] = {}
         for path in paths:
@@ -149,19 +149,19 @@ class Files:
         return [path, *(path[len(each) + 1 :] for each in self._folders if path.startswith(each + "/"))]
 
 
-def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
+def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[str]:
     """Yield the files under a folder of the project, or the file itself; no link to a folder is followed.
 
     A folder that cannot be read is left out. If *strict*, it is a SourceError: kernels would be missing in
     silence.
     """
-    start = tree.at(folder)
+    start = tree.disk_path(folder)
 
     def failed(exc: OSError) -> None:
         if strict:
-            raise disk.unreadable(exc, exc.filename, tree) from exc
+            raise disk.unreadable_error(exc, exc.filename, tree) from exc
 
-    if BUNDLE in PurePosixPath(folder).parts or not tree.holds(folder):
+    if BUNDLE_FOLDER in PurePosixPath(folder).parts or not tree.is_inside(folder):
         return
     if disk.is_file(start, tree):
         yield folder
@@ -173,8 +173,10 @@ def walk(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
         )
         for name in folders if strict else ():
             own = above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
-            if tree.home(own) and not tree.holds(own):  # its kernels would be missing, and nobody told
-                raise disk.leads_out(tree, own)
+            if tree.source_root_of(own) and not tree.is_inside(
+                own
+            ):  # its kernels would be missing, and nobody told
+                raise disk.outside_link_error(tree, own)
         for name in sorted(files):
             yield above + os.path.join(parent, name)[start_ends:].replace(os.sep, "/")
     for each in tree.roots if not above else ():
@@ -214,27 +216,27 @@ def _class_regex(body: str) -> str:
     return f"(?!/)[{members}]" if members else "(?!)"
 
 
-def read_source(tree: Tree, path: str) -> Source:
+def read_source(tree: ProjectTree, path: str) -> Source:
     """Read one source; SourceError where it is not text that a compiler takes."""
     here = Location(path)
     if not path.isprintable() or '"' in path or "\\" in path:
         raise SourceError(
             Problem(f"{path!r} has characters that a compiler cannot be given", hint="rename the file")
         )
-    full = tree.at(path)
+    full = tree.disk_path(path)
     try:
         status = os.lstat(full)  # no folder is a link out of the project: `walk` follows none
         if stat.S_ISLNK(status.st_mode):
             full.resolve(strict=True)
-            if not tree.holds(path):
-                raise disk.leads_out(tree, path)
+            if not tree.is_inside(path):
+                raise disk.outside_link_error(tree, path)
             status = os.stat(full)
         if not stat.S_ISREG(status.st_mode):
             raise SourceError(Problem(disk.NOT_REGULAR, here))
         with open(full, "rb", buffering=0) as file:
             file_access.refuse_larger(file.fileno(), read_limits.SOURCE)
             data = file.read()
-        text, encoding = decode(data)
+        text, encoding = decode_source(data)
         return Source(path, text, file_digest(data), encoding)
     except ValueError as exc:
         raise SourceError(Problem(str(exc), here)) from exc
@@ -262,12 +264,12 @@ def without_comments(text: str) -> str:
 
 
 # Whatever can make a kernel, by itself, in parts, or by a macro of somebody's: in doubt a source is one.
-_PERHAPS = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
+_POSSIBLE_KERNEL = re.compile(r"__global__|__glo|bal__|attribute\s*\(\s*\(\s*global|[A-Z]*(?:GLOBAL|KERNEL)")
 
 
 def may_have_kernel(text: str) -> bool:
     """Say whether a text has anything that can make a kernel."""
-    return _PERHAPS.search(without_comments(text)) is not None
+    return _POSSIBLE_KERNEL.search(without_comments(text)) is not None
 
 
 def is_lfs_pointer(text: str) -> bool:

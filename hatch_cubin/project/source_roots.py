@@ -28,12 +28,12 @@ class SourceRoot(NamedTuple):
 
     name: str
     folder: Path  # without links on the way
-    way: str
+    path_from_project: str
     is_partial: bool = False  # an sdist has no more of it than kernels need
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ProjectTree:
     """The project's folder, with its source roots."""
 
     root: Path
@@ -44,33 +44,33 @@ class Tree:
         """The folders that have all of its files."""
         return self.root, *(each.folder for each in self.roots)
 
-    def home(self, path: str) -> SourceRoot | None:
+    def source_root_of(self, path: str) -> SourceRoot | None:
         """Return the source root that a path of the project begins with."""
         if not self.roots:  # as in nearly every project, and asked for each file
             return None
         name = path.partition("/")[0]
         return next((each for each in self.roots if each.name == name), None)
 
-    def at(self, path: str) -> Path:
+    def disk_path(self, path: str) -> Path:
         """Return where a path of the project is on the disk."""
-        home = self.home(path)
+        home = self.source_root_of(path)
         return self.root / path if home is None else home.folder / path[len(home.name) + 1 :]
 
-    def from_root(self, path: str) -> str:
+    def path_from_project(self, path: str) -> str:
         """Return the way to a path of the project from its own folder."""
-        home = self.home(path)
-        return path if home is None else home.way + path[len(home.name) :]
+        home = self.source_root_of(path)
+        return path if home is None else home.path_from_project + path[len(home.name) :]
 
-    def in_sdist(self, path: str) -> str:
+    def path_in_sdist(self, path: str) -> str:
         """Return where an sdist has a path of the project."""
-        return path if self.home(path) is None else f"{_IN_SDISTS}/{path}"
+        return path if self.source_root_of(path) is None else f"{_IN_SDISTS}/{path}"
 
-    def from_sdist(self, place: str) -> str:
+    def path_of_sdist_file(self, place: str) -> str:
         """Return which path of the project an sdist has at a place."""
         path = place.removeprefix(f"{_IN_SDISTS}/")
-        return place if self.home(path) is None else path
+        return place if self.source_root_of(path) is None else path
 
-    def named(self, path: str | os.PathLike[str]) -> str:
+    def name_of(self, path: str | os.PathLike[str]) -> str:
         """Return what a path on the disk is called in the project; outside of that it begins with `..`."""
         path = os.path.normpath(path)
         for each in self.roots:
@@ -78,18 +78,20 @@ class Tree:
                 return Path(each.name, os.path.relpath(path, each.folder)).as_posix()
         return os.path.relpath(path, self.root).replace(os.sep, "/")
 
-    def real(self, path: str) -> str:
+    def real_name(self, path: str) -> str:
         """Return what the place that a path leads to is called, links followed."""
-        return Tree(Path(os.path.realpath(self.root)), self.roots).named(os.path.realpath(self.at(path)))
+        return ProjectTree(Path(os.path.realpath(self.root)), self.roots).name_of(
+            os.path.realpath(self.disk_path(path))
+        )
 
-    def holds(self, path: str) -> bool:
+    def is_inside(self, path: str) -> bool:
         """Say whether a path of the project leads into the folder that its name says, links followed."""
-        home = self.home(path)
+        home = self.source_root_of(path)
         folder = os.path.realpath(self.root) if home is None else home.folder
-        return Path(os.path.realpath(self.at(path))).is_relative_to(folder)
+        return Path(os.path.realpath(self.disk_path(path))).is_relative_to(folder)
 
 
-def find(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> Tree:
+def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> ProjectTree:
     """Return the project at *root* with its source roots; ConfigError names all that are wrong.
 
     An sdist has them in it. What lies where they were before is not its own.
@@ -99,7 +101,7 @@ def find(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> Tree:
     problems: list[Problem] = []
     for name, way in declared:
         try:
-            found.append(_placed(root, name, way, is_sdist=is_sdist))
+            found.append(_located(root, name, way, is_sdist=is_sdist))
         except SourceError as exc:
             where = place.of(_KEY, name)
             problems += (each._replace(what=f"{_KEY}: {each.what}", where=where) for each in exc.problems)
@@ -109,10 +111,10 @@ def find(root: Path, declared: Iterable[tuple[str, str]], place: Place) -> Tree:
             problems.append(Problem(what, place.of(_KEY, one.name)))
     if problems:
         raise ConfigError(*problems)
-    return Tree(root, tuple(found))
+    return ProjectTree(root, tuple(found))
 
 
-def _placed(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
+def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
     """Return a source root where it is: in an sdist inside, else where the table says."""
     if is_sdist:
         way = f"{_IN_SDISTS}/{name}"

@@ -100,7 +100,7 @@ class Installation:
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
         began = time.time_ns()
         self._files = [(file, os.stat(file)) for file in files]
-        self._states = [disk.state_of(status) for _file, status in self._files]
+        self._states = [disk.state_from_status(status) for _file, status in self._files]
         self._settled = disk.are_settled(self._states, began)
         self._evidence: Evidence | None = None
         sizes = (f"{os.path.basename(file)} {status.st_size}" for file, status in self._files)
@@ -125,7 +125,7 @@ class Installation:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
         found = self._evidence
-        states = [disk.state_of(os.stat(file)) for file, _status in self._files]
+        states = [disk.state_from_status(os.stat(file)) for file, _status in self._files]
         same = states == self._states or self._contents(found.marks) == found.contents
         return found if same else None
 

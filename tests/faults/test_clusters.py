@@ -118,7 +118,7 @@ def meanwhile(project: Project, after: int, act: Callable[[], object]) -> Projec
     def units(_total: int, _cached: int) -> AbstractContextManager[Progress]:
         return nullcontext(Watched(after, act))
 
-    return replace(project, units=units)
+    return replace(project, show_progress=units)
 
 
 def test_workers_elsewhere_give_the_same_bytes_and_the_report_names_them(

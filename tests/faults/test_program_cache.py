@@ -1,6 +1,6 @@
-"""A program cache in one file, under processes at once, kills, power cuts and damage: never a wrong byte.
+"""A program cache returns right bytes or none: with many processes, kills, power cuts, damage, full disks.
 
-With --long the numbers are those of a release.
+--long runs as many rounds as before a release.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ SMALL = 40  # entries, of the files that are damaged
 
 @pytest.fixture
 def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves half a coverage file behind."""
+    """Measure no coverage: a killed process would leave an incomplete coverage file."""
     for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
 
-def asides(path: Path) -> list[str]:
+def files_set_aside(path: Path) -> list[str]:
     return [name for name in os.listdir(path.parent) if ".aside-" in name]
 
 
@@ -49,7 +49,7 @@ def asides(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("cap", [None, CAP], ids=["without a cap", "with a cap"])
-def test_many_processes_at_once_get_what_was_stored_and_are_never_refused(
+def test_many_processes_at_once_read_only_what_was_stored(
     tmp_path: Path, figures: Figures, cap: int | None
 ) -> None:
     path, turns = tmp_path / "cache", figures.pick(300, 20_000)
@@ -59,13 +59,13 @@ def test_many_processes_at_once_get_what_was_stored_and_are_never_refused(
     for user in users:
         user.join()
         assert user.exitcode == 0
-    told = [json.loads((tmp_path / f"{seed}.json").read_text()) for seed in range(16)]
-    counts = {name: sum(each.get(name, 0) for each in told) for name in ("right", "wrong")}
+    results = [json.loads((tmp_path / f"{seed}.json").read_text()) for seed in range(16)]
+    counts = {name: sum(each.get(name, 0) for each in results) for name in ("right", "wrong")}
     figures.tell(
-        reads=counts["right"], wrong=counts["wrong"], warnings=sum(len(each["said"]) for each in told)
+        reads=counts["right"], wrong=counts["wrong"], warnings=sum(len(each["said"]) for each in results)
     )
     assert counts["right"] > 0
-    assert (counts["wrong"], [each["said"] for each in told]) == (0, [[]] * 16)
+    assert (counts["wrong"], [each["said"] for each in results]) == (0, [[]] * 16)
 
 
 def start_writer(path: Path, seed: int) -> BaseProcess:
@@ -78,7 +78,7 @@ def start_writer(path: Path, seed: int) -> BaseProcess:
 
 
 @pytest.mark.usefixtures("_unmeasured")
-def test_killed_writers_leave_a_whole_file(tmp_path: Path, figures: Figures) -> None:
+def test_killed_writers_leave_an_undamaged_file(tmp_path: Path, figures: Figures) -> None:
     path, kills = tmp_path / "cache", figures.pick(40, 1000)
     chance = random.Random(0)  # noqa: S311 - a test wants the same moments each time
     writers = [start_writer(path, 0), start_writer(path, 1)]
@@ -102,7 +102,7 @@ def test_killed_writers_leave_a_whole_file(tmp_path: Path, figures: Figures) -> 
     cache.close()
     figures.tell(kills=kills, right=counts["right"], wrong=counts["wrong"], warnings=len(said))
     assert counts["right"] > kills
-    assert (counts["wrong"], said, asides(path)) == (0, [], [])
+    assert (counts["wrong"], said, files_set_aside(path)) == (0, [], [])
     assert path.stat().st_size < 2 * CAP
 
 
@@ -110,13 +110,13 @@ def test_killed_writers_leave_a_whole_file(tmp_path: Path, figures: Figures) -> 
 
 
 def cut_log(path: Path, chance: random.Random) -> None:
-    """Lose what was written to the log last."""
+    """Lose the end of the log."""
     log = path.with_name(f"{path.name}-wal")
     os.truncate(log, chance.randrange(log.stat().st_size))
 
 
 def zero_log(path: Path, chance: random.Random) -> None:
-    """Keep the log's size, and lose what was written to it last."""
+    """Fill the end of the log with zeros."""
     log = path.with_name(f"{path.name}-wal")
     data = log.read_bytes()
     at = chance.randrange(len(data))
@@ -124,7 +124,7 @@ def zero_log(path: Path, chance: random.Random) -> None:
 
 
 def lose_pages(path: Path, chance: random.Random) -> None:
-    """Lose pages of the file, and the log, as no disk should."""
+    """Lose pages of the file and the whole log, which no sound disk does."""
     path.with_name(f"{path.name}-wal").unlink()
     with path.open("r+b") as file:
         for _ in range(3):
@@ -136,8 +136,8 @@ def cut_file(path: Path, chance: random.Random) -> None:
     os.truncate(path, chance.randrange(path.stat().st_size))
 
 
-def half_written(folder: Path) -> Path:
-    """Return a file that was copied, with its log, while it was in use: half of what it has is in the log."""
+def partly_checkpointed(folder: Path) -> Path:
+    """Return a copy of a file in use, with its log: half of the entries are in the log only."""
     said: list[str] = []
     cache = Database(str(folder / "used"), None, said.append)
     for number in range(SMALL // 2):
@@ -154,11 +154,11 @@ def half_written(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("cut", [cut_log, zero_log, lose_pages, cut_file])
-def test_a_power_cut_costs_entries_and_never_a_byte_of_one(
+def test_a_power_cut_loses_whole_entries_only(
     tmp_path: Path, figures: Figures, cut: Callable[[Path, random.Random], None]
 ) -> None:
     chance = random.Random(1)  # noqa: S311 - a test wants the same cuts each time
-    path = half_written(tmp_path)
+    path = partly_checkpointed(tmp_path)
     counts: Counter[str] = Counter()
     for number in range(figures.pick(30, 500)):
         folder = shutil.copytree(path.parent, tmp_path / "again")
@@ -170,7 +170,7 @@ def test_a_power_cut_costs_entries_and_never_a_byte_of_one(
         assert cache.read(b"%d" % number) == programs.value(b"%d" % number)
         cache.close()
         if cut in {cut_log, zero_log}:
-            assert (said, asides(folder / "cache")) == ([], [])
+            assert (said, files_set_aside(folder / "cache")) == ([], [])
         shutil.rmtree(folder)
     figures.tell(right=counts["right"], wrong=counts["wrong"])
     assert counts["right"] > 0
@@ -180,9 +180,9 @@ def test_a_power_cut_costs_entries_and_never_a_byte_of_one(
 # --- damage -----------------------------------------------------------------------------------------
 
 
-def test_no_byte_that_is_damaged_is_served_or_raises(tmp_path: Path, figures: Figures) -> None:
-    """One bit at a time, all over the file, and then what a program does with its cache."""
-    path = half_written(tmp_path)
+def test_a_damaged_byte_is_neither_returned_nor_an_exception(tmp_path: Path, figures: Figures) -> None:
+    """Flip one bit at a time, all over the file, and use the cache each time."""
+    path = partly_checkpointed(tmp_path)
     said: list[str] = []
     Database(str(path), None, said.append).close()
     whole, counts, moved = path.read_bytes(), Counter[str](), 0
@@ -196,7 +196,7 @@ def test_no_byte_that_is_damaged_is_served_or_raises(tmp_path: Path, figures: Fi
         assert cache.read(b"new") == b"code"
         cache.remove(b"7")
         cache.close()
-        for name in asides(path):
+        for name in files_set_aside(path):
             moved += 1
             (path.parent / name).unlink()
     figures.tell(right=counts["right"], wrong=counts["wrong"], files_set_aside=moved, warnings=len(said))
@@ -209,7 +209,7 @@ def test_no_byte_that_is_damaged_is_served_or_raises(tmp_path: Path, figures: Fi
     }
 
 
-def test_damage_under_those_who_use_it_is_never_served(tmp_path: Path, figures: Figures) -> None:
+def test_damage_while_processes_use_the_file_is_never_returned(tmp_path: Path, figures: Figures) -> None:
     path, turns = tmp_path / "cache", figures.pick(300, 10_000)
     chance = random.Random(2)  # noqa: S311 - a test wants the same damage each time
     users = [
@@ -217,7 +217,10 @@ def test_damage_under_those_who_use_it_is_never_served(tmp_path: Path, figures: 
     ]
     flips = 0
     while any(user.is_alive() for user in users):
-        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:  # it may be set aside just now
+        with (
+            contextlib.suppress(FileNotFoundError),
+            path.open("r+b") as file,
+        ):  # another process may have set it aside
             at = chance.randrange(max(1, os.fstat(file.fileno()).st_size))
             file.seek(at)
             file.write(b"\xff")
@@ -225,14 +228,14 @@ def test_damage_under_those_who_use_it_is_never_served(tmp_path: Path, figures: 
     for user in users:
         user.join()
         assert user.exitcode == 0
-    told = [json.loads((tmp_path / f"{seed}.json").read_text()) for seed in range(6)]
-    wrong = sum(each.get("wrong", 0) for each in told)
-    figures.tell(flips=flips, right=sum(each.get("right", 0) for each in told), wrong=wrong)
+    results = [json.loads((tmp_path / f"{seed}.json").read_text()) for seed in range(6)]
+    wrong = sum(each.get("wrong", 0) for each in results)
+    figures.tell(flips=flips, right=sum(each.get("right", 0) for each in results), wrong=wrong)
     assert wrong == 0
     said: list[str] = []
     cache = Database(str(path), CAP, said.append)
     cache.write(b"k", b"code")
-    assert (cache.read(b"k"), statements.is_used(str(path))) == (b"code", True), said
+    assert (cache.read(b"k"), statements.is_open(str(path))) == (b"code", True), said
     cache.close()
 
 
@@ -261,7 +264,7 @@ READ_ONLY = 'mount --bind "$1.before" "$1"; mount -o remount,bind,ro "$1"'
     [(FULL, "database or disk is full"), (READ_ONLY, "attempt to write a readonly database")],
     ids=["full", "read-only"],
 )
-def test_a_disk_that_takes_nothing_is_still_read(tmp_path: Path, script: str, why: str) -> None:
+def test_a_full_or_read_only_disk_can_still_be_read(tmp_path: Path, script: str, why: str) -> None:
     folder = tmp_path / "cache"
     folder.mkdir()
     before = Database(f"{folder}.before/cache", None, pytest.fail)

@@ -23,8 +23,8 @@ from hatch_cubin.headers.includes import Closure, Resolver
 from hatch_cubin.headers.recalled_closures import Start
 from hatch_cubin.headers.resolve import Root
 from hatch_cubin.keys.recall import Recall
-from hatch_cubin.project.scan import meanings
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.scan import include_values
+from hatch_cubin.project.source_roots import ProjectTree
 
 from .include_trees import FACTS, write
 
@@ -126,7 +126,7 @@ def recalled(root: Path, asked: Asked, recall: Recall) -> tuple[Closure, bool]:
     source = ("demo/k.cu", asked.text, asked.macros, asked.pre_includes)
     own = _resolver(root, asked, recall).resolve(*source)
     resolver = _resolver(root, asked, recall, outside=True)
-    start = Start(own, recall.scans.of_text(asked.text), meanings(asked.macros), asked.pre_includes)
+    start = Start(own, recall.scans.of_text(asked.text), include_values(asked.macros), asked.pre_includes)
 
     def walk() -> Closure:
         walks.append(source)
@@ -140,7 +140,7 @@ def _resolver(root: Path, asked: Asked, recall: Recall | None = None, *, outside
     if outside:
         roots += [Root(root / name, name, tree) for name, tree in asked.outside]
     shared = (recall.scans, recall.closures.outside) if recall else ()
-    return Resolver(Tree(root / "project"), roots, *shared)
+    return Resolver(ProjectTree(root / "project"), roots, *shared)
 
 
 def facts(closure: Closure) -> tuple[object, ...]:

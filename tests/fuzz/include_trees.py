@@ -24,7 +24,7 @@ from hatch_cubin.headers.includes import Resolver
 from hatch_cubin.headers.recalled_closures import Start
 from hatch_cubin.headers.resolve import Root
 from hatch_cubin.keys.recall import Recall
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
 
@@ -183,7 +183,7 @@ def compiled(root: Path, source: str) -> tuple[bool, bytes]:
 def closure(root: Path, source: str) -> str:
     """Return the digest of all that the source can read."""
     search = [Root(root / folder, f"project/{folder}") for folder in ("i1", "i2")]
-    return Resolver(Tree(root), search).resolve("demo/k.cu", source, (), ()).digest()
+    return Resolver(ProjectTree(root), search).resolve("demo/k.cu", source, (), ()).digest()
 
 
 def recalled(root: Path, source: str) -> str:
@@ -191,8 +191,8 @@ def recalled(root: Path, source: str) -> str:
     recall = Recall(root / "recalled.txt")
     first, second = Root(root / "i1", "project/i1"), Root(root / "i2", "wheel/i2", "wheel==1")
     shared = (recall.scans, recall.closures.outside)
-    own = Resolver(Tree(root), [first], *shared).resolve("demo/k.cu", source, (), ())
-    resolver = Resolver(Tree(root), [first, second], *shared)
+    own = Resolver(ProjectTree(root), [first], *shared).resolve("demo/k.cu", source, (), ())
+    resolver = Resolver(ProjectTree(root), [first, second], *shared)
     start = Start(own, recall.scans.of_text(source), (), ())
     found = recall.closures.resolve(start, resolver, lambda: resolver.resolve("demo/k.cu", source, (), ()))
     recall.keep(FACTS, {})

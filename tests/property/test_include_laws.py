@@ -34,10 +34,10 @@ def test_a_file_that_matters_to_a_source_is_in_its_closure(
 
 
 def test_a_closure_that_misses_hidden_questions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_hides_a_question", lambda _text: False)
+    monkeypatch.setattr(scan, "_can_build_has_include", lambda _text: False)
     assert next(include_trees.wrong_keys(60, 3, Counter()), None) is not None
 
 
 def test_a_closure_that_misses_macros_named_for_asking_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_ASKED", re.compile("(?!)"))
+    monkeypatch.setattr(scan, "_WRAPPER_CALL", re.compile("(?!)"))
     assert next(include_trees.wrong_keys(60, 34, Counter()), None) is not None  # which finds one soon

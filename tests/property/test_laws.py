@@ -21,7 +21,7 @@ from hatch_cubin.config.config import Config, Place, parse_config
 from hatch_cubin.cubin import kernel_names
 from hatch_cubin.errors import ConfigError, SourceError, render
 from hatch_cubin.planning.unit_plan import Module, Plan, Toolchain, plan_modules, plan_units
-from hatch_cubin.project.source import Source, decode, glob_regex, read_ptx_header, without_comments
+from hatch_cubin.project.source import Source, decode_source, glob_regex, read_ptx_header, without_comments
 from tests.helpers import TABLE, read_config
 
 from . import strategies as some
@@ -138,7 +138,7 @@ def test_inside_a_folder_a_glob_means_what_it_means_to_fnmatch(pattern: str, nam
 @few
 @given(st.binary(max_size=40))
 def test_a_source_is_decoded_or_refused(data: bytes) -> None:
-    outcome = attempt(lambda: decode(data)[0], ValueError)
+    outcome = attempt(lambda: decode_source(data)[0], ValueError)
     assert (
         "\r" not in outcome
         if isinstance(outcome, str)
@@ -176,13 +176,13 @@ def test_any_text_has_a_ptx_header_or_is_refused(text: str) -> None:
     )
 )
 def test_a_symbol_always_has_a_name(symbol: str) -> None:
-    assert kernel_names.plain_name(symbol) or not symbol
+    assert kernel_names.demangle(symbol) or not symbol
 
 
 @few
 @given(st.lists(st.sampled_from(["_Z1av", "_Z1ai", "a", "_ZN1b1aEv", "_Z1aIfEvv"]), unique=True))
 def test_every_symbol_is_named_exactly_once(symbols: list[str]) -> None:
-    named = kernel_names.spelled_names(symbols, {"a<float>": "_Z1aIfEvv"})
+    named = kernel_names.kernels_by_name(symbols, {"a<float>": "_Z1aIfEvv"})
     assert sorted(named.values()) == sorted({*symbols, "_Z1aIfEvv"})
 
 

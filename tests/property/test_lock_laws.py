@@ -16,7 +16,7 @@ from hatch_cubin.headers.resolve import OWN, Root, content_digest
 from hatch_cubin.lockfile.lock_comparison import is_unsure
 from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.source import Source
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.figures import Figures
 from tests.fuzz import include_trees
 
@@ -32,7 +32,7 @@ def _search(root: Path, others: str) -> list[Root]:
 
 
 def _closure(root: Path, source: str, search: list[Root]) -> Closure:
-    return Resolver(Tree(root), search).resolve("demo/k.cu", source, (), ())
+    return Resolver(ProjectTree(root), search).resolve("demo/k.cu", source, (), ())
 
 
 def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str]) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
     source, search = include_trees.make_tree(root, chance, PLAIN), _search(root, others)
     before = _closure(root, source, search)
     module = Module("k", Source("demo/k.cu", source), (), (), {}, ("i1", "i2"), (), ())
-    absent = absent_includes.absent(Tree(root), absent_includes.tried([(module, before)]))
+    absent = absent_includes.absent(ProjectTree(root), absent_includes.tried([(module, before)]))
     files = {logical[len(OWN) :]: each for logical, each in before.files.items() if logical.startswith(OWN)}
     unsure = is_unsure(before, search)
     counts.update(trees=1, unsure=unsure)
@@ -48,7 +48,7 @@ def _wrong(root: Path, chance: random.Random, others: str, counts: Counter[str])
         if unsure or (change.place.startswith("i2/") and not others.startswith(OWN)):
             continue
         same = all(content_digest(root / path) == each for path, each in files.items())
-        same = same and not list(absent_includes.appeared(Tree(root), absent))
+        same = same and not list(absent_includes.appeared(ProjectTree(root), absent))
         counts.update(changes=1, told=not same)
         try:
             if same and _closure(root, source, search).digest() != before.digest():

@@ -1,4 +1,4 @@
-"""A program cache drops what was used longest ago, whoever used it, and keeps all for which there is room."""
+"""A program cache evicts the least recently used entries of all processes, and only if there is no room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAP = 10
 
 
 class Model(OrderedDict[bytes, bytes]):
-    """What a program cache is meant to be: those used last stand last."""
+    """A model of a program cache: the most recently used entries are last."""
 
     def read(self, key: bytes) -> bytes | None:
         if key in self:
@@ -48,16 +48,16 @@ calls: st.SearchStrategy[tuple[object, ...]] = st.one_of(reads, reads, writes, w
 
 
 def there(path: Path, said: list[str]) -> dict[bytes, bytes | None]:
-    """Return what is there, by the eyes of somebody who drops nothing."""
+    """Return the entries, read by a cache without a size limit, which evicts nothing."""
     with contextlib.closing(Database(str(path), None, said.append)) as cache:
         return {key: data for key in KEYS if (data := cache.read(key)) is not None}
 
 
 @given(st.lists(st.tuples(st.booleans(), calls), min_size=20, max_size=40))
 @settings(max_examples=60)
-def test_two_that_write_down_each_read_are_as_one(steps: list[tuple[bool, tuple[object, ...]]]) -> None:
+def test_two_caches_that_save_each_read_behave_as_one(steps: list[tuple[bool, tuple[object, ...]]]) -> None:
     model, said = Model(), list[str]()
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(database, "_LATE", 1):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(database, "_SAVE_AFTER_READS", 1):
         path = Path(folder) / "cache"
         caches = [Database(str(path), CAP, said.append) for _ in range(2)]
         for which, (name, *given_) in steps:
@@ -71,7 +71,7 @@ def test_two_that_write_down_each_read_are_as_one(steps: list[tuple[bool, tuple[
 
 @given(st.lists(calls, min_size=20, max_size=40))
 @settings(max_examples=60)
-def test_one_knows_its_own_reads_before_they_are_written_down(steps: list[tuple[object, ...]]) -> None:
+def test_a_cache_knows_its_own_reads_before_they_are_saved(steps: list[tuple[object, ...]]) -> None:
     model, said = Model(), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache"

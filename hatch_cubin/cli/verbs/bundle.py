@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> Answer:
     project = _aimed(open_project(args), args.into)
     from ...building import pipeline
     from ...bundle import layout
-    from ...project.source import BUNDLE
+    from ...project.source import BUNDLE_FOLDER
 
     files = pipeline.build(project, require=require_compiler)
     layout.write(files, project.root / project.bundle_folder, project.root)
@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> Answer:
         "bytes": total,
         "files": [{"file": name, "bytes": len(files[name])} for name in sorted(files)],
     }
-    return Answer(facts, [f"{len(files)} files, {size(total)}, are in {os.path.join(args.into, BUNDLE)}"])
+    return Answer(
+        facts, [f"{len(files)} files, {size(total)}, are in {os.path.join(args.into, BUNDLE_FOLDER)}"]
+    )
 
 
 def _aimed(project: Project, into: str) -> Project:

@@ -24,10 +24,10 @@ from ..verb_base import Answer, capability, json_argument, open_project, project
 if TYPE_CHECKING:
     from ...building.pipeline import Plan
     from ...common.arch_names import Arch
-    from ...explaining.arch_choice import Asked
-    from ...explaining.miss_reasons import Found
+    from ...explaining.arch_choice import ArchRequest
+    from ...explaining.miss_reasons import UnitLookup
     from ...keys.jobs import Job
-    from ...project.source_roots import Tree
+    from ...project.source_roots import ProjectTree
 
 _SHOWN = 8  # of a list; -v shows the rest
 
@@ -60,24 +60,24 @@ def run(args: argparse.Namespace) -> Answer:
     plan = pipeline.make_plan(project)
     every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
     with pipeline.open_cache(project) as cache:
-        jobs = _chosen(every, args.source, project.tree, lambda: kernel_lookup.by_kernel(every, cache))
+        jobs = _chosen(every, args.source, project.tree, lambda: kernel_lookup.units_by_kernel(every, cache))
     module = next((job.unit.module for job in jobs if not job.unit.module.part_of), jobs[0].unit.module)
     source, toolchain = module.source, plan.toolkit.toolchain()
-    specs = arch_choice.asked(
+    specs = arch_choice.arch_requests(
         project.config,
         module,
         toolchain,
         lambda specs: expand(specs, plan.toolkit),
-        replaced=bool(project.environ.get(arch_choice.VARIABLE)),
+        replaced=bool(project.environ.get(arch_choice.ARCHS_VARIABLE)),
     )
     with pipeline.open_cache(project) as cache:
-        units = miss_reasons.look_up(jobs, cache)
+        units = miss_reasons.look_up_units(jobs, cache)
     arch, gpu = None, None
     if args.arch is not None:
-        built, why = arch_choice.about_arch(args.arch, source, toolchain, specs)
+        built, why = arch_choice.explain_arch(args.arch, source, toolchain, specs)
         arch = {"arch": str(args.arch), "built": built, "why": why}
     if args.gpu is not None:
-        _built, absent = arch_choice.about_arch(arch_names.Arch(args.gpu), source, toolchain, specs)
+        _built, absent = arch_choice.explain_arch(arch_names.Arch(args.gpu), source, toolchain, specs)
         gpu = _gpu(args.gpu, args.driver, units, plan, absent)
     units = [unit for unit in units if args.arch in {None, unit.job.unit.arch}]
     facts = {
@@ -100,16 +100,16 @@ def run(args: argparse.Namespace) -> Answer:
         *_arch_lines(arch, source.path),
         *_gpu_lines(gpu, verbose=args.verbose),
         *_unit_lines(units, verbose=args.verbose),
-        *(_asked_lines(specs) if gpu is None else ()),
+        *(_request_lines(specs) if gpu is None else ()),
     ]
     return Answer(facts, lines)
 
 
 def _chosen(
-    jobs: Sequence[Job], asked: str, tree: Tree, by_kernel: Callable[[], Mapping[str, list[Job]]]
+    jobs: Sequence[Job], asked: str, tree: ProjectTree, by_kernel: Callable[[], Mapping[str, list[Job]]]
 ) -> list[Job]:
     """Return the units of the source, the module or the kernel that is asked for."""
-    path = tree.named(tree.root / asked)
+    path = tree.name_of(tree.root / asked)
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
@@ -117,10 +117,10 @@ def _chosen(
             by_name.setdefault(name, []).append(job)
     if path in by_name:
         return by_name[path]
-    from ...explaining.kernel_lookup import plain
+    from ...explaining.kernel_lookup import normalized_name
 
     kernels = by_kernel()
-    found = kernels.get(plain(asked), [])
+    found = kernels.get(normalized_name(asked), [])
     sources = dict.fromkeys(job.unit.module.location.path for job in found)
     if len(sources) == 1:
         return found
@@ -131,21 +131,21 @@ def _chosen(
     raise ConfigError(Problem(what, hint=_guess(path, dict.fromkeys((*by_name, *kernels)), jobs, tree)))
 
 
-def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: Tree) -> str:
+def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectTree) -> str:
     """Return a hint at what may be meant by a name that is not known."""
     from ...headers.resolve import OWN
 
     readers = dict.fromkeys(job.unit.module.source.path for job in jobs if f"{OWN}{asked}" in job.closure.own)
     if readers:
         return f"a header of {_listed([*readers], verbose=False)}"
-    if tree.at(asked).is_file():
+    if tree.disk_path(asked).is_file():
         return "it is there, but 'sources' does not match it, or 'exclude' does"
     same = [name for name in known if posixpath.basename(name) == posixpath.basename(asked)]
     close = same or difflib.get_close_matches(asked, known, n=3)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else "'hatch-cubin plan' lists them"
 
 
-def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent: str) -> dict[str, Any]:
+def _gpu(cc: int, driver: int | None, units: Sequence[UnitLookup], plan: Plan, absent: str) -> dict[str, Any]:
     """Return what a GPU would load of each module; *absent* says why no unit is built for just that GPU."""
     from ...explaining import arch_choice
 
@@ -153,8 +153,8 @@ def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent
     newest = major * 1000 + minor * 10
     entries: dict[str, list[tuple[str, int | None]]] = {}
     for unit in units:
-        entries.setdefault(unit.module, []).append((unit.arch, _needs(unit, plan.toolkit.major)))
-    loads = {module: arch_choice.loads(cc, driver, each, newest) for module, each in entries.items()}
+        entries.setdefault(unit.module, []).append((unit.arch, _needed_driver(unit, plan.toolkit.major)))
+    loads = {module: arch_choice.choose_for_gpu(cc, driver, each, newest) for module, each in entries.items()}
     return {
         "cc": f"{cc // 10}.{cc % 10}",
         "driver": driver and cuda(driver),
@@ -171,7 +171,7 @@ def _gpu(cc: int, driver: int | None, units: Sequence[Found], plan: Plan, absent
     }
 
 
-def _needs(unit: Found, major: int) -> int | None:
+def _needed_driver(unit: UnitLookup, major: int) -> int | None:
     """Return the driver that a unit needs; None for PTX that is not compiled yet: only its text says it."""
     from ...bundle import layout
 
@@ -180,13 +180,13 @@ def _needs(unit: Found, major: int) -> int | None:
     return None if data is None and arch.is_ptx else layout.min_driver(arch, data or b"", major)
 
 
-def _asked_lines(specs: Iterable[Asked]) -> Iterator[str]:
+def _request_lines(specs: Iterable[ArchRequest]) -> Iterator[str]:
     """Yield what specs give; neighbours in one place that give what they name have a line in common."""
     for (place, gives), each in itertools.groupby(specs, lambda spec: (spec.place, _gives(spec))):
         yield f"archs  {', '.join(repr(one.spec) for one in each)} ({place}){gives}"
 
 
-def _gives(each: Asked) -> str:
+def _gives(each: ArchRequest) -> str:
     gives = "" if [str(arch) for arch in each.gives] == [each.spec] else f" gives {_archs(each.gives)}"
     left_out = [arch for arch, _why in each.left_out]
     return gives + (f", not {_archs(left_out)}" if left_out else "")
@@ -222,11 +222,13 @@ def _outcome(loads: Mapping[str, Any], gpu: Mapping[str, Any]) -> str:
     return f"{text}; needs driver {loads['needs'] or gpu['newest'] + ' at most'}"
 
 
-def _unit_lines(units: Sequence[Found], *, verbose: bool) -> Iterator[str]:
+def _unit_lines(units: Sequence[UnitLookup], *, verbose: bool) -> Iterator[str]:
     """Yield the fate of units, once for all that have the same; those that are a miss come first."""
     fates: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for unit in sorted(units, key=lambda unit: unit.hit is not None):
-        fates.setdefault(_fate(unit, verbose=verbose), {}).setdefault(unit.module, []).append(unit.arch)
+        fates.setdefault(_state_and_reasons(unit, verbose=verbose), {}).setdefault(unit.module, []).append(
+            unit.arch
+        )
     for (state, *why), archs in fates.items():
         modules: dict[tuple[str, ...], list[str]] = {}
         for module, each in archs.items():
@@ -236,9 +238,9 @@ def _unit_lines(units: Sequence[Found], *, verbose: bool) -> Iterator[str]:
         yield from (f"      {line}" for line in why)
 
 
-def _fate(unit: Found, *, verbose: bool) -> tuple[str, ...]:
+def _state_and_reasons(unit: UnitLookup, *, verbose: bool) -> tuple[str, ...]:
     """Return hit or miss, and the lines that belong under it."""
-    why = unit.why(verbose=verbose)
+    why = unit.reason_lines(verbose=verbose)
     state = "miss" if why else "hit "
     if not verbose:
         more = [f"and {len(why) - _SHOWN} more, which -v shows"] if len(why) > _SHOWN else []

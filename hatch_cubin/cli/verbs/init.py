@@ -23,7 +23,7 @@ from ...config.known_names import WRAPPER, backend_meant, is_nearly_own, is_own,
 from ...config.toml_edit import Setting
 from ...config.toml_positions import Place
 from ...errors import ConfigError, Location, Problem
-from ...project.source import BUNDLE
+from ...project.source import BUNDLE_FOLDER
 from ..verb_base import Answer, folder_argument, json_argument
 
 # What all-major means for every toolkit of CUDA 13 so far.
@@ -65,10 +65,6 @@ def run(args: argparse.Namespace) -> Answer:
             hint = "make an empty one, which is enough beside setup.py"
         raise ConfigError(Problem(what, hint=hint))
     pyproject, backend = table_location.read_project(root)
-    if backend.partition(".")[0] == WRAPPER.partition(".")[0] and backend != WRAPPER:
-        where = table_location.place_of(root, ("build-system",)).of("build-backend")
-        hint = f'build-backend = "{WRAPPER}"'
-        raise ConfigError(Problem(f"there is no build backend {backend!r}", where, hint))
     place, is_new = _table_place(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):
@@ -276,7 +272,7 @@ def _default_keys(root: Path) -> Iterator[dict[str, str]]:
 def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for folder in packages.values():
         yield from ({"file": f"{folder}/**/{pattern}"} for pattern in _KERNEL_FILES)
-        yield {"dir": f"{folder}/{BUNDLE}"}  # whether it is there: its files change with every build
+        yield {"dir": f"{folder}/{BUNDLE_FOLDER}"}  # whether it is there: its files change with every build
 
 
 def _written(key: Mapping[str, str]) -> str:
@@ -288,5 +284,5 @@ def _ignore(files: _Files) -> None:
     """Keep what an editable install writes into the tree out of git."""
     lines = files.read(".gitignore").splitlines()
     known = {line.strip().removeprefix("**").strip("/").rpartition("/")[2] for line in lines}
-    if BUNDLE not in known:
-        files.add_line(".gitignore", f"{BUNDLE}/")
+    if BUNDLE_FOLDER not in known:
+        files.add_line(".gitignore", f"{BUNDLE_FOLDER}/")

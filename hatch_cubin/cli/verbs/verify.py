@@ -1,16 +1,16 @@
 """Check that wheels, folders or installed packages hold together.
 
-'verify' proves that a wheel holds together, and that its loader is one that a release shipped. Every file
-of a bundle is compared with the manifest, the manifest and the keys with what is written for their facts, and
-the loader with that of the release that the manifest names. In a wheel the bill of materials has to fit the
-manifest, and every file RECORD.
+'verify' proves that a wheel's files agree with each other, and that its loader is one that a release
+shipped. Every file of a bundle is compared with the manifest, the manifest and the keys with what is written
+for their facts, and the loader with that of the release that the manifest names. In a wheel the bill of
+materials has to fit the manifest, and every file RECORD.
 
-Only 'verify --rebuild' proves that all that hatch-cubin put into it is what the project builds. It compiles
-the kernels again, with an empty cache, and compares the bytes. It needs the sources and the compiler that the
-wheel was built with: with others a difference proves nothing, and this says so.
+Only 'verify --rebuild' proves that every file that hatch-cubin put into it is what the project builds.
+It compiles the kernels again, with an empty cache, and compares the bytes. It needs the sources and the
+compiler that the wheel was built with: with others a difference proves nothing, and this says so.
 
-What hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves: RECORD holds
-against damage alone.
+For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof:
+RECORD protects only against damage.
 """
 
 from __future__ import annotations

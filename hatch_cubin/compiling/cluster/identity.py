@@ -141,7 +141,7 @@ def _state(wanted: str | None, libraries: Sequence[str]) -> list[str | None]:
 
 def _stamp(library: str) -> str | None:
     try:
-        return disk.state_of(os.stat(library))
+        return disk.state_from_status(os.stat(library))
     except OSError:
         return None
 

@@ -47,7 +47,7 @@ def results(work: Work, where: str) -> Generator[Result]:
     name = where.removesuffix(_LOCAL)
     if here := sum(not (job.linked or travels(job)) for job in work.jobs):
         count = f"{here} of {len(work.jobs)} compiles"
-        work.project.say(f"{count} stay here: what they include, others may not have")
+        work.project.inform(f"{count} stay here: what they include, others may not have")
     if not any(map(travels, work.jobs)):
         yield from executor.run(work.upcoming, work.setup, work.accepts)
         return

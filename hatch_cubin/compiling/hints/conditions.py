@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...config import toml_lines
 from ...errors import Location, Problem
 from ...planning.unit_plan import Module
-from ...project.scan import WORD, spliced
+from ...project.scan import IDENTIFIER, join_continued_lines
 from ...project.source import may_have_kernel, without_comments
 from .failed_compile import Setting
 from .host_code import APART
@@ -132,7 +132,7 @@ def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
     by_macro = _main_by_macro(texts.values())
     for path, text in texts.items():
         before = ""
-        for line, number, around in _lines(spliced(text)):
+        for line, number, around in _lines(join_continued_lines(text)):
             is_main = _MAIN.match(line) or _MAIN.match(f"{before} {line}") or by_macro.match(line)
             # No result with a kernel's own launches can be loaded. Headers of libraries have some for others.
             launches = path == module.source.path and _LAUNCH.search(line)
@@ -145,11 +145,11 @@ def host_code(module: Module, texts: Mapping[str, str]) -> Problem | None:
 
 def _main_by_macro(texts: Iterable[str]) -> re.Pattern[str]:
     """Return what matches a line in which macros make a main function, or are given its name."""
-    macros = [match.groups() for text in texts for match in _VALUE.finditer(spliced(text))]
+    macros = [match.groups() for text in texts for match in _VALUE.finditer(join_continued_lines(text))]
     named, before = {"main"}, 0
     while len(named) > before:
         before = len(named)
-        named |= {name for name, value in macros if named & {*WORD.findall(value)}}
+        named |= {name for name, value in macros if named & {*IDENTIFIER.findall(value)}}
     every = "|".join(name for name, _value in macros)
     return re.compile(
         rf".*\b(?:{'|'.join(named - {'main'}) or _NEVER})\b|\s*(?:{every or _NEVER})\s*\([^()]*\bmain\b"

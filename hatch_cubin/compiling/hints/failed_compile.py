@@ -13,7 +13,7 @@ from ...headers.resolve import Root
 from ...planning.unit_plan import Module
 from ...project import disk
 from ...project.source import glob_regex
-from ...project.source_roots import Tree
+from ...project.source_roots import ProjectTree
 from .include_chain import Step, ways_from
 
 
@@ -21,7 +21,7 @@ from .include_chain import Step, ways_from
 class Setting:
     """A compile that failed: of which source, in which project, with which CUDA."""
 
-    tree: Tree
+    tree: ProjectTree
     config: Config
     module: Module
     search: tuple[Root, ...]  # where its headers were looked for
@@ -46,7 +46,7 @@ class Setting:
         if path not in self.headers:
             return ""
         try:
-            return disk.read(self.tree.at(path), self.tree).decode("utf-8", "replace")
+            return disk.read_file(self.tree.disk_path(path), self.tree).decode("utf-8", "replace")
         except SourceError:
             return ""
 

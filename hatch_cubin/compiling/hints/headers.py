@@ -12,7 +12,7 @@ from ...errors import Location, SourceError
 from ...headers.includes import Resolver
 from ...headers.resolve import OWN, Root
 from ...project.scan import Include
-from ...project.source_roots import Tree
+from ...project.source_roots import ProjectTree
 from ...toolkit.installed_wheels import name_of
 from ..diagnostics import Diagnostic, Told
 from . import conditions, cub, host_code, misnamed_headers
@@ -93,7 +93,7 @@ def _leading_nowhere(setting: Setting) -> Iterator[Step]:
                 places = resolver.find(include, *resolver.own(path)).places
                 if not places:
                     yield Step(Location(path, number), include.name)
-                paths = [setting.tree.named(root.path / found) for root, found in places]
+                paths = [setting.tree.name_of(root.path / found) for root, found in places]
                 pending += [own for own in paths if own in setting.headers and own not in pending]
 
 
@@ -142,7 +142,7 @@ def folder_of(name: str, includer: str, setting: Setting) -> str | None:
 
 
 @functools.lru_cache(maxsize=256)  # reads much of a project, and is asked for each unit that fails
-def _folder_of(tree: Tree, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
+def _folder_of(tree: ProjectTree, name: str, includer: str, search: tuple[Root, ...]) -> str | None:
     folders = [path.removesuffix(name).rstrip("/") or "." for path in _called(name, tree) if path != includer]
     near = os.path.dirname(includer)
     steps = {folder: misnamed_headers.steps(near, folder) for folder in folders}
@@ -153,15 +153,15 @@ def _folder_of(tree: Tree, name: str, includer: str, search: tuple[Root, ...]) -
     return min(nearest, key=lambda folder: (astray[folder], -misnamed_headers.in_common(near, folder)))
 
 
-def _called(name: str, tree: Tree) -> list[str]:
+def _called(name: str, tree: ProjectTree) -> list[str]:
     """Return the files of a project that an include of *name* may mean, but those of installed packages."""
     found = (path for path in misnamed_headers.files_of(tree) if path == name or path.endswith(f"/{name}"))
-    return [path for path in found if os.path.isfile(tree.at(path))]
+    return [path for path in found if os.path.isfile(tree.disk_path(path))]
 
 
-def _leads_astray(name: str, folder: str, tree: Tree, search: tuple[Root, ...]) -> bool:
+def _leads_astray(name: str, folder: str, tree: ProjectTree, search: tuple[Root, ...]) -> bool:
     """Say whether the header that a folder has includes what only hosts have, or what cannot be read."""
-    root = Root(tree.at(folder), f"{OWN}{folder}")
+    root = Root(tree.disk_path(folder), f"{OWN}{folder}")
     try:
         closure = Resolver(tree, (root, *search)).resolve("", f"#include <{name}>\n", (), ())
     except SourceError:

@@ -11,9 +11,9 @@ from ...errors import Location, SourceError
 from ...headers.includes import Resolver
 from ...headers.resolve import Root
 from ...project import disk
-from ...project.scan import Scans, line_of
+from ...project.scan import ScanCache, line_of_include
 from ...project.source import Source
-from ...project.source_roots import Tree
+from ...project.source_roots import ProjectTree
 
 _File = tuple[Root, str]
 
@@ -31,9 +31,9 @@ class Step(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)  # of hundreds of headers, and asked for each arch that fails
-def ways_from(source: Source, tree: Tree, search: tuple[Root, ...]) -> Mapping[str, tuple[Step, ...]]:
+def ways_from(source: Source, tree: ProjectTree, search: tuple[Root, ...]) -> Mapping[str, tuple[Step, ...]]:
     """Return the shortest way to each header, by what diagnostics call it."""
-    resolver, scans = Resolver(tree, search), Scans()
+    resolver, scans = Resolver(tree, search), ScanCache()
     start = resolver.own(source.path)
     ways: dict[str, tuple[Step, ...]] = {source.path: ()}
     pending = deque([start])
@@ -44,20 +44,23 @@ def ways_from(source: Source, tree: Tree, search: tuple[Root, ...]) -> Mapping[s
             found_at = resolver.find(include, *file).places if include.form in {"quote", "angle"} else ()
             for found in found_at:
                 if (header := _named(found, tree)) not in ways:
-                    ways[header] = (*ways[name], Step(Location(name, line_of(include, text)), include.name))
+                    ways[header] = (
+                        *ways[name],
+                        Step(Location(name, line_of_include(include, text)), include.name),
+                    )
                     pending.append(found)
     return ways
 
 
-def _named(file: _File, tree: Tree) -> str:
+def _named(file: _File, tree: ProjectTree) -> str:
     root, relative = file
     if root.tree:
         return f"<{root.logical}>/{relative}"
-    return tree.named(root.path / relative)
+    return tree.name_of(root.path / relative)
 
 
-def _text(file: _File, tree: Tree) -> str:
+def _text(file: _File, tree: ProjectTree) -> str:
     try:
-        return disk.read(file[0].path / file[1], tree).decode("utf-8", "replace")
+        return disk.read_file(file[0].path / file[1], tree).decode("utf-8", "replace")
     except SourceError:  # gone by now: nothing leads on from there
         return ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from ...project.source import walk
-from ...project.source_roots import Tree
+from ...project.source_roots import ProjectTree
 from .failed_compile import Setting
 from .host_code import STANDARD
 from .similar_names import did_you_mean, nearest
@@ -58,7 +58,7 @@ def _that_finds(path: str, name: str, written: str, includer: str, setting: Sett
     count = len([part for part in PurePosixPath(written).parts if part not in {"..", "/"}])
     meant = "/".join(PurePosixPath(path).parts[-count:])
     folder = path.removesuffix(meant).rstrip("/") or "."
-    if any(not root.tree and setting.tree.named(root.path) == folder for root in setting.search):
+    if any(not root.tree and setting.tree.name_of(root.path) == folder for root in setting.search):
         return f"did you mean {meant!r}?"
     return f"did you mean {meant!r}? This finds it: {setting.line('include-dirs', [folder])}"
 
@@ -109,7 +109,7 @@ def _below(root: Path, top: str) -> Iterator[str]:
             yield Path(parent, each).relative_to(root).as_posix()
 
 
-def files_of(tree: Tree) -> list[str]:
+def files_of(tree: ProjectTree) -> list[str]:
     """Return the files of a project, but those of installed packages."""
     paths = [*walk(tree, ".")]
     installed = tuple(path.removesuffix(_VENV) for path in paths if path.endswith(f"/{_VENV}"))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...errors import BundleError, Location, Problem
-from ...project.source import BUNDLE
+from ...project.source import BUNDLE_FOLDER
 from ..reading.bundles import installed_as, member_at, pieces_of, read_member
 
 At = Callable[[str], Location]  # where a file of the wheel is
@@ -56,9 +56,9 @@ def _of_names(names: Sequence[str], at: At) -> Iterator[Problem]:
     for name in sorted({*names}):
         if _UNSAFE.match(name):
             yield Problem("would be installed outside the environment", at(ascii(name)[1:-1]))
-        if BUNDLE in {_plain(part) for part in name.split("/") if part != BUNDLE}:
-            yield Problem(f"is in {BUNDLE} too, where case and a last dot do not count", at(name))
-        if _DATA.match(name) and installed_as(name) == name and BUNDLE in map(_plain, name.split("/")):
+        if BUNDLE_FOLDER in {_plain(part) for part in name.split("/") if part != BUNDLE_FOLDER}:
+            yield Problem(f"is in {BUNDLE_FOLDER} too, where case and a last dot do not count", at(name))
+        if _DATA.match(name) and installed_as(name) == name and BUNDLE_FOLDER in map(_plain, name.split("/")):
             yield Problem("may be installed over a bundle: it is in the wheel's data", at(name))
 
 
@@ -66,7 +66,7 @@ def _of_case(places: Collection[str], at: At) -> Iterator[Problem]:
     """Yield what lies over a file of a bundle where case does not count."""
     alike: dict[str, list[str]] = {}
     for name in sorted(places):
-        if BUNDLE in name.split("/"):
+        if BUNDLE_FOLDER in name.split("/"):
             alike.setdefault(name.casefold(), []).append(name)
     for first, *others in alike.values():
         for name in others:

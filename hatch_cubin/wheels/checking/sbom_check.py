@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...bundle import sbom
 from ...bundle.manifest import NOT_OURS, Manifest
 from ...errors import BundleError, Location, Problem
-from ...project.source import BUNDLE
+from ...project.source import BUNDLE_FOLDER
 from ..reading.bundles import Bundle, Found, bundles_of, package_at, read_member, stands_for
 from ..reading.survey import manifest_of
 
@@ -81,7 +81,7 @@ def _beside(found: Found) -> list[str]:
 def _package(data: bytes) -> str:
     try:
         name: str = json.loads(data)["metadata"]["component"]["name"]
-        return name.removesuffix(f".{BUNDLE}")
+        return name.removesuffix(f".{BUNDLE_FOLDER}")
     except NOT_OURS:
         return "?"  # which no package is called
 
@@ -111,7 +111,7 @@ def _wrong(data: bytes, manifest: Manifest, place: str | None) -> Iterator[str]:
 
 def _bundle_again(part: Mapping[str, Any]) -> sbom.Component:
     """Return what hatch-cubin writes of a bundle by this name, with this commit."""
-    return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE}"), _facts(part))
+    return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _facts(part))
 
 
 def _facts(part: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 
 from ...errors import BundleError, Location, Problem
-from ...project.source import BUNDLE, glob_regex
+from ...project.source import BUNDLE_FOLDER, glob_regex
 from ..reading.bundles import DAMAGE, Found, installed_as, member_at
 
 _OF_CUDA = (190).to_bytes(2, "little")  # e_machine
@@ -23,7 +23,7 @@ def stray_problems(found: Found, spared: Sequence[str] = ()) -> Iterator[Problem
     rules = [glob_regex(glob) for glob in spared]
     for info in found.wheel.infolist():
         name = info.filename
-        inside = {BUNDLE, found.companion} & {*name.split("/")[:-1]}
+        inside = {BUNDLE_FOLDER, found.companion} & {*name.split("/")[:-1]}
         if inside or info.is_dir() or any(rule.fullmatch(name) for rule in rules):
             continue
         if _NAMED.fullmatch(name) or _is_code(found.wheel, name):
@@ -43,8 +43,8 @@ def _is_code(wheel: zipfile.ZipFile, name: str) -> bool:
 def _misplaced(found: Found) -> Iterator[Problem]:
     first: dict[bytes, str] = {}
     for bundle in found.bundles:
-        if installed_as(bundle.place) == BUNDLE:
-            what = f"is in no package: it would be installed as the module {BUNDLE}"
+        if installed_as(bundle.place) == BUNDLE_FOLDER:
+            what = f"is in no package: it would be installed as the module {BUNDLE_FOLDER}"
             yield Problem(what, Location(bundle.where))
         with contextlib.suppress(BundleError):  # its proof tells what is missing or damaged
             other = first.setdefault(bundle.read("manifest.json"), bundle.place)

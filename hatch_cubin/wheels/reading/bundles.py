@@ -19,7 +19,7 @@ from pathlib import Path
 from ...common import file_access, read_limits
 from ...common.sizes import size
 from ...errors import BundleError, Location, Problem
-from ...project.source import BUNDLE
+from ...project.source import BUNDLE_FOLDER
 
 BOUND = "companion.json"  # what says of a companion which bundle it belongs to
 _METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # others are unpacked without a limit
@@ -105,7 +105,7 @@ def opened(what: str, *, companions: bool = False) -> Iterator[Found]:
 
 def package_at(place: str) -> str:
     """Return the import package whose bundle stands at *place* in a wheel."""
-    return installed_as(place).removesuffix(f"/{BUNDLE}").replace("/", ".")
+    return installed_as(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
 
 
 def installed_as(name: str) -> str:
@@ -207,7 +207,9 @@ def _some(found: Found, hint: str | None = None) -> Found:
         hint = "name that wheel: its companions are read with it"
         raise BundleError(Problem(what, Location(found.path), hint))
     if not found.bundles:
-        raise BundleError(Problem(f"has no bundle: there is no {BUNDLE}/ in it", Location(found.path), hint))
+        raise BundleError(
+            Problem(f"has no bundle: there is no {BUNDLE_FOLDER}/ in it", Location(found.path), hint)
+        )
     return found
 
 
@@ -231,7 +233,7 @@ def _in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
         parts = member.filename.split("/")  # as they are written: what looks alike may be another file
-        inside = parts.index(BUNDLE) + 1 if BUNDLE in parts else len(parts)
+        inside = parts.index(BUNDLE_FOLDER) + 1 if BUNDLE_FOLDER in parts else len(parts)
         if name := "/".join(parts[inside:]):
             bundles.setdefault("/".join(parts[:inside]), {})[name] = member.compress_size
     for place, packed in sorted(bundles.items()):
@@ -243,19 +245,19 @@ def _member_reader(archive: zipfile.ZipFile, place: str) -> Callable[[str], byte
 
 
 def _in_folder(root: Path) -> Iterator[Bundle]:
-    if root.name == BUNDLE or os.path.isfile(root / "manifest.json"):
+    if root.name == BUNDLE_FOLDER or os.path.isfile(root / "manifest.json"):
         yield _folder_bundle(root)
         return
     for parent, folders, _names in os.walk(root):
-        if BUNDLE in folders:
-            yield _folder_bundle(Path(parent, BUNDLE))
+        if BUNDLE_FOLDER in folders:
+            yield _folder_bundle(Path(parent, BUNDLE_FOLDER))
         folders[:] = sorted(name for name in folders if _may_hold_bundles(Path(parent, name)))
 
 
 def _may_hold_bundles(folder: Path) -> bool:
     """Say whether a folder may be part of a project: not a hidden one, nor one with others' packages."""
     name = folder.name
-    known = name in (BUNDLE, "__pycache__", "node_modules") or name.startswith(".")
+    known = name in (BUNDLE_FOLDER, "__pycache__", "node_modules") or name.startswith(".")
     return not known and not os.path.isfile(folder / "pyvenv.cfg")  # also where nobody may look
 
 
@@ -301,7 +303,7 @@ def _package_folders(name: str) -> Sequence[str]:
 
 def _in_tree_of(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
     """Yield the bundle of an editable install whose own folders have none: it is in the tree alone."""
-    spec = _find_spec(f"{package}.{BUNDLE}", folders)
+    spec = _find_spec(f"{package}.{BUNDLE_FOLDER}", folders)
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from _in_folder(Path(folder))
 

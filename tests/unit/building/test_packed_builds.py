@@ -40,7 +40,7 @@ def project_of(root: Path, table: str = f"pack = true\n{TABLE}", **environ: str)
     """Return a project, and what its builds say."""
     said: list[str] = []
     project = make_project(root, FILES, table, **environ)
-    return dataclasses.replace(project, say=said.append, warn=said.append), said
+    return dataclasses.replace(project, inform=said.append, warn=said.append), said
 
 
 def codes(files: dict[str, bytes]) -> dict[tuple[str, str], object]:

@@ -317,7 +317,7 @@ def test_a_build_says_which_archs_lack_a_kernel_be_they_cached_or_not(tmp_path: 
     files = {"k.cu": f"{SAXPY}#if __CUDA_ARCH__ >= 900\n{later}#endif\n"}
     for _ in range(2):
         said: list[str] = []
-        pipeline.build(dataclasses.replace(project_of(tmp_path, files), say=said.append))
+        pipeline.build(dataclasses.replace(project_of(tmp_path, files), inform=said.append))
         assert said[0] == "demo/k.cu: built for sm_80 without 1 of its 2 kernels: later"
         assert len(said) == 2
 
@@ -407,7 +407,7 @@ def test_a_macro_of_the_table_that_a_source_defines_again_is_a_warning(tmp_path:
 def test_variants_that_are_the_same_code_are_named(tmp_path: Path) -> None:
     said: list[str] = []
     options = TWO + RULE + 'path = "demo/k.cu"\nvariants = { BLOCk = [64, 128] }'
-    project = dataclasses.replace(project_of(tmp_path, {"k.cu": SAXPY}, options), say=said.append)
+    project = dataclasses.replace(project_of(tmp_path, {"k.cu": SAXPY}, options), inform=said.append)
     pipeline.build(project)
     assert said[0] == "demo/k.cu: BLOCk changes nothing: its 2 variants are the same code"
 

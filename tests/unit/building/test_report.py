@@ -39,7 +39,7 @@ class Front:
             packages={},
             config=read_config(),
             environ=environ,
-            say=self.said.append,
+            inform=self.said.append,
             warn=self.warned.append,
         )
 

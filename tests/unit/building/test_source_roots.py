@@ -168,7 +168,7 @@ def test_what_the_compiler_finds_is_what_the_keys_know_in_the_tree_and_in_an_sdi
         known = {header: found(project, path, header) for header in headers}
         asked = [header for header in headers if known[header] is not None]
         expected[module] = [known[header] or "" for header in asked]
-        project.tree.at(path).write_text(asking(asked))
+        project.tree.disk_path(path).write_text(asking(asked))
     built = compiled(project)
     assert {module: answers(built[f"{module}.compute_90.ptx"]) for module in sources} == expected
     assert {*itertools.chain(*expected.values())} == {"", *HEADERS.values()} - {"other.h"}

@@ -15,7 +15,7 @@ import pytest
 from hatch_cubin import loader
 from hatch_cubin.bundle import layout
 from hatch_cubin.project import disk
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import bundle, load_bundle, made, write_tree
 
 editable = loader._part("_editable")
@@ -34,7 +34,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def notes(root: Path, rebuild: tuple[str, ...] = BUILD) -> None:
     folder, sources = "src/pkg/_cubins", ["src/k.cu", "src/k.h"]
     again = layout.Rebuild(rebuild, needs=("hatchling", "hatch_cubin"))
-    layout.write(layout.describe_editable(Tree(root), folder, sources, again), root / folder)
+    layout.write(layout.describe_editable(ProjectTree(root), folder, sources, again), root / folder)
 
 
 def look() -> list[str]:
@@ -46,7 +46,7 @@ def look() -> list[str]:
 
 
 def test_what_did_not_change_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+    monkeypatch.setattr(disk, "TIMESTAMP_STEP_NS", -(10**10))
     notes(root)
     monkeypatch.setattr(editable, "_sha256", None)
     assert look() == []
@@ -65,11 +65,11 @@ def test_an_edit_is_warned_of(root: Path, path: str, text: str | None) -> None:
     ]
 
 
-@pytest.mark.parametrize("tick_ns", [-(10**10), disk.TICK_NS], ids=["long before", "just before"])
+@pytest.mark.parametrize("tick_ns", [-(10**10), disk.TIMESTAMP_STEP_NS], ids=["long before", "just before"])
 def test_an_edit_of_the_same_size_whose_time_is_set_back_is_warned_of(
     root: Path, monkeypatch: pytest.MonkeyPatch, tick_ns: int
 ) -> None:
-    monkeypatch.setattr(disk, "TICK_NS", tick_ns)
+    monkeypatch.setattr(disk, "TIMESTAMP_STEP_NS", tick_ns)
     notes(root)
     path = root / "src/k.cu"
     status = path.stat()
@@ -90,7 +90,7 @@ def test_what_became_a_pipe_is_an_edit_and_not_waited_for(root: Path) -> None:
 
 
 def test_of_another_size_it_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+    monkeypatch.setattr(disk, "TIMESTAMP_STEP_NS", -(10**10))
     notes(root)
     monkeypatch.setattr(editable, "_sha256", None)
     os.truncate(root / "src/k.cu", 1 << 32)

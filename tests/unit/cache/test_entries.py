@@ -421,7 +421,7 @@ def test_a_pipe_that_takes_an_entrys_place_since_it_was_looked_at_is_not_waited_
 def known_of(folder: Path, key: bytes) -> Known:
     """Return what a build would recall of an entry."""
     (record,) = (each for each in housekeeping.records(folder) if each.key == key.hex())
-    stamp = disk.stamp(place(folder, record_key(key)))
+    stamp = disk.size_and_time(place(folder, record_key(key)))
     return Known(record.sha256, record.size, stamp, describe(record.kernels, record.warnings, "{}"))
 
 

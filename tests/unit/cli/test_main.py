@@ -319,7 +319,7 @@ def test_the_arguments_stand_before_the_environment(
     args.archs = "sm_100,compute_100"
     project = open_project(args, HATCH_CUBIN_JOBS="3")
     assert (project.config.archs, project.config.jobs) == (("sm_100", "compute_100"), 3)
-    project.say("this")
+    project.inform("this")
     project.warn("that")
     assert capsys.readouterr().err == "hatch-cubin: this\nhatch-cubin: warning: that\n"
 

@@ -12,7 +12,7 @@ from hatch_cubin.compiling.compiler_paths import CompilePaths
 from hatch_cubin.compiling.diagnostics import parse_log
 from hatch_cubin.headers.includes import Closure
 from hatch_cubin.headers.resolve import Root
-from hatch_cubin.project.source_roots import SourceRoot, Tree
+from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
 from tests.helpers import write_tree
 
 OWN = "project/include"
@@ -21,7 +21,7 @@ OWN = "project/include"
 def paths(project: Path, *trees: str) -> CompilePaths:
     own = Root(project / "include", OWN)
     return CompilePaths(
-        Tree(project), [own, *(Root(project.parent / name, name, "wheel==1") for name in trees)]
+        ProjectTree(project), [own, *(Root(project.parent / name, name, "wheel==1") for name in trees)]
     )
 
 
@@ -67,10 +67,10 @@ def test_where_descriptors_have_no_names_the_folders_have_their_own(
 
 def test_a_folder_searched_under_two_names_keeps_its_first(tmp_path: Path) -> None:
     both = [Root(tmp_path / "cub", name, "wheel==1") for name in ("b", "a")]
-    project = CompilePaths(Tree(tmp_path / "p"), both)
+    project = CompilePaths(ProjectTree(tmp_path / "p"), both)
     assert list(project.readable.values()) == ["project", "a"]
     assert project.of_root(both[0]) == project.of_root(both[1])
-    assert paths_module.CompilePaths(Tree(tmp_path / "p"), reversed(both)).readable == project.readable
+    assert paths_module.CompilePaths(ProjectTree(tmp_path / "p"), reversed(both)).readable == project.readable
 
 
 @pytest.mark.linux
@@ -93,7 +93,7 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
         "/usr/include/x.h",
     ]
     closure = Closure(files=dict.fromkeys(logical, ""), trees={"tree==1"})
-    project = CompilePaths(Tree(own), roots)
+    project = CompilePaths(ProjectTree(own), roots)
     into = tmp_path / "copies"
     found = {each: Path(folder) for each, folder in project.copies(into, [closure, closure], []).items()}
     assert found.keys() == project.descriptors.keys()
@@ -110,7 +110,7 @@ def test_descriptors_can_stand_for_copies_of_what_a_compile_reads_all_of_one_tim
 def test_copies_of_a_folder_with_two_names_have_what_either_names(tmp_path: Path) -> None:
     folder = write_tree(tmp_path / "cub", {"a.h": "a", "b.h": "b", "any.h": "any"})
     toolkit, wheel = Root(folder, "cuda/include", "wheels"), Root(folder, "nvidia-cccl/include", "cccl==1")
-    project = CompilePaths(Tree(tmp_path / "p"), [toolkit, wheel])
+    project = CompilePaths(ProjectTree(tmp_path / "p"), [toolkit, wheel])
     logical = ["cuda/include/a.h", "nvidia-cccl/include/b.h"]
     layout = project.layout(logical, [])
     place = layout.places[number(project.of_root(wheel))]
@@ -126,7 +126,9 @@ def test_copies_of_what_lies_outside_the_project_stay_in_one_folder(tmp_path: Pa
     logical = ["../../far/two.h", "../../one.h", "../four.h", "pkg/three.h"]
     closure = Closure(files={f"project/{name}": "" for name in logical})
     into = tmp_path / "scratch/into"
-    descriptors = CompilePaths(Tree(tmp_path / "a/p"), []).copies(into, [closure], ["src/deep", "include"])
+    descriptors = CompilePaths(ProjectTree(tmp_path / "a/p"), []).copies(
+        into, [closure], ["src/deep", "include"]
+    )
     copy = Path(descriptors[77])
     assert [(copy / name).read_text() for name in logical] == ["2", "1", "4", "3"]
     assert (copy / "src/deep/../../../four.h").read_text() == "4"
@@ -135,20 +137,20 @@ def test_copies_of_what_lies_outside_the_project_stay_in_one_folder(tmp_path: Pa
 
 
 @pytest.fixture
-def mono(tmp_path: Path) -> Tree:
+def mono(tmp_path: Path) -> ProjectTree:
     """A project with a folder above it."""
     write_tree(tmp_path, {"p/pkg/k.cu": "of the project", "csrc/near.h": "of the root"})
-    return Tree(tmp_path / "p", (SourceRoot("csrc", tmp_path / "csrc", "../csrc"),))
+    return ProjectTree(tmp_path / "p", (SourceRoot("csrc", tmp_path / "csrc", "../csrc"),))
 
 
 @pytest.mark.linux
-def test_a_source_root_lies_in_the_project_for_a_compile(mono: Tree, tmp_path: Path) -> None:
+def test_a_source_root_lies_in_the_project_for_a_compile(mono: ProjectTree, tmp_path: Path) -> None:
     scattered = CompilePaths(mono, [])
     assert scattered.of_source("csrc/k.cu") == "/proc/self/fd/77/csrc/k.cu"
     assert scattered.of_root(Root(tmp_path / "csrc/include", "project/csrc/include")) == (
         "/proc/self/fd/77/csrc/include"
     )
-    assert (scattered.are_scattered, CompilePaths(Tree(mono.root), []).are_scattered) == (True, False)
+    assert (scattered.are_scattered, CompilePaths(ProjectTree(mono.root), []).are_scattered) == (True, False)
     ((number, folder),) = scattered.joined(tmp_path / "links").items()
     assert number == 77
     assert {path.name for path in Path(folder).iterdir()} == {"pkg", "csrc"}
@@ -157,14 +159,14 @@ def test_a_source_root_lies_in_the_project_for_a_compile(mono: Tree, tmp_path: P
     assert above.resolve().is_relative_to(tmp_path / "links")
 
 
-def test_copies_have_a_source_root_in_the_project(mono: Tree, tmp_path: Path) -> None:
+def test_copies_have_a_source_root_in_the_project(mono: ProjectTree, tmp_path: Path) -> None:
     closure = Closure({"project/csrc/near.h": ""})
     places = CompilePaths(mono, []).copies(tmp_path / "copies", [closure], ["csrc"])
     assert [Path(place, "csrc/near.h").read_text() for place in places.values()] == ["of the root"]
 
 
 def test_where_descriptors_have_no_names_a_source_root_has_its_own(
-    mono: Tree, monkeypatch: pytest.MonkeyPatch
+    mono: ProjectTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     scattered = CompilePaths(mono, [])
@@ -179,7 +181,7 @@ def test_where_descriptors_have_no_names_a_source_root_has_its_own(
 
 @pytest.mark.linux
 def test_a_file_is_laid_out_where_it_is_found_or_not_at_all(tmp_path: Path) -> None:
-    project = CompilePaths(Tree(tmp_path), [])
+    project = CompilePaths(ProjectTree(tmp_path), [])
     assert [*project.layout(["project/a.h", "/usr/include/b.h"], []).files] == ["77/a.h"]
     with pytest.raises(KeyError, match="cub/c\\.h"):
         project.layout(["cub/c.h"], [])

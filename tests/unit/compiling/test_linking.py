@@ -372,7 +372,7 @@ def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path
     said: list[str] = []
     options = module("m", "a.cu", "b.cu", mode="lto") + "variants = { STEP = [1, 2] }\n"
     files = {"a.cu": USER, "b.cu": ADD.replace("1", "STEP")}
-    project = dataclasses.replace(project_of(tmp_path, files, options), say=said.append)
+    project = dataclasses.replace(project_of(tmp_path, files, options), inform=said.append)
     pipeline.build(project)
     assert len(said) == 1
     write_tree(tmp_path, {"demo/b.cu": ADD})

@@ -28,7 +28,7 @@ from hatch_cubin.compiling.precompiled_headers import (
 from hatch_cubin.keys.edited_headers import header_stamps
 from hatch_cubin.keys.jobs import Job, make_jobs
 from hatch_cubin.project.project import read_sources
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit import worker as worker_module
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import make_project, write_tree
@@ -142,14 +142,14 @@ def jobs_of(root: Path, files: dict[str, str], options: str = OPTIONS) -> list[J
 def test_every_variant_of_a_source_shares_its_includes(tmp_path: Path) -> None:
     jobs = jobs_of(tmp_path, FILES)
     end = FILES["k.cu"].index("\n#ifndef")
-    assert shared_includes(jobs, Tree(tmp_path), 1) == dict.fromkeys(range(18), end)
+    assert shared_includes(jobs, ProjectTree(tmp_path), 1) == dict.fromkeys(range(18), end)
 
 
 @pytest.mark.nvrtc
 @pytest.mark.usefixtures("_worth_it")
 @pytest.mark.parametrize(("workers", "shared"), [(1, 18), (4, 18), (5, 0)])
 def test_where_each_worker_has_few_units_none_is_worth_it(tmp_path: Path, workers: int, shared: int) -> None:
-    assert len(shared_includes(jobs_of(tmp_path, FILES), Tree(tmp_path), workers)) == shared
+    assert len(shared_includes(jobs_of(tmp_path, FILES), ProjectTree(tmp_path), workers)) == shared
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_workers_keep_apart_while_there_are_enough_groups(workers: int, made: li
 
 @pytest.mark.nvrtc
 def test_a_few_lines_are_not_worth_it(tmp_path: Path) -> None:
-    assert shared_includes(jobs_of(tmp_path, FILES), Tree(tmp_path), 1) == {}
+    assert shared_includes(jobs_of(tmp_path, FILES), ProjectTree(tmp_path), 1) == {}
 
 
 def changed(name: str, old: str, new: str) -> dict[str, str]:
@@ -280,7 +280,7 @@ def changed(name: str, old: str, new: str) -> dict[str, str]:
 def test_where_a_byte_could_depend_on_it_nothing_is_shared(
     tmp_path: Path, files: dict[str, str], options: str
 ) -> None:
-    assert shared_includes(jobs_of(tmp_path, files, options), Tree(tmp_path), 1) == {}
+    assert shared_includes(jobs_of(tmp_path, files, options), ProjectTree(tmp_path), 1) == {}
 
 
 @pytest.mark.nvrtc
@@ -288,7 +288,7 @@ def test_where_a_byte_could_depend_on_it_nothing_is_shared(
 @pytest.mark.parametrize("text", ['#define D "../inc/b.h"\n#include D', V])
 def test_headers_that_macros_name_are_shared_where_it_is_known_which(tmp_path: Path, text: str) -> None:
     files = {**changed("lib/c.h", "#pragma once", text), "inc/v.h": ""}
-    assert len(shared_includes(jobs_of(tmp_path, files), Tree(tmp_path), 1)) == 18
+    assert len(shared_includes(jobs_of(tmp_path, files), ProjectTree(tmp_path), 1)) == 18
 
 
 @pytest.mark.nvrtc
@@ -296,7 +296,7 @@ def test_headers_that_macros_name_are_shared_where_it_is_known_which(tmp_path: P
 def test_a_header_that_is_gone_meanwhile_is_left_to_the_compiler(tmp_path: Path) -> None:
     jobs = jobs_of(tmp_path, FILES)
     (tmp_path / "demo/lib/c.h").unlink()
-    assert shared_includes(jobs, Tree(tmp_path), 1) == {}
+    assert shared_includes(jobs, ProjectTree(tmp_path), 1) == {}
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Why an arch is built or is not, and what a GPU would load of what is planned."""
+"""Why an arch is built or not, and which of the planned archs a GPU would load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hatch_cubin.common import arch_names
 from hatch_cubin.common.arch_names import Target
 from hatch_cubin.explaining import arch_choice
-from hatch_cubin.explaining.arch_choice import Asked, Loads
+from hatch_cubin.explaining.arch_choice import ArchRequest, GpuChoice
 from hatch_cubin.planning import unit_plan
 from hatch_cubin.planning.unit_plan import Link, Module, Toolchain
 from hatch_cubin.project.source import Source
@@ -40,19 +40,19 @@ def expand(specs: Sequence[str]) -> tuple[Target, ...]:
     return arch_names.expand(specs, TOOLCHAIN.supported, (89,))
 
 
-def asked(options: str, source: Source = K, *, archs: str = "") -> list[Asked]:
+def requests_of(options: str, source: Source = K, *, archs: str = "") -> list[ArchRequest]:
     config = read_config(options, {"HATCH_CUBIN_ARCHS": archs})
     module = Module(source.stem, source, (), (), {}, (), (), ())
-    return arch_choice.asked(config, module, TOOLCHAIN, expand, replaced=bool(archs))
+    return arch_choice.arch_requests(config, module, TOOLCHAIN, expand, replaced=bool(archs))
 
 
-def told(specs: Sequence[Asked]) -> list[tuple[str, str]]:
+def specs_and_archs(specs: Sequence[ArchRequest]) -> list[tuple[str, str]]:
     return [(str(each), " ".join(map(str, each.gives))) for each in specs]
 
 
-FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
+FIRST_KEY_LINE = pyproject("").count("\n") + 1  # the line of a table's first key
 ALL_MAJOR = "sm_75 sm_80 sm_90 sm_100 sm_120 compute_120"
-INSTEAD = "in place of the global archs"
+REPLACES_GLOBAL = "in place of the global archs"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ INSTEAD = "in place of the global archs"
             RULES,
             "demo/fall.cu",
             "",
-            [(f"'sm_90a' (pyproject.toml:16, {INSTEAD})", "sm_90a")],
+            [(f"'sm_90a' (pyproject.toml:16, {REPLACES_GLOBAL})", "sm_90a")],
             id="source's own",
         ),
         pytest.param(
@@ -81,8 +81,8 @@ INSTEAD = "in place of the global archs"
             "demo/fast.cu",
             "",
             [
-                (f"'sm_100f' (pyproject.toml:22, {INSTEAD})", "sm_100f"),
-                (f"'sm_90a' (pyproject.toml:22, {INSTEAD})", "sm_90a"),
+                (f"'sm_100f' (pyproject.toml:22, {REPLACES_GLOBAL})", "sm_100f"),
+                (f"'sm_90a' (pyproject.toml:22, {REPLACES_GLOBAL})", "sm_90a"),
             ],
             id="the last of the source's own",
         ),
@@ -91,7 +91,7 @@ INSTEAD = "in place of the global archs"
             RULES,
             "demo/fall.cu",
             "8.9",
-            [(f"'sm_90a' (pyproject.toml:16, {INSTEAD})", "sm_90a")],
+            [(f"'sm_90a' (pyproject.toml:16, {REPLACES_GLOBAL})", "sm_90a")],
             id="the source's own before the variable",
         ),
         pytest.param(
@@ -103,8 +103,8 @@ def test_every_arch_is_traced_to_the_spec_that_asks_for_it(
     options: str, path: str, archs: str, specs: list[tuple[str, str]]
 ) -> None:
     source = Source(path, "")
-    explained = asked(options, source, archs=archs)
-    assert told(explained) == specs
+    explained = requests_of(options, source, archs=archs)
+    assert specs_and_archs(explained) == specs
     others = [Source(f"demo/{name}.cu", "") for name in ("k", "fall", "fast")]
     config = read_config(options, {"HATCH_CUBIN_ARCHS": archs})
     rules = {config.archs, *(rule.archs for rule in config.source if rule.archs)}
@@ -115,9 +115,9 @@ def test_every_arch_is_traced_to_the_spec_that_asks_for_it(
     assert list(dict.fromkeys(arch for each in explained for arch in each.gives)) == planned
 
 
-def test_ptx_gives_its_own_target_and_leaves_out_what_it_cannot_serve() -> None:
-    (group, named) = asked('archs = ["all-major", "90"]', COPY)
-    assert told([group, named]) == [
+def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() -> None:
+    (group, named) = requests_of('archs = ["all-major", "90"]', COPY)
+    assert specs_and_archs([group, named]) == [
         ("'all-major' (pyproject.toml:10)", "sm_80 sm_90 sm_100 sm_120 compute_80"),
         ("'90' (pyproject.toml:10)", "sm_90 compute_80"),
     ]
@@ -147,9 +147,9 @@ def test_ptx_gives_its_own_target_and_leaves_out_what_it_cannot_serve() -> None:
         ("compute_90", COPY, (False, "PTX is shipped as it is, and its .target makes it compute_80")),
     ],
 )
-def test_one_arch_is_built_or_not_for_a_reason(arch: str, source: Source, answer: tuple[bool, str]) -> None:
-    specs = asked('archs = ["all-major", "90"]', source)
-    assert arch_choice.about_arch(arch_names.parse_arch(arch), source, TOOLCHAIN, specs) == answer
+def test_the_reason_why_one_arch_is_built_or_not(arch: str, source: Source, answer: tuple[bool, str]) -> None:
+    specs = requests_of('archs = ["all-major", "90"]', source)
+    assert arch_choice.explain_arch(arch_names.parse_arch(arch), source, TOOLCHAIN, specs) == answer
 
 
 ENTRIES = (("sm_80", 13000), ("sm_90", 13000), ("compute_75", 12080), ("compute_90", None))
@@ -159,21 +159,23 @@ MINOR, PTX = "same major, lower minor", "PTX, translated by the driver"
 @pytest.mark.parametrize(
     ("cc", "driver", "loads"),
     [
-        (90, None, Loads("sm_90", "exact", 13000)),
-        (89, 13000, Loads("sm_80", MINOR, 13000)),
-        (89, 12090, Loads("compute_75", PTX, 12080)),
-        (120, None, Loads("compute_90", PTX, None)),
-        (120, 13040, Loads("compute_90", PTX, None)),
-        (120, 13030, Loads("compute_90", PTX, None, certain=False)),
-        (120, 12000, Loads("compute_90", PTX, None, certain=False)),
-        (89, 12000, Loads(None, needs=13000, why="sm_80 would run on it with a newer driver")),
-        (70, None, Loads(None)),
-        (70, 13000, Loads(None)),
+        (90, None, GpuChoice("sm_90", "exact", 13000)),
+        (89, 13000, GpuChoice("sm_80", MINOR, 13000)),
+        (89, 12090, GpuChoice("compute_75", PTX, 12080)),
+        (120, None, GpuChoice("compute_90", PTX, None)),
+        (120, 13040, GpuChoice("compute_90", PTX, None)),
+        (120, 13030, GpuChoice("compute_90", PTX, None, certain=False)),
+        (120, 12000, GpuChoice("compute_90", PTX, None, certain=False)),
+        (89, 12000, GpuChoice(None, needs=13000, why="sm_80 would run on it with a newer driver")),
+        (70, None, GpuChoice(None)),
+        (70, 13000, GpuChoice(None)),
     ],
 )
-def test_a_gpu_loads_what_the_loader_would_choose(cc: int, driver: int | None, loads: Loads) -> None:
-    """The toolkit is 13.4: its PTX needs a driver of 13.4 at most, and which one is not known yet."""
-    assert arch_choice.loads(cc, driver, ENTRIES, newest=13040) == loads
+def test_the_choice_for_a_gpu_is_the_choice_of_the_loader(
+    cc: int, driver: int | None, loads: GpuChoice
+) -> None:
+    """The toolkit is 13.4. PTX that is not compiled yet may need any driver up to 13.4."""
+    assert arch_choice.choose_for_gpu(cc, driver, ENTRIES, newest=13040) == loads
 
 
 LINKED = """\
@@ -191,16 +193,18 @@ mode = "lto"
 
 
 @pytest.mark.parametrize("of", ["base", "part_of"])
-def test_a_linked_modules_archs_are_those_of_its_table(of: str) -> None:
+def test_a_linked_module_is_built_for_the_archs_of_its_table(of: str) -> None:
     config = read_config(LINKED)
 
-    def found(name: str) -> list[Asked]:
+    def found(name: str) -> list[ArchRequest]:
         names = {"base": name, "part_of": ""} if of == "base" else {"base": f"{name}/k.cu", "part_of": name}
         module = Module(names["base"], K, (), (), {}, (), (), (), part_of=names["part_of"])
         link = Link("rdc", (module,), ()) if of == "base" else None
-        return arch_choice.asked(config, replace(module, link=link), TOOLCHAIN, expand, replaced=False)
+        return arch_choice.arch_requests(
+            config, replace(module, link=link), TOOLCHAIN, expand, replaced=False
+        )
 
     (named, group) = found("own")
-    assert str(named) == f"'90-real' (pyproject.toml:{FIRST + 5}, {INSTEAD})"
+    assert str(named) == f"'90-real' (pyproject.toml:{FIRST_KEY_LINE + 5}, {REPLACES_GLOBAL})"
     assert [str(arch) for arch, _why in group.left_out] == (["compute_120"] if of == "base" else [])
-    assert [str(each) for each in found("other")] == [f"'all-major' (pyproject.toml:{FIRST})"]
+    assert [str(each) for each in found("other")] == [f"'all-major' (pyproject.toml:{FIRST_KEY_LINE})"]

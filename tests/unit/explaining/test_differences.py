@@ -1,4 +1,4 @@
-"""What tells two units apart, and which cached unit is nearest to one."""
+"""How the inputs of two units differ, and which cached unit is nearest to another unit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.explaining.differences import Difference, differences, nearest, say, say_one
+from hatch_cubin.explaining.differences import Difference, describe, describe_all, differences, nearest_unit
 
 WHEELS = "NVIDIA's wheels " + "0" * 64
 NOW: Mapping[str, Any] = {
@@ -29,9 +29,9 @@ NOW: Mapping[str, Any] = {
 }
 
 
-def said(**was: Any) -> list[str]:
-    """Return what is said of a unit whose inputs were others."""
-    return [say_one(each, NOW) for each in differences({**NOW, **was}, NOW)]
+def described(**was: Any) -> list[str]:
+    """Return the sentences for a unit that had these other inputs before."""
+    return [describe(each, NOW) for each in differences({**NOW, **was}, NOW)]
 
 
 HEADERS = NOW["headers"]
@@ -106,24 +106,24 @@ HEADERS = NOW["headers"]
     ],
 )
 def test_each_input_that_differs_is_a_sentence(was: Mapping[str, Any], sentences: list[str]) -> None:
-    assert said(**was) == sentences
+    assert described(**was) == sentences
 
 
-def test_ptx_that_was_not_assembled_is_told_from_ptx_that_is() -> None:
+def test_ptx_that_was_not_assembled_differs_from_ptx_that_is() -> None:
     was = {**NOW, "arch": "compute_90"}
     now = {**was, "assembled": "sm_90"}
     (difference,) = differences(was, now)
     assert difference == Difference("assembled", None, None, "sm_90")
-    assert say_one(difference, now) == "its PTX is assembled now, for sm_90, which proves that it can be"
+    assert describe(difference, now) == "its PTX is assembled now, for sm_90, which proves that it can be"
     assert differences(now, now) == ()
     assert [each.input for each in differences(NOW, now)] == ["arch"]
 
 
-def test_a_new_build_with_the_same_headers_is_no_difference() -> None:
-    assert said(builds={"nvrtc": "NVRTC 13.4.92 headers", "cuda": "NVIDIA's wheels " + "1" * 64}) == []
+def test_a_new_build_with_the_same_headers_is_not_a_difference() -> None:
+    assert described(builds={"nvrtc": "NVRTC 13.4.92 headers", "cuda": "NVIDIA's wheels " + "1" * 64}) == []
 
 
-def test_what_comes_with_another_compiler_is_not_told_one_by_one() -> None:
+def test_changes_that_come_with_another_compiler_are_summed_up() -> None:
     brought = {
         "headers": {**HEADERS, "nvrtc": "2" * 64},
         "search": ["nvrtc", "project/include", "cuda"],
@@ -132,11 +132,11 @@ def test_what_comes_with_another_compiler_is_not_told_one_by_one() -> None:
     }
     was = {**NOW, **brought, "define": ["N=8", NOW["define"][1]]}
     assert len(differences({**was, "compiler": "12.9.86"}, NOW)) == 6
-    assert say(differences({**was, "compiler": "12.9.86"}, NOW), NOW) == [
+    assert describe_all(differences({**was, "compiler": "12.9.86"}, NOW), NOW) == [
         "NVRTC 12.9.86 -> 13.5.37, and what comes with it",
         "macro N: 8 -> 4",
     ]
-    assert say(differences(was, NOW), NOW) == [
+    assert describe_all(differences(was, NOW), NOW) == [
         "macro N: 8 -> 4",
         "the search path has cuda no more",
         "headers from NVRTC 13.5.37 differ",
@@ -144,21 +144,21 @@ def test_what_comes_with_another_compiler_is_not_told_one_by_one() -> None:
         "hatch-cubin adds '--frandom-seed=hatch-cubin' now",
     ]
     alone = {**NOW, "compiler": "13.4.92", "search": ["project/old", "nvrtc"]}
-    assert say(differences(alone, NOW), NOW) == [
+    assert describe_all(differences(alone, NOW), NOW) == [
         "NVRTC 13.4.92 -> 13.5.37",
         "the search path has old no more",
         "the search path has include now",
     ]
-    assert say((), NOW) == []
+    assert describe_all((), NOW) == []
 
 
-def test_ptx_is_assembled_by_ptxas() -> None:
+def test_the_tool_of_a_ptx_source_is_ptxas() -> None:
     now = {**NOW, "path": "demo/k.ptx"}
     (found,) = differences({**now, "compiler": "13.4.92"}, now)
-    assert say_one(found, now) == "ptxas 13.4.92 -> 13.5.37"
+    assert describe(found, now) == "ptxas 13.4.92 -> 13.5.37"
 
 
-def test_programs_get_both_values() -> None:
+def test_a_difference_has_both_values() -> None:
     was = {**NOW, "options": {"lineinfo": True}, "headers": {**HEADERS, "nvrtc": "2" * 64}}
     assert differences(was, NOW) == (
         Difference("option", "ptxas_options", None, '["-O2"]'),
@@ -168,10 +168,10 @@ def test_programs_get_both_values() -> None:
     )
 
 
-def chosen(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> str | None:
-    """Return the key of the nearest of *records*, whose keys are a, b, c …"""
+def nearest_key(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> str | None:
+    """Return the key of the nearest of *records*. Their keys are a, b, c …"""
     named = {key: {**NOW, **was} for key, was in zip("abcdef", records, strict=False)}
-    found = nearest(NOW, variant, named)
+    found = nearest_unit(NOW, variant, named)
     return found and found.key
 
 
@@ -179,7 +179,7 @@ def chosen(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> str | 
     ("records", "key"),
     [
         pytest.param([], None, id="an empty cache"),
-        pytest.param([{"path": "other.cu", "source": "other"}], None, id="other sources alone"),
+        pytest.param([{"path": "other.cu", "source": "other"}], None, id="only other sources"),
         pytest.param([{"path": "old.cu"}], "a", id="the same text elsewhere"),
         pytest.param(
             [{"path": "old.cu"}, {"source": "x", "compiler": "y"}], "b", id="the path before the text"
@@ -190,31 +190,31 @@ def chosen(*records: Mapping[str, Any], variant: tuple[str, ...] = ()) -> str | 
         pytest.param([{"arch": "compute_90"}, {"arch": "sm_75"}], "b", id="an arch of the same kind"),
         pytest.param([{"arch": "sm_75"}, {"arch": "sm_80"}, {"arch": "sm_120"}], "b", id="the nearest arch"),
         pytest.param([{"arch": "sm_90a"}, {"arch": "sm_89"}], "a", id="the same number with a suffix"),
-        pytest.param([{"arch": "odd"}, {"arch": "sm_75"}], "b", id="an arch that is none"),
+        pytest.param([{"arch": "odd"}, {"arch": "sm_75"}], "b", id="an arch with a wrong name"),
         pytest.param([{"source": "x", "compiler": "y"}, {"source": "x"}], "b", id="the fewest differences"),
         pytest.param([{"source": "x"}, {"source": "y"}], "a", id="a tie"),
     ],
 )
-def test_the_nearest_is_of_the_same_source_and_arch_with_the_fewest_differences(
+def test_the_nearest_unit_has_the_same_source_and_arch_and_the_fewest_differences(
     records: list[Mapping[str, Any]], key: str | None
 ) -> None:
-    assert chosen(*records) == key
+    assert nearest_key(*records) == key
 
 
-def test_a_variant_is_compared_with_itself_if_it_was_ever_compiled() -> None:
+def test_a_variant_is_compared_with_its_own_record_if_there_is_one() -> None:
     itself = {"define": ["N=4"], "source": "x", "compiler": "y"}
-    assert chosen({"define": ["N=8"]}, itself, variant=("N=4",)) == "b"
-    assert chosen({"define": ["N=8"]}, itself) == "a"
+    assert nearest_key({"define": ["N=8"]}, itself, variant=("N=4",)) == "b"
+    assert nearest_key({"define": ["N=8"]}, itself) == "a"
 
 
 @pytest.mark.parametrize("part", ["linked", "mode", "object", "assembled"])
-def test_a_record_that_has_something_else_where_only_some_units_have_a_value_is_passed_over(
+def test_a_record_with_a_wrong_type_of_an_optional_value_is_skipped(
     part: str,
 ) -> None:
-    assert chosen({part: 5}) is None
+    assert nearest_key({part: 5}) is None
 
 
 @pytest.mark.parametrize("part", NOW)
-def test_records_that_say_too_little_are_left_out(part: str) -> None:
-    assert chosen({part: None}, {"arch": "sm_75"}) == "b"
-    assert nearest(NOW, (), {"a": []}) is None  # type: ignore[dict-item]
+def test_a_record_with_a_wrong_type_of_a_required_value_is_skipped(part: str) -> None:
+    assert nearest_key({part: None}, {"arch": "sm_75"}) == "b"
+    assert nearest_unit(NOW, (), {"a": []}) is None  # type: ignore[dict-item]

@@ -15,16 +15,16 @@ from hatch_cubin.headers import resolve
 from hatch_cubin.headers.includes import Closure, Resolver
 from hatch_cubin.headers.resolve import Root
 from hatch_cubin.project import disk
-from hatch_cubin.project.scan import PASTED, Include, Scan, scan
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.scan import UNKNOWN_PASTED, Include, Scan, scan
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit import worker
 from tests.helpers import sha256, write_tree
 
 QUOTED = (Include("x.h", "quote"),)
 ANGLED = (Include("x.h", "angle"),)
-EVERY = (Include("x.h", "angle", every=True),)
+EVERY = (Include("x.h", "angle", searches_on=True),)
 UNKNOWN = (Include("", "unknown"),)
-NEXT = (Include("", "unknown", every=True),)
+NEXT = (Include("", "unknown", searches_on=True),)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_scan_keeps_what_a_macro_can_stand_for(text: str, define: tuple[str, str
 
 
 def test_scan_tells_which_macros_paste() -> None:
-    assert scan("#define H(x) <a##x>").defines == (("H", "?"), ("H", PASTED))
+    assert scan("#define H(x) <a##x>").defines == (("H", "?"), ("H", UNKNOWN_PASTED))
 
 
 def test_a_define_without_a_name_is_nothing() -> None:
@@ -178,7 +178,7 @@ def closure(
 ) -> Closure:
     """Resolve a source of the project with folders of the project, or other roots, to search."""
     roots = [Root(root / each, f"project/{each}") if isinstance(each, str) else each for each in search]
-    return Resolver(Tree(root), roots).resolve(path, text, macros, pre)
+    return Resolver(ProjectTree(root), roots).resolve(path, text, macros, pre)
 
 
 def names(found: Closure) -> list[str]:
@@ -666,7 +666,7 @@ def test_a_longer_search_path_is_another_one_for_has_include(tmp_path: Path) -> 
 
 def test_a_computed_include_of_the_project_reaches_the_trees_outside_it(tmp_path: Path) -> None:
     write_tree(tmp_path, {"wheel/y.h": ""})
-    found = Resolver(Tree(tmp_path / "p"), [Root(tmp_path / "wheel", "wheel", "wheel==1")]).resolve(
+    found = Resolver(ProjectTree(tmp_path / "p"), [Root(tmp_path / "wheel", "wheel", "wheel==1")]).resolve(
         "k.cu", "#include S(y.h)", (), ()
     )
     assert (names(found), found.trees) == (["wheel/y.h"], {"wheel==1"})
@@ -753,7 +753,7 @@ def test_where_nobody_knows_what_is_asked_for_a_new_folder_may_matter(tmp_path: 
 
 def test_what_is_not_there_is_known_for_each_closure_by_itself(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"i2/a.h": "", "pkg/k.cu": ""})
-    resolver = Resolver(Tree(root), [Root(root / "i1", "project/i1"), Root(root / "i2", "project/i2")])
+    resolver = Resolver(ProjectTree(root), [Root(root / "i1", "project/i1"), Root(root / "i2", "project/i2")])
     first, other = (resolver.resolve("pkg/k.cu", f"#include <{name}>", (), ()) for name in ("a.h", "b.h"))
     assert first.absent == {("i1/a.h",)}
     assert other.absent == {("i1/b.h", "i2/b.h")}
@@ -801,7 +801,7 @@ LIBRARY = {
 
 def test_what_a_library_asks_and_includes_by_macros_is_known(tmp_path: Path) -> None:
     root = write_tree(tmp_path, LIBRARY)
-    resolver = Resolver(Tree(root), [Root(root / "lib", "wheel/lib", "wheel==1")])
+    resolver = Resolver(ProjectTree(root), [Root(root / "lib", "wheel/lib", "wheel==1")])
     found = resolver.resolve("pkg/k.cu", "#include <ask.h>\n#include <tag.h>\n", (), ())
     assert names(found) == [
         "wheel/lib/ask.h",

@@ -17,8 +17,8 @@ from hatch_cubin.headers.outside_project import Folder
 from hatch_cubin.headers.resolve import Root
 from hatch_cubin.keys.recall import Recall
 from hatch_cubin.project import disk
-from hatch_cubin.project.scan import Scans
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.scan import ScanCache
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.fuzz.edits import Asked, facts, fresh, recalled
 from tests.fuzz.include_trees import FACTS, write
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_told_whatever_is_known(root: Path, place: str) -
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files tell by their states whether they are the same, although they were written just now."""
-    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+    monkeypatch.setattr(disk, "TIMESTAMP_STEP_NS", -(10**10))
 
 
 @pytest.mark.usefixtures("settled")
@@ -218,7 +218,7 @@ def test_a_header_that_changes_in_the_tick_in_which_it_was_recalled_is_another(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time_ns()
-    monkeypatch.setattr(disk, "state_of", lambda status: f"{status.st_size} {now} 1 {now}")
+    monkeypatch.setattr(disk, "state_from_status", lambda status: f"{status.st_size} {now} 1 {now}")
     write(root / "w2/last.h", "int x;")
     assert [build(root)[1] for _ in range(2)] == [True, False]
     write(root / "w2/last.h", "int y;")
@@ -333,9 +333,10 @@ def test_a_header_of_which_only_the_digest_is_known_is_read(root: Path) -> None:
     recall = Recall(root / "recall.txt")
     recalled(root, ASKED, recall)
     roots = [Root(root / name, name, tree) for name, tree in ASKED.outside]
-    resolver = Resolver(Tree(root / "project"), roots, Scans(), recall.closures.outside)
+    resolver = Resolver(ProjectTree(root / "project"), roots, ScanCache(), recall.closures.outside)
     found = [resolver.resolve("demo/k.cu", "#include <far.h>\n", (), ()) for _ in range(2)]
     assert (
         found
-        == [Resolver(Tree(root / "project"), roots).resolve("demo/k.cu", "#include <far.h>\n", (), ())] * 2
+        == [Resolver(ProjectTree(root / "project"), roots).resolve("demo/k.cu", "#include <far.h>\n", (), ())]
+        * 2
     )

@@ -16,7 +16,7 @@ from hatch_cubin.common import user_folders
 from hatch_cubin.errors import ConfigError, ToolchainError
 from hatch_cubin.headers import search_path
 from hatch_cubin.headers.resolve import Root
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import install_wheel, read_config, write_tree
 
@@ -37,7 +37,7 @@ def install(site: Path, name: str, *files: str) -> None:
 
 
 def test_the_projects_own_folders_are_called_by_their_paths(tmp_path: Path) -> None:
-    assert list(search_path.project_roots(Tree(tmp_path), ["include", "a/b/"])) == [
+    assert list(search_path.project_roots(ProjectTree(tmp_path), ["include", "a/b/"])) == [
         Root(tmp_path / "include", "project/include"),
         Root(tmp_path / "a/b", "project/a/b"),
     ]

@@ -11,7 +11,7 @@ from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.planning.unit_plan import Module
 from hatch_cubin.project.project import read_sources
 from hatch_cubin.project.source import Source
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import SAXPY, TABLE, make_project
 
@@ -26,7 +26,7 @@ def modules(root: Path, files: dict[str, str], options: str = ONE) -> tuple[list
     """Return the modules that are planned, and what is said about the others."""
     said: list[str] = []
     project = make_project(root, files, options)
-    object.__setattr__(project, "say", said.append)
+    object.__setattr__(project, "inform", said.append)
     jobs = make_jobs(project, read_sources(project), Toolkit(None))
     return [job.unit.module.name for job in jobs], said
 
@@ -102,5 +102,5 @@ def test_no_module_is_compared_with_all_others(tmp_path: Path, monkeypatch: pyte
     variants = [Module("a", source, (("N", str(n)),), (), {}, (), (), ()) for n in range(3)]
     compared = list[Module]()
     monkeypatch.setattr(Module, "__eq__", lambda _self, other: compared.append(other))
-    assert drop_parts(variants, Tree(tmp_path), lambda _module: set()) == (variants, [])
+    assert drop_parts(variants, ProjectTree(tmp_path), lambda _module: set()) == (variants, [])
     assert compared == []

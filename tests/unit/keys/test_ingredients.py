@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin.common.arch_names import Arch
 from hatch_cubin.config.config import Config, ModuleRule, SourceRule
 from hatch_cubin.explaining import differences
-from hatch_cubin.explaining.differences import nearest, say_one
+from hatch_cubin.explaining.differences import describe, nearest_unit
 from hatch_cubin.keys import ingredients
 from hatch_cubin.keys.ingredients import (
     INGREDIENTS,
@@ -31,7 +31,7 @@ from hatch_cubin.keys.recall import Recall
 from hatch_cubin.lockfile import lock_comparison, lock_format
 from hatch_cubin.planning import linked_modules
 from hatch_cubin.planning.unit_plan import Link, Module, Unit
-from hatch_cubin.project.project import Project, Sources, read_sources
+from hatch_cubin.project.project import Project, ProjectSources, read_sources
 from hatch_cubin.project.source import Source
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.linker import Input
@@ -131,7 +131,7 @@ class State(NamedTuple):
     """A project, as a build finds it."""
 
     project: Project
-    sources: Sources
+    sources: ProjectSources
     toolkit: Toolkit
     jobs: Sequence[Job]
     lock: lock_format.Lock
@@ -162,9 +162,9 @@ def changed(before: State, after: State, tool: str) -> Iterator[set[str]]:
     """Yield the kinds of differences that `explain` finds for each new key of a tool."""
     for key, inputs in after.records[tool].items():
         if key not in before.records[tool]:
-            found = nearest(inputs, (), before.records[tool])
+            found = nearest_unit(inputs, (), before.records[tool])
             assert found is not None
-            assert all(say_one(each, inputs) for each in found.differences)
+            assert all(describe(each, inputs) for each in found.differences)
             yield {each.input for each in found.differences}
 
 
@@ -326,7 +326,7 @@ def test_a_row_for_a_new_setting_needs_little_and_changes_no_key_where_it_is_not
     assert before == keys_of(without) != keys_of(tiled)
     assert (settings_of(tiled.module)["tile"], "tile" in settings_of(without.module)) == (8, False)
     was, now = inputs_of(without), inputs_of(tiled)
-    assert [say_one(each, now) for each in differences.differences(was, now)] == ["tile=8 is new"]
+    assert [describe(each, now) for each in differences.differences(was, now)] == ["tile=8 is new"]
 
 
 def test_the_lock_and_the_list_agree_on_their_fields() -> None:

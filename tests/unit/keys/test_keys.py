@@ -421,6 +421,6 @@ def test_notes_of_the_plan_are_said(tmp_path: Path, toolkit: Toolkit) -> None:
     project = make_project(
         tmp_path, {"copy.ptx": COPY_PTX.replace("sm_80", "sm_90")}, 'archs = ["all-major"]'
     )
-    project = dataclasses.replace(project, say=said.append)
+    project = dataclasses.replace(project, inform=said.append)
     make_jobs(project, read_sources(project), toolkit)
     assert said[-1] == "demo/copy.ptx: left out sm_80, its .target sm_90 cannot serve it"

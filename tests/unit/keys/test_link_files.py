@@ -129,7 +129,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
             "'lib/*.ptx' is not a file of the project\n"
             "  hint: a glob is for the files of a wheel, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
         ),
-        f"lib/x.bc {objects._BITCODE}",
+        f"lib/x.bc {objects._BITCODE_REFUSED}",
         (
             "lib/lfs.ptx is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive\n"
             "  hint: it is a pointer of Git LFS: git lfs pull brings the file"
@@ -212,8 +212,8 @@ def test_explain_says_which_input_of_a_link_differs(tmp_path: Path) -> None:
         changed = project_of(tmp_path, link)
         jobs = [job for job in pipeline.make_plan(changed).jobs if job.linked]
         with pipeline.open_cache(changed) as cache:
-            (found,) = miss_reasons.look_up(jobs, cache)
-        return found.why(verbose=False)
+            (found,) = miss_reasons.look_up_units(jobs, cache)
+        return found.reason_lines(verbose=False)
 
     assert why('"lib/x.ptx"') == ["lib/x.ptx is not what it was"]
     assert why('"lib/x.ptx", "lib/y.ptx"') == ["lib/x.ptx is not what it was", "lib/y.ptx is linked now"]

@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.keys.parameter_types import declared
 from hatch_cubin.lockfile import lock_format
-from hatch_cubin.project.scan import Scans
+from hatch_cubin.project.scan import ScanCache
 from tests.helpers import make_project
 
 pytestmark = pytest.mark.nvrtc
@@ -74,7 +74,7 @@ def test_macros_of_headers_outside_the_project_count(tmp_path: Path) -> None:
 def test_headers_that_were_scanned_by_an_earlier_build_are_read_again_if_need_be(tmp_path: Path) -> None:
     project = make_project(tmp_path, {"saxpy.cu": f"#include <stdint.h>\n{SAXPY}"}, OPTIONS)
     (job,) = pipeline.make_plan(project).jobs
-    found = declared(job.unit.module, job.closure, job.search, project.tree, Scans())
+    found = declared(job.unit.module, job.closure, job.search, project.tree, ScanCache())
     assert found == job.declared() == {"saxpy": ("float", "const float *", None)}
 
 

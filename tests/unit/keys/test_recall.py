@@ -305,11 +305,11 @@ def test_another_installation_is_asked_anew(
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("tick_ns", [-(10**10), disk.TICK_NS], ids=["long before", "just before"])
+@pytest.mark.parametrize("tick_ns", [-(10**10), disk.TIMESTAMP_STEP_NS], ids=["long before", "just before"])
 def test_a_compiler_that_is_overwritten_with_its_size_and_its_time_is_asked_anew(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tick_ns: int
 ) -> None:
-    monkeypatch.setattr(disk, "TICK_NS", tick_ns)
+    monkeypatch.setattr(disk, "TIMESTAMP_STEP_NS", tick_ns)
     library = tmp_path / "libnvrtc.so.13"
     library.write_text("13.0.1")
     monkeypatch.setattr(libraries, "installation", lambda _: libraries.Installation([], [str(library)]))
@@ -509,7 +509,7 @@ def test_the_system_toolkit_is_that_of_its_folder(
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files tell by their states whether they are the same, although they were written just now."""
-    monkeypatch.setattr(disk, "TICK_NS", -(10**10))
+    monkeypatch.setattr(disk, "TIMESTAMP_STEP_NS", -(10**10))
 
 
 def here() -> libraries.Installation:

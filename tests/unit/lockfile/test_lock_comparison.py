@@ -257,7 +257,7 @@ def test_a_build_goes_on_with_the_toolkit_where_the_lock_is_stale_and_says_so(
     fresh = pipeline.build(project)
     (project.root / lock_format.NAME).write_text(text)
     said: list[str] = []
-    assert pipeline.build(replace(project, say=said.append)) == fresh
+    assert pipeline.build(replace(project, inform=said.append)) == fresh
     stale = "cubin.lock is stale (demo/near.h is changed, and 2 more): 'hatch-cubin lock' writes it anew"
     assert stale in said
 
@@ -278,7 +278,7 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     with pytest.raises(LockError, match=rf"NVRTC was 13\.0\.1, and is {found.builds['nvrtc']}"):
         pipeline.build(empty)
     said: list[str] = []
-    free = replace(project, config=config, say=said.append)
+    free = replace(project, config=config, inform=said.append)
     assert pipeline.build(free) == bundle
     assert any(line.startswith("cubin.lock is stale (NVRTC was 13.0.1, and is ") for line in said)
 
@@ -391,7 +391,7 @@ def test_a_lock_counts_more_than_what_is_recalled(tmp_path: Path) -> None:
 def test_what_a_group_leaves_out_is_told_with_a_lock_too(tmp_path: Path) -> None:
     said: list[str] = []
     project = make_project(tmp_path, {"copy.ptx": COPY_PTX}, 'archs = ["all-major"]')
-    project = replace(project, say=said.append)
+    project = replace(project, inform=said.append)
     (tmp_path / lock_format.NAME).write_text(lock_format.encode(pipeline.make_lock(project)))
     notes = [line for line in said if "left out" in line]
     said.clear()
@@ -449,7 +449,7 @@ def test_a_header_that_cannot_be_read_makes_a_lock_stale(project: Project) -> No
     os.mkfifo(header)
     said: list[str] = []
     with pytest.raises(HatchCubinError, match=r"^demo/near\.h: is not a regular file"):
-        pipeline.build(replace(project, say=said.append))
+        pipeline.build(replace(project, inform=said.append))
     assert any(line.startswith("cubin.lock is stale (demo/near.h is changed") for line in said)
     with pytest.raises(HatchCubinError, match=r"^demo/near\.h: is not a regular file"):
         pipeline.make_lock(project)

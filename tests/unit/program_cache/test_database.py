@@ -1,4 +1,4 @@
-"""The file of a program cache: what is in it, and what becomes of it where it is not as it was."""
+"""The file of a program cache: its entries, its size, damage, other processes, forks."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ pytestmark = [pytest.mark.usefixtures("no_endless_wait"), pytest.mark.counted]
 
 
 class Opener:
-    """Makes caches in one place, and hears what they say."""
+    """Opens caches of one file, and collects their warnings."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.said: list[str] = []
-        self.made: list[Database] = []
+        self.warnings: list[str] = []
+        self.databases: list[Database] = []
 
-    def __call__(self, cap: int | None = None) -> Database:
-        self.made.append(Database(str(self.path), cap, self._hear))
-        return self.made[-1]
+    def __call__(self, max_size: int | None = None) -> Database:
+        self.databases.append(Database(str(self.path), max_size, self._add_warning))
+        return self.databases[-1]
 
-    def _hear(self, what: str) -> None:
-        self.said.append(what.removeprefix(f"the program cache {self.path} "))
+    def _add_warning(self, what: str) -> None:
+        self.warnings.append(what.removeprefix(f"the program cache {self.path} "))
 
     def sql(self, *statement: object) -> None:
         with contextlib.closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
@@ -45,7 +45,7 @@ class Opener:
 def opened(tmp_path: Path) -> Iterator[Opener]:
     opener = Opener(tmp_path / "folder" / "cache")
     yield opener
-    for each in opener.made:
+    for each in opener.databases:
         each.close()
 
 
@@ -53,8 +53,8 @@ def files(opened: Opener) -> list[str]:
     return sorted(os.listdir(opened.path.parent))
 
 
-def left(opened: Opener) -> list[str]:
-    """Return the keys that are there, without using them."""
+def stored_keys(opened: Opener) -> list[str]:
+    """Return the keys in the file, without counting that as a use."""
     with contextlib.closing(sqlite3.connect(opened.path)) as connection:
         return [key.decode() for (key,) in connection.execute("SELECT key FROM entries ORDER BY key")]
 
@@ -62,7 +62,7 @@ def left(opened: Opener) -> list[str]:
 # One file
 
 
-def test_the_file_is_its_owners_alone_whatever_the_mask(opened: Opener) -> None:
+def test_only_the_owner_can_read_the_file_even_with_umask_0(opened: Opener) -> None:
     before = os.umask(0)
     try:
         opened().write(b"k", b"code")
@@ -72,7 +72,7 @@ def test_the_file_is_its_owners_alone_whatever_the_mask(opened: Opener) -> None:
     assert modes == {"cache": 0o600, "cache-shm": 0o600, "cache-wal": 0o600}
 
 
-def test_closed_it_is_one_file_that_can_be_copied(opened: Opener, tmp_path: Path) -> None:
+def test_a_closed_cache_is_one_file_that_can_be_copied(opened: Opener, tmp_path: Path) -> None:
     cache = opened()
     cache.write(b"k", b"code")
     cache.close()
@@ -80,10 +80,12 @@ def test_closed_it_is_one_file_that_can_be_copied(opened: Opener, tmp_path: Path
     copy = Opener(tmp_path / "copy")
     shutil.copyfile(opened.path, copy.path)
     assert copy().read(b"k") == b"code"
-    copy.made[0].close()
+    copy.databases[0].close()
 
 
-def test_it_is_whole_too_where_somebody_else_has_it_open(opened: Opener, tmp_path: Path) -> None:
+def test_closing_moves_everything_into_the_file_even_if_another_connection_is_open(
+    opened: Opener, tmp_path: Path
+) -> None:
     other, cache = opened(), opened()
     cache.write(b"k", b"code")
     cache.close()
@@ -91,26 +93,26 @@ def test_it_is_whole_too_where_somebody_else_has_it_open(opened: Opener, tmp_pat
     copy = Opener(tmp_path / "copy")
     shutil.copyfile(opened.path, copy.path)
     assert (copy().read(b"k"), other.read(b"k")) == (b"code", b"code")
-    copy.made[0].close()
+    copy.databases[0].close()
 
 
-def test_closed_it_is_opened_again_when_it_is_needed(opened: Opener) -> None:
+def test_a_closed_cache_opens_again_when_it_is_used(opened: Opener) -> None:
     cache = opened()
     cache.close()
     cache.close()
     cache.write(b"k", b"code")
-    assert (cache.read(b"k"), opened.said) == (b"code", [])
+    assert (cache.read(b"k"), opened.warnings) == (b"code", [])
 
 
-def test_a_link_may_lead_to_it_and_its_name_be_any(tmp_path: Path) -> None:
+def test_a_file_name_may_have_characters_that_are_special_in_uris(tmp_path: Path) -> None:
     name = "a ?mode=memory #% ä\udcff.db"
     opened = Opener(tmp_path / name)
     opened().write(b"k", b"code")
-    opened.made[0].close()
+    opened.databases[0].close()
     assert os.listdir(tmp_path) == [name]
 
 
-def test_the_room_of_what_was_removed_is_given_back(opened: Opener) -> None:
+def test_removing_entries_shrinks_the_file(opened: Opener) -> None:
     cache = opened()
     cache.close()
     empty = opened.path.stat().st_size
@@ -118,10 +120,10 @@ def test_the_room_of_what_was_removed_is_given_back(opened: Opener) -> None:
         cache.write(key, bytes(1 << 20))
     cache.clear()
     cache.close()
-    assert (opened.path.stat().st_size, left(opened)) == (empty, [])
+    assert (opened.path.stat().st_size, stored_keys(opened)) == (empty, [])
 
 
-def test_with_a_cap_the_file_does_not_outgrow_it(opened: Opener) -> None:
+def test_max_size_limits_the_file(opened: Opener) -> None:
     cache = opened(1 << 20)
     for number in range(64):
         cache.write(b"%d" % number, bytes(1 << 16))
@@ -130,41 +132,45 @@ def test_with_a_cap_the_file_does_not_outgrow_it(opened: Opener) -> None:
     assert opened.path.stat().st_size < 1.2 * (1 << 20)
 
 
-@pytest.mark.parametrize(("limit", "said"), [(4, ["takes no entry of 5 bytes: it was not stored"]), (5, [])])
-def test_what_sqlite_cannot_hold_is_not_stored(
+@pytest.mark.parametrize(
+    ("limit", "said"), [(4, ["cannot store an entry of 5 bytes, which is too large for SQLite"]), (5, [])]
+)
+def test_an_entry_that_is_too_large_for_sqlite_is_not_stored(
     opened: Opener, monkeypatch: pytest.MonkeyPatch, limit: int, said: list[str]
 ) -> None:
     cache = opened(1000)
     cache.write(b"k", b"old")
     cache.write(b"other", b"code")
-    monkeypatch.setattr(statements, "MOST", limit)
+    monkeypatch.setattr(statements, "MAX_ENTRY_SIZE", limit)
     cache.write(b"k", b"large")
     assert (cache.read(b"k"), cache.read(b"other")) == (None if said else b"large", b"code")
-    assert opened.said == said
+    assert opened.warnings == said
 
 
-def test_what_is_larger_than_the_cap_drops_no_others(opened: Opener) -> None:
+def test_an_entry_larger_than_max_size_evicts_no_other_entries(opened: Opener) -> None:
     cache = opened(10)
     cache.write(b"k", b"code")
     cache.write(b"large", bytes(11))
-    assert (cache.read(b"k"), cache.read(b"large"), opened.said) == (b"code", None, [])
+    assert (cache.read(b"k"), cache.read(b"large"), opened.warnings) == (b"code", None, [])
 
 
-# What was read
+# Uses by reading
 
 
-def test_what_one_reads_another_does_not_drop(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_LATE", 2)
+def test_an_entry_that_one_process_read_is_not_evicted_by_another(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_SAVE_AFTER_READS", 2)
     reader, writer = opened(), opened(30)
     for key in (b"a", b"b", b"c"):
         writer.write(key, bytes(10))
     reader.read(b"b")
     reader.read(b"a")
     writer.write(b"d", bytes(10))
-    assert left(opened) == ["a", "b", "d"]
+    assert stored_keys(opened) == ["a", "b", "d"]
 
 
-def test_of_several_reads_the_last_counts(opened: Opener) -> None:
+def test_the_last_of_several_reads_counts(opened: Opener) -> None:
     cache = opened(30)
     for key in (b"a", b"b", b"c"):
         cache.write(key, bytes(10))
@@ -172,13 +178,11 @@ def test_of_several_reads_the_last_counts(opened: Opener) -> None:
         cache.read(key)
     for key in (b"d", b"e"):
         cache.write(key, bytes(10))
-    assert left(opened) == ["a", "d", "e"]
+    assert stored_keys(opened) == ["a", "d", "e"]
 
 
-def test_a_single_read_is_written_down_after_a_moment(
-    opened: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "_LATE_S", 0)
+def test_a_single_read_is_saved_after_a_moment(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_SAVE_AFTER_S", 0)
     reader, writer = opened(), opened(20)
     writer.write(b"a", bytes(10))
     writer.write(b"b", bytes(10))
@@ -187,20 +191,20 @@ def test_a_single_read_is_written_down_after_a_moment(
         if isinstance(thread, threading.Timer):
             thread.join()
     writer.write(b"c", bytes(10))
-    assert left(opened) == ["a", "c"]
+    assert stored_keys(opened) == ["a", "c"]
 
 
-def test_what_was_read_is_written_down_on_closing(opened: Opener) -> None:
+def test_closing_saves_what_was_read(opened: Opener) -> None:
     reader, writer = opened(), opened(20)
     writer.write(b"a", bytes(10))
     writer.write(b"b", bytes(10))
     reader.read(b"a")
     reader.close()
     writer.write(b"c", bytes(10))
-    assert left(opened) == ["a", "c"]
+    assert stored_keys(opened) == ["a", "c"]
 
 
-def test_where_no_thread_can_be_started_it_is_written_down_with_the_next(
+def test_reads_are_saved_with_the_next_write_if_no_timer_can_start(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_timer: threading.Timer) -> None:
@@ -212,17 +216,17 @@ def test_where_no_thread_can_be_started_it_is_written_down_with_the_next(
     cache.write(b"b", bytes(10))
     assert cache.read(b"a") == bytes(10)
     cache.write(b"c", bytes(10))
-    assert (left(opened), opened.said) == (["a", "c"], [])
+    assert (stored_keys(opened), opened.warnings) == (["a", "c"], [])
 
 
-def test_nothing_is_written_down_in_a_file_that_was_closed(opened: Opener) -> None:
+def test_the_timer_does_not_open_a_closed_file(opened: Opener) -> None:
     cache = opened()
     cache.close()
-    cache._when_late()
+    cache._save_when_due()
     assert files(opened) == ["cache"]
 
 
-def test_a_disk_that_takes_no_notes_takes_no_hits_away(
+def test_an_entry_is_returned_even_if_its_use_cannot_be_saved(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_given: object) -> None:
@@ -230,50 +234,50 @@ def test_a_disk_that_takes_no_notes_takes_no_hits_away(
 
     cache = opened()
     cache.write(b"k", b"code")
-    monkeypatch.setattr(database, "_LATE", 1)
-    monkeypatch.setattr(statements, "use", refuse)
-    assert [cache.read(b"k"), cache.read(b"k"), opened.said] == [b"code", b"code", []]
+    monkeypatch.setattr(database, "_SAVE_AFTER_READS", 1)
+    monkeypatch.setattr(statements, "count_uses", refuse)
+    assert [cache.read(b"k"), cache.read(b"k"), opened.warnings] == [b"code", b"code", []]
 
 
-# While somebody else writes
+# While another process writes
 
 
 @pytest.fixture
 def busy(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
-    """A file with an entry in which another process is writing, for longer than anybody waits."""
-    monkeypatch.setattr(statements, "_PATIENCE_S", 0.01)
+    """Write an entry, then hold the file's write lock for longer than a cache waits."""
+    monkeypatch.setattr(statements, "_BUSY_TIMEOUT_S", 0.01)
     opened().write(b"k", b"code")
     with contextlib.closing(sqlite3.connect(opened.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield other
 
 
-def test_what_is_there_is_read_meanwhile(opened: Opener, busy: sqlite3.Connection) -> None:
-    assert (opened().read(b"k"), opened.said) == (b"code", [])
+def test_entries_can_be_read_while_another_process_writes(opened: Opener, busy: sqlite3.Connection) -> None:
+    assert (opened().read(b"k"), opened.warnings) == (b"code", [])
 
 
 @pytest.mark.parametrize(
-    ("change", "lost"),
+    ("change", "consequence"),
     [
         (lambda cache: cache.write(b"new", b"code"), "an entry was not stored"),
         (lambda cache: cache.remove(b"k"), "nothing was removed"),
         (lambda cache: cache.clear(), "nothing was removed"),
     ],
 )
-def test_a_change_is_given_up_and_said(
-    opened: Opener, busy: sqlite3.Connection, change: Callable[[Database], object], lost: str
+def test_a_change_that_waited_too_long_is_dropped_with_a_warning(
+    opened: Opener, busy: sqlite3.Connection, change: Callable[[Database], object], consequence: str
 ) -> None:
     cache = opened()
     change(cache)
     busy.execute("ROLLBACK")
-    assert opened.said == [f"cannot be used fully: database is locked; {lost}"]
-    assert (left(opened), cache.read(b"k")) == (["k"], b"code")
+    assert opened.warnings == [f"cannot be used fully: database is locked; {consequence}"]
+    assert (stored_keys(opened), cache.read(b"k")) == (["k"], b"code")
 
 
-def test_what_was_read_is_written_down_later(
+def test_uses_that_cannot_be_saved_now_are_saved_later(
     opened: Opener, busy: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_LATE", 1)
+    monkeypatch.setattr(database, "_SAVE_AFTER_READS", 1)
     busy.execute("INSERT INTO entries SELECT 9, x'00', digest, size, used + 1 FROM entries")
     cache = opened()
     assert cache.read(b"k") == b"code"
@@ -301,15 +305,15 @@ def test_what_was_read_is_written_down_later(
         "UPDATE entries SET key = x'78'",  # of another entry
     ],
 )
-def test_a_damaged_entry_is_a_miss_and_removed(opened: Opener, damage: str) -> None:
+def test_a_damaged_entry_is_a_miss_and_is_removed(opened: Opener, damage: str) -> None:
     cache = opened()
     cache.write(b"k", b"code")
     cache.write(b"good", b"code")
     opened.sql(f"{damage} WHERE id = 1")
     asked = b"x" if "key" in damage else b"k"
     assert (cache.read(asked), cache.read(asked), cache.read(b"good")) == (None, None, b"code")
-    assert opened.said == ["has a damaged entry, which counts as missing"]
-    assert left(opened) == ["good"]
+    assert opened.warnings == ["has a damaged entry, which counts as missing"]
+    assert stored_keys(opened) == ["good"]
     cache.write(asked, b"code")
     assert cache.read(asked) == b"code"
 
@@ -317,44 +321,44 @@ def test_a_damaged_entry_is_a_miss_and_removed(opened: Opener, damage: str) -> N
 @pytest.mark.parametrize(
     "size", ["9223372036854775807", "-9223372036854775807", "'much'", "x'00'", "1.5e300"]
 )
-def test_a_damaged_size_stops_nobody(opened: Opener, size: str) -> None:
+def test_a_damaged_size_does_not_stop_eviction(opened: Opener, size: str) -> None:
     cache = opened(100)
     cache.write(b"a", bytes(10))
     opened.sql(f"UPDATE entries SET size = {size}")  # noqa: S608 - a constant
     for number in range(30):
         cache.write(b"%d" % number, bytes(10))
-    assert (cache.read(b"29"), opened.said) == (bytes(10), [])
+    assert (cache.read(b"29"), opened.warnings) == (bytes(10), [])
     assert cache.count() <= 11
 
 
 @pytest.mark.parametrize("used", ["9223372036854775807", "'late'", "x'00'", "-1"])
-def test_a_damaged_use_stops_nobody(opened: Opener, used: str) -> None:
+def test_a_damaged_use_number_does_not_stop_eviction(opened: Opener, used: str) -> None:
     cache = opened(100)
     cache.write(b"a", bytes(10))
     opened.sql(f"UPDATE entries SET used = {used}")  # noqa: S608 - a constant
     for number in range(30):
         cache.write(b"%d" % number, bytes(10))
         cache.read(b"a")
-    assert (cache.count(), opened.said) == (10, [])
+    assert (cache.count(), opened.warnings) == (10, [])
 
 
-def spoil(opened: Opener, at: int = 4096) -> None:
-    """Make nonsense of the file from somewhere on."""
+def overwrite_with_nonsense(opened: Opener, at: int = 4096) -> None:
+    """Overwrite the file from offset *at* to its end."""
     size = opened.path.stat().st_size
     with opened.path.open("r+b") as file:
         file.seek(at)
         file.write(b"\xa5" * (size - at))
 
 
-def test_a_file_that_is_damaged_beyond_entries_is_set_aside(opened: Opener) -> None:
+def test_a_file_with_more_damage_than_single_entries_is_set_aside(opened: Opener) -> None:
     cache = opened()
     for number in range(99):
         cache.write(b"%d" % number, bytes(1000))
     cache.close()
-    spoil(opened)
+    overwrite_with_nonsense(opened)
     spoiled = opened.path.read_bytes()
     assert cache.read(b"7") is None
-    assert opened.said == ["was set aside as cache.aside-1: it is damaged"]
+    assert opened.warnings == ["was set aside as cache.aside-1: it is damaged"]
     assert (opened.path.parent / "cache.aside-1").read_bytes() == spoiled
     cache.write(b"7", b"code")
     assert cache.read(b"7") == b"code"
@@ -372,7 +376,7 @@ HEADER = {
 
 
 @pytest.mark.parametrize(("at", "value"), HEADER.values(), ids=HEADER)
-def test_a_file_with_a_damaged_header_takes_what_is_stored_next(opened: Opener, at: int, value: int) -> None:
+def test_a_file_with_a_damaged_header_can_be_written_again(opened: Opener, at: int, value: int) -> None:
     cache = opened()
     cache.write(b"7", b"code")
     cache.close()
@@ -380,33 +384,33 @@ def test_a_file_with_a_damaged_header_takes_what_is_stored_next(opened: Opener, 
     data[at] = value
     opened.path.write_bytes(data)
     cache.write(b"k", b"code")
-    assert (cache.read(b"k"), statements.is_used(str(opened.path))) == (b"code", True)
+    assert (cache.read(b"k"), statements.is_open(str(opened.path))) == (b"code", True)
 
 
-def test_what_is_stored_in_a_damaged_file_goes_into_the_next(opened: Opener) -> None:
+def test_a_write_into_a_damaged_file_goes_into_its_replacement(opened: Opener) -> None:
     cache = opened()
     for number in range(99):
         cache.write(b"%d" % number, bytes(1000))
     cache.close()
-    spoil(opened)
+    overwrite_with_nonsense(opened)
     cache.write(b"k", b"code")
-    assert (cache.read(b"k"), left(opened)) == (b"code", ["k"])
-    assert opened.said == ["was set aside as cache.aside-1: it is damaged"]
+    assert (cache.read(b"k"), stored_keys(opened)) == (b"code", ["k"])
+    assert opened.warnings == ["was set aside as cache.aside-1: it is damaged"]
 
 
-def test_it_is_not_taken_from_somebody_who_uses_it(opened: Opener) -> None:
+def test_a_damaged_file_is_not_set_aside_while_another_process_uses_it(opened: Opener) -> None:
     cache, other = opened(), opened()
     for number in range(99):
         cache.write(b"%d" % number, bytes(1000))
     assert other.count() == 99
     cache.close()
-    spoil(opened)
+    overwrite_with_nonsense(opened)
     assert cache.read(b"7") is None
     why = "it is damaged, and can be set aside only while no other process uses it"
-    assert opened.said == [f"cannot be used fully: {why}"]
+    assert opened.warnings == [f"cannot be used fully: {why}"]
     other.close()
     cache.write(b"7", b"code")
-    assert (cache.read(b"7"), opened.said[1:]) == (
+    assert (cache.read(b"7"), opened.warnings[1:]) == (
         b"code",
         ["was set aside as cache.aside-1: it is damaged"],
     )
@@ -418,7 +422,7 @@ def replaced(opened: Opener) -> None:
 
 
 @pytest.mark.parametrize("happened", [replaced, lambda opened: opened.path.unlink()])
-def test_what_somebody_else_has_set_aside_is_only_opened_again(
+def test_a_file_that_another_process_has_set_aside_is_only_opened_again(
     opened: Opener, happened: Callable[[Opener], object]
 ) -> None:
     cache = opened()
@@ -430,11 +434,11 @@ def test_what_somebody_else_has_set_aside_is_only_opened_again(
             raise each
         return "done"
 
-    assert cache._guarded(fail_once) == "done"
-    assert opened.said == []
+    assert cache._with_connection(fail_once) == "done"
+    assert opened.warnings == []
 
 
-# What is none of ours
+# Files that are not program caches
 
 
 def another_database(path: Path) -> None:
@@ -444,7 +448,7 @@ def another_database(path: Path) -> None:
 
 def another_layout(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA application_id = {statements._MARK}")
+        connection.execute(f"PRAGMA application_id = {statements._APPLICATION_ID}")
         connection.execute("CREATE TABLE entries (key)")
 
 
@@ -457,30 +461,30 @@ def another_layout(path: Path) -> None:
         (another_layout, "it is damaged"),
     ],
 )
-def test_what_is_no_program_cache_is_set_aside_as_it_is(
+def test_a_file_that_is_not_a_program_cache_is_set_aside_unchanged(
     opened: Opener, make: Callable[[Path], None], why: str
 ) -> None:
     opened.path.parent.mkdir()
     make(opened.path)
     before = opened.path.stat()
     opened().write(b"k", b"code")
-    assert opened.said == [f"was set aside as cache.aside-1: {why}"]
+    assert opened.warnings == [f"was set aside as cache.aside-1: {why}"]
     after = (opened.path.parent / "cache.aside-1").stat()
     assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
-    assert left(opened) == ["k"]
+    assert stored_keys(opened) == ["k"]
 
 
-def test_a_log_that_was_left_is_not_taken_for_that_of_the_new_file(opened: Opener, tmp_path: Path) -> None:
+def test_a_write_ahead_log_without_its_file_is_ignored(opened: Opener, tmp_path: Path) -> None:
     opened().write(b"old", b"code")
     left_behind = Opener(tmp_path / "other" / "cache")
     left_behind.path.parent.mkdir()
     shutil.copyfile(f"{opened.path}-wal", f"{left_behind.path}-wal")
     cache = left_behind()
-    assert (cache.read(b"old"), left_behind.said) == (None, [])
+    assert (cache.read(b"old"), left_behind.warnings) == (None, [])
     cache.close()
 
 
-def test_nothing_that_was_set_aside_is_lost(opened: Opener) -> None:
+def test_files_that_were_set_aside_are_not_overwritten(opened: Opener) -> None:
     opened.path.parent.mkdir()
     for text in ("one", "two"):
         opened.path.write_text(text)
@@ -489,7 +493,7 @@ def test_nothing_that_was_set_aside_is_lost(opened: Opener) -> None:
     assert [(opened.path.parent / f"cache.aside-{number}").read_text() for number in (1, 2)] == ["one", "two"]
 
 
-def test_a_database_that_another_program_uses_is_left_to_it(opened: Opener) -> None:
+def test_a_database_that_another_program_uses_is_left_alone(opened: Opener) -> None:
     opened.path.parent.mkdir()
     another_database(opened.path)
     with contextlib.closing(sqlite3.connect(opened.path, isolation_level=None)) as other:
@@ -498,26 +502,26 @@ def test_a_database_that_another_program_uses_is_left_to_it(opened: Opener) -> N
         cache.write(b"k", b"code")
         assert cache.read(b"k") is None
     why = "it is not a program cache, and can be set aside only while no other process uses it"
-    assert {*opened.said} == {
+    assert {*opened.warnings} == {
         f"cannot be used fully: {why}",
         f"cannot be used fully: {why}; an entry was not stored",
     }
     assert files(opened) == ["cache"]
 
 
-def test_an_empty_file_becomes_one(opened: Opener) -> None:
+def test_an_empty_file_becomes_a_program_cache(opened: Opener) -> None:
     opened.path.parent.mkdir()
     opened.path.touch()
     opened().write(b"k", b"code")
-    assert (left(opened), opened.said) == (["k"], [])
+    assert (stored_keys(opened), opened.warnings) == (["k"], [])
 
 
-# Where nothing can be written
+# Without permission to write
 
 
 @pytest.fixture
 def read_only(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From when it is called, nobody may write."""
+    """Return a function that makes every path look read-only from then on."""
 
     def start() -> None:
         monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
@@ -525,7 +529,7 @@ def read_only(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
     return start
 
 
-def test_it_is_read_where_it_cannot_be_written(opened: Opener, read_only: Callable[[], None]) -> None:
+def test_a_read_only_file_can_be_read(opened: Opener, read_only: Callable[[], None]) -> None:
     cache = opened()
     cache.write(b"k", b"code")
     cache.close()
@@ -533,21 +537,23 @@ def test_it_is_read_where_it_cannot_be_written(opened: Opener, read_only: Callab
     assert (cache.read(b"k"), cache.read(b"other"), files(opened)) == (b"code", None, ["cache"])
     cache.write(b"new", b"code")
     cache.close()
-    assert opened.said == [
+    assert opened.warnings == [
         "cannot be used fully: attempt to write a readonly database; an entry was not stored"
     ]
 
 
-def test_what_somebody_else_writes_there_is_seen(opened: Opener, read_only: Callable[[], None]) -> None:
+def test_a_reader_without_write_permission_sees_new_entries(
+    opened: Opener, read_only: Callable[[], None]
+) -> None:
     writer = opened()
     read_only()
     reader = opened()
     assert reader.read(b"k") is None
     writer.write(b"k", b"code")
-    assert (reader.read(b"k"), opened.said) == (b"code", [])
+    assert (reader.read(b"k"), opened.warnings) == (b"code", [])
 
 
-def test_a_log_that_nobody_is_left_of_hides_nothing(
+def test_a_leftover_log_does_not_hide_the_entries_of_a_read_only_file(
     opened: Opener, read_only: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = opened()
@@ -563,10 +569,12 @@ def test_a_log_that_nobody_is_left_of_hides_nothing(
         return connect(place, **settings)  # type: ignore[call-overload, no-any-return]
 
     monkeypatch.setattr(sqlite3, "connect", without_memory)
-    assert (cache.read(b"k"), opened.said) == (b"code", [])
+    assert (cache.read(b"k"), opened.warnings) == (b"code", [])
 
 
-def test_damage_is_a_miss_there_and_stays(opened: Opener, read_only: Callable[[], None]) -> None:
+def test_damage_in_a_read_only_file_is_a_miss_and_stays(
+    opened: Opener, read_only: Callable[[], None]
+) -> None:
     cache = opened()
     cache.write(b"k", b"code")
     cache.close()
@@ -574,38 +582,38 @@ def test_damage_is_a_miss_there_and_stays(opened: Opener, read_only: Callable[[]
     read_only()
     assert cache.read(b"k") is None
     cache.close()
-    spoil(opened, 0)
+    overwrite_with_nonsense(opened, 0)
     assert cache.read(b"k") is None
-    assert opened.said == [
+    assert opened.warnings == [
         "has a damaged entry, which counts as missing",
         "cannot be used fully: file is not a database",
     ]
     assert files(opened) == ["cache"]
 
 
-def test_where_no_folder_can_be_made_that_is_said(opened: Opener) -> None:
+def test_a_folder_that_cannot_be_made_is_a_warning(opened: Opener) -> None:
     opened.path.parent.touch()
     cache = opened()
     cache.write(b"k", b"code")
     assert cache.read(b"k") is None
-    assert opened.said[0] == "cannot be used fully: Not a directory"
-    assert opened.said[1] == "cannot be used fully: Not a directory; an entry was not stored"
+    assert opened.warnings[0] == "cannot be used fully: Not a directory"
+    assert opened.warnings[1] == "cannot be used fully: Not a directory; an entry was not stored"
 
 
 @pytest.mark.linux
-def test_what_takes_its_place_later_keeps_nobody_waiting(opened: Opener) -> None:
+def test_a_pipe_that_replaces_the_file_later_is_not_opened(opened: Opener) -> None:
     cache = opened()
     cache.close()
     opened.path.unlink()
     strange.a_pipe(opened.path)
     assert cache.read(b"k") is None
-    assert opened.said == ["cannot be used fully: a program cache is a file, and this is a pipe"]
+    assert opened.warnings == ["cannot be used fully: a program cache is a file, and this is a pipe"]
 
 
 # Threads and forks
 
 
-def test_threads_share_it(opened: Opener) -> None:
+def test_threads_share_a_cache(opened: Opener) -> None:
     cache, wrong = opened(5000), []
 
     def use(number: int) -> None:
@@ -620,15 +628,15 @@ def test_threads_share_it(opened: Opener) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (wrong, opened.said) == ([], [])
+    assert (wrong, opened.warnings) == ([], [])
 
 
-def test_what_fails_in_the_middle_leaves_nothing_of_it(opened: Opener) -> None:
+def test_a_transaction_that_fails_changes_nothing(opened: Opener) -> None:
     opened().write(b"a", b"1")
     with contextlib.closing(sqlite3.connect(opened.path, isolation_level=None)) as connection:
 
         def empty_it() -> None:
-            with statements.writing(connection):
+            with statements.transaction(connection):
                 connection.execute("DELETE FROM entries")
                 raise RuntimeError
 
@@ -661,41 +669,41 @@ if child == 0:
 os.read(ready[0], 1)
 assert cache.read(b"child") == b"2"
 cache.close()
-print(statements.is_used(path))  # by the child, whose lock keeps the file from being taken away
+print(statements.is_open(path))  # by the child, whose lock keeps the file from being taken away
 os.write(go[1], b".")
 assert os.waitpid(child, 0)[1] == 0
-print(statements.is_used(path))
+print(statements.is_open(path))
 """
 
 
 @pytest.mark.linux
-def test_a_fork_opens_the_file_anew_with_locks_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_process_opens_the_file_again_with_its_own_locks(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORK, str(tmp_path / "cache")], check=False, capture_output=True, text=True
     )
     assert (done.stdout, done.stderr) == ("True\nFalse\n", "")
 
 
-def test_a_fork_that_python_was_not_told_of_uses_nothing_of_its_parent(
+def test_after_a_fork_that_python_did_not_see_the_child_has_only_misses(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = opened()
     cache.write(b"k", b"code")
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 1)
-        patch.setattr(statements, "use", pytest.fail)
+        patch.setattr(statements, "count_uses", pytest.fail)
         assert cache.read(b"k") is None
         cache.close()
-    why = "it is open in the process that this one was forked of, unseen by Python"
-    assert opened.said == [f"cannot be used fully: {why}"]
+    why = "it is open in the parent process, which forked without telling Python"
+    assert opened.warnings == [f"cannot be used fully: {why}"]
     assert cache.read(b"k") == b"code"
 
 
-def test_a_network_folder_is_told_also_when_it_came_later(
+def test_a_network_file_system_that_is_mounted_later_is_a_warning(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = opened()
     cache.close()
-    monkeypatch.setattr(usable_paths, "file_system", lambda _path: "nfs")
+    monkeypatch.setattr(usable_paths, "file_system_type", lambda _path: "nfs")
     assert cache.read(b"k") is None
-    assert opened.said[0].startswith("cannot be used fully: nfs is a network file system")
+    assert opened.warnings[0].startswith("cannot be used fully: nfs is a network file system")

@@ -1,4 +1,4 @@
-"""What cuda.core promises of its program caches holds for its own and for ours."""
+"""The interface of cuda.core's program caches: each test runs with cuda.core's cache and with ours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture(params=[FileStreamProgramCache, SQLiteProgramCache])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
-    """Return what makes another cache in the same place."""
+    """Return a function that opens one more cache at the same path."""
     made = []
 
     def make(max_size_bytes: int | None = None) -> Any:
@@ -40,14 +40,14 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
         each.close()
 
 
-# What is stored comes back
+# Reading
 
 
-def test_it_is_what_program_compile_takes(make: Make) -> None:
+def test_it_is_a_program_cache_resource(make: Make) -> None:
     assert isinstance(make(), ProgramCacheResource)
 
 
-def test_what_is_not_there_is_a_miss(make: Make) -> None:
+def test_a_missing_key_is_a_miss(make: Make) -> None:
     cache = make()
     assert (cache.get("k"), cache.get("k", b"instead"), len(cache)) == (None, b"instead", 0)
     with pytest.raises(KeyError) as raised:
@@ -58,19 +58,19 @@ def test_what_is_not_there_is_a_miss(make: Make) -> None:
 @pytest.mark.parametrize(
     "value", [b"code", b"", bytearray(b"code"), memoryview(b"code"), bytes(1 << 20)], ids=len
 )
-def test_the_bytes_come_back(make: Make, value: bytes) -> None:
+def test_stored_bytes_come_back(make: Make, value: bytes) -> None:
     cache = make()
     cache[b"\0k"] = value
     assert (cache[b"\0k"], type(cache.get(b"\0k")), len(cache)) == (bytes(value), bytes, 1)
 
 
-def test_text_is_a_key_in_utf_8(make: Make) -> None:
+def test_a_text_key_is_encoded_as_utf_8(make: Make) -> None:
     cache = make()
     cache["ä"] = b"code"
     assert cache["ä".encode()] == cache[bytearray("ä".encode())] == b"code"
 
 
-def test_the_code_of_an_object_is_stored(make: Make, tmp_path: Path) -> None:
+def test_the_code_of_an_object_code_is_stored(make: Make, tmp_path: Path) -> None:
     file = tmp_path / "k.cubin"
     file.write_bytes(b"of a file")
     cache = make()
@@ -98,7 +98,7 @@ KINDS = [name for name in dir(ObjectCode) if name.startswith("from_")]
     ],
     ids=["nothing", "folder", "pipe", "empty", "loop"],
 )
-def test_code_in_a_file_that_cannot_be_read_is_named_and_not_stored(
+def test_code_in_a_file_that_cannot_be_read_is_an_error_that_names_the_file(
     tmp_path: Path, kind: str, stands_there: Any, error: type[OSError], reason: str
 ) -> None:
     stands_there(tmp_path / "k.bin")
@@ -114,13 +114,13 @@ def test_code_in_a_file_that_cannot_be_read_is_named_and_not_stored(
         assert cache["k"] == b"before"
 
 
-def test_code_at_a_path_that_cannot_be_is_named(tmp_path: Path) -> None:
+def test_code_at_an_impossible_path_is_an_error_that_names_the_path(tmp_path: Path) -> None:
     with SQLiteProgramCache(tmp_path / "cache") as cache, pytest.raises(ValueError, match="is in a\0b, and"):
         cache["k"] = ObjectCode.from_cubin("a\0b")
 
 
 @pytest.mark.parametrize("key", [1, None, ("k",), memoryview(b"k")])
-def test_no_other_key_is_taken(make: Make, key: Any) -> None:
+def test_keys_of_other_types_are_type_errors(make: Make, key: Any) -> None:
     cache = make()
     said = f"cache keys must be bytes or str, got {type(key).__name__}"
     for use in (cache.get, cache.__getitem__, cache.__delitem__, lambda key: cache.update([(key, b"")])):
@@ -128,29 +128,29 @@ def test_no_other_key_is_taken(make: Make, key: Any) -> None:
             use(key)
 
 
-def test_no_other_value_is_taken(make: Make) -> None:
+def test_values_of_other_types_are_type_errors(make: Make) -> None:
     cache = make()
     with pytest.raises(TypeError, match=r"^cache values must be bytes-like or ObjectCode, got str$"):
         cache["k"] = "code"
     assert len(cache) == 0
 
 
-def test_it_cannot_be_asked_before_it_is_read(make: Make) -> None:
-    """Another process might delete in between."""
+def test_the_in_operator_is_not_supported(make: Make) -> None:
+    """Another process might delete the entry between the question and the read."""
     with pytest.raises(TypeError):
         _ = "k" in make()
 
 
-# What is changed stays so
+# Writing and deleting
 
 
-def test_the_last_write_counts(make: Make) -> None:
+def test_the_last_write_wins(make: Make) -> None:
     cache = make()
     cache["k"], cache["k"] = b"old", b"new"
     assert (cache["k"], len(cache)) == (b"new", 1)
 
 
-def test_what_is_deleted_is_gone(make: Make) -> None:
+def test_a_deleted_entry_is_gone(make: Make) -> None:
     cache = make()
     cache.update({"a": b"1", "b": b"2"})
     del cache["a"]
@@ -160,7 +160,7 @@ def test_what_is_deleted_is_gone(make: Make) -> None:
     assert raised.value.args == ("a",)
 
 
-def test_many_are_stored_from_pairs_and_all_removed(make: Make) -> None:
+def test_update_stores_pairs_and_clear_removes_all(make: Make) -> None:
     cache = make()
     cache.update([("a", b"1"), (b"b", ObjectCode.from_cubin(b"2")), ("a", b"3")])
     assert (cache["a"], cache["b"], len(cache)) == (b"3", b"2", 2)
@@ -168,14 +168,14 @@ def test_many_are_stored_from_pairs_and_all_removed(make: Make) -> None:
     assert (cache.get("a"), cache.get("b"), len(cache)) == (None, None, 0)
 
 
-def test_it_outlives_whoever_made_it(make: Make) -> None:
+def test_entries_outlive_the_object_that_stored_them(make: Make) -> None:
     with make() as cache:
         cache["k"] = b"code"
     cache.close()
     assert make()["k"] == cache["k"] == b"code"
 
 
-def test_two_at_once_see_each_others_entries(make: Make) -> None:
+def test_two_open_caches_see_each_others_entries(make: Make) -> None:
     one, other = make(), make()
     one["k"] = b"1"
     assert other["k"] == b"1"
@@ -185,16 +185,16 @@ def test_two_at_once_see_each_others_entries(make: Make) -> None:
     assert other.get("k") is None
 
 
-# No more than there is room for
+# max_size_bytes
 
 
 @pytest.mark.parametrize("most", [0, -1])
-def test_there_is_room_for_something(make: Make, most: int) -> None:
+def test_max_size_bytes_must_be_positive(make: Make, most: int) -> None:
     with pytest.raises(ValueError, match=r"^max_size_bytes must be positive or None"):
         make(most)
 
 
-def test_what_was_used_longest_ago_goes(make: Make) -> None:
+def test_the_least_recently_used_entry_is_evicted(make: Make) -> None:
     cache = make(3000)
     for key in "abc":
         cache[key] = bytes(1000)
@@ -203,25 +203,25 @@ def test_what_was_used_longest_ago_goes(make: Make) -> None:
     assert [key for key in "abcd" if cache.get(key) is not None] == ["a", "c", "d"]
 
 
-def test_what_takes_the_place_of_another_takes_its_room(make: Make) -> None:
+def test_replacing_an_entry_needs_no_more_room(make: Make) -> None:
     cache = make(3000)
     for key in "abcccc":
         cache[key] = bytes(1000)
     assert len(cache) == 3
 
 
-def test_what_does_not_fit_is_not_kept(make: Make) -> None:
+def test_an_entry_larger_than_max_size_bytes_is_not_kept(make: Make) -> None:
     cache = make(3000)
     cache["k"] = bytes(10)
     cache["k"] = bytes(3001)
     assert cache.get("k") is None
 
 
-# For whoever compiles at run time
+# With Program.compile and a wheel's loader
 
 
 @pytest.mark.nvrtc
-def test_cuda_core_compiles_once(make: Make) -> None:
+def test_cuda_core_compiles_only_once(make: Make) -> None:
     def compiled(cache: Any) -> bytes:
         return bytes(Program(SAXPY, "c++", ProgramOptions(arch="sm_90")).compile("cubin", cache=cache).code)
 
@@ -233,7 +233,7 @@ def test_cuda_core_compiles_once(make: Make) -> None:
         assert len(cache) == 1
 
 
-def test_the_wheels_own_kernels_come_before(make: Make, tmp_path: Path) -> None:
+def test_a_wheels_own_kernels_come_first(make: Make, tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k")))
     key = bytes.fromhex(sha256(b"k for sm_90"))
     with make() as then:
@@ -243,10 +243,10 @@ def test_the_wheels_own_kernels_come_before(make: Make, tmp_path: Path) -> None:
         assert (cache[key], cache["new"], then["new"]) == (b"k for sm_90", b"compiled", b"compiled")
 
 
-# What ours says
+# Warnings and errors of ours
 
 
-def test_a_fault_is_a_warning(tmp_path: Path) -> None:
+def test_a_problem_with_the_file_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "cache"
     path.write_text("of somebody")
     said = f"the program cache {path} was set aside as cache.aside-1: file is not a database"
@@ -256,7 +256,7 @@ def test_a_fault_is_a_warning(tmp_path: Path) -> None:
     assert [str(each.message) for each in heard] == [said]
 
 
-def test_what_cannot_be_a_file_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="a program cache is a file, and this is a folder"):
         SQLiteProgramCache(tmp_path)
 
@@ -268,26 +268,26 @@ def test_a_link_to_the_file_is_followed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["cache", "link"]
 
 
-def test_it_is_closed_when_nobody_has_it_any_more(tmp_path: Path) -> None:
+def test_it_is_closed_when_it_is_garbage_collected(tmp_path: Path) -> None:
     SQLiteProgramCache(tmp_path / "cache")["k"] = b"code"
     assert os.listdir(tmp_path) == ["cache"]
 
 
-# How it is imported
+# Importing it
 
 
-def told(code: str) -> str:
-    """Return what another Python prints, or the last line that it fails with."""
+def last_line_of(code: str) -> str:
+    """Return the last line that *code* prints in a new Python, or of its traceback."""
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     return (done.stderr or done.stdout).splitlines()[-1]
 
 
-def test_who_does_not_ask_for_it_imports_nothing_more() -> None:
+def test_importing_the_package_does_not_import_it() -> None:
     code = "import sys; before = {*sys.modules}; import hatch_cubin; print({*sys.modules} - before)"
-    assert told(code) == "{'hatch_cubin'}"
+    assert last_line_of(code) == "{'hatch_cubin'}"
 
 
-def test_sqlite_is_imported_where_a_cache_is_made(tmp_path: Path) -> None:
+def test_sqlite_is_imported_when_a_cache_is_made(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules.pop("sqlite3", None)  # of what measures
@@ -296,16 +296,16 @@ before = "sqlite3" in sys.modules
 SQLiteProgramCache({str(tmp_path / "cache")!r})
 print(before, "sqlite3" in sys.modules)
 """
-    assert told(code) == "False True"
+    assert last_line_of(code) == "False True"
 
 
-def test_without_cuda_core_it_is_said_what_is_missing() -> None:
+def test_without_cuda_core_the_error_names_it() -> None:
     code = "import sys; sys.modules['cuda.core'] = None; from hatch_cubin import SQLiteProgramCache"
     said = "ImportError: SQLiteProgramCache needs cuda-core 1.2 or newer: pip install cuda-core"
-    assert told(code) == said
+    assert last_line_of(code) == said
 
 
-def test_the_package_has_no_other_names() -> None:
+def test_the_package_exports_no_other_names() -> None:
     assert hatch_cubin.__all__ == ["SQLiteProgramCache"]
     with pytest.raises(AttributeError, match=r"^module 'hatch_cubin' has no attribute 'SQLite'$"):
         _ = hatch_cubin.SQLite

@@ -1,4 +1,4 @@
-"""Where the file of a program cache cannot be, and in which words that is said."""
+"""Where the file of a program cache cannot be, and the errors that say so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import strange
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_endless_wait")]
 
-# As Linux writes them: number, parent, device, root, mount point, options, fields of none or many, a hyphen,
+# As Linux writes them: number, parent, device, root, mount point, options, any number of fields, a hyphen,
 # type, source, options.
 MOUNTS = r"""
 21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -32,7 +32,7 @@ MOUNTS = r"""
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "mountinfo"
     file.write_text(MOUNTS.lstrip())
-    monkeypatch.setattr(usable_paths, "_MOUNTS", str(file))
+    monkeypatch.setattr(usable_paths, "_MOUNT_TABLE", str(file))
     return file
 
 
@@ -47,15 +47,13 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("/over/cache", "fuse.sshfs"),
     ],
 )
-def test_a_path_is_on_the_last_file_system_that_is_mounted_above_it(
-    mounts: Path, path: str, kind: str
-) -> None:
-    assert usable_paths.file_system(path) == kind
+def test_the_last_file_system_mounted_above_a_path_counts(mounts: Path, path: str, kind: str) -> None:
+    assert usable_paths.file_system_type(path) == kind
 
 
-def test_where_the_system_does_not_tell_there_is_none(mounts: Path) -> None:
+def test_without_a_mount_table_every_file_system_is_allowed(mounts: Path) -> None:
     mounts.unlink()
-    assert usable_paths.file_system("/home/me/cache") == ""
+    assert usable_paths.file_system_type("/home/me/cache") == ""
     usable_paths.check("/home/me/cache")
 
 
@@ -68,7 +66,7 @@ def test_where_the_system_does_not_tell_there_is_none(mounts: Path) -> None:
         ("/mnt/wsl/cache", "9p"),
     ],
 )
-def test_a_network_folder_is_refused_with_the_reason(mounts: Path, path: str, kind: str) -> None:
+def test_a_network_file_system_is_refused_with_the_reason(mounts: Path, path: str, kind: str) -> None:
     elsewhere = "name a file on a disk of this machine, or use cuda.core's FileStreamProgramCache"
     with pytest.raises(OSError, match=f"{kind} is a network file system") as raised:
         usable_paths.check(path)
@@ -80,7 +78,7 @@ def test_a_network_folder_is_refused_with_the_reason(mounts: Path, path: str, ki
 
 
 @pytest.mark.parametrize("path", ["/cache", "/home/local/cache", "/mnt/mine/cache"])
-def test_a_disk_of_this_machine_is_not_refused(mounts: Path, path: str) -> None:
+def test_a_local_disk_is_allowed(mounts: Path, path: str) -> None:
     usable_paths.check(path)
 
 
@@ -94,7 +92,7 @@ def test_a_disk_of_this_machine_is_not_refused(mounts: Path, path: str) -> None:
         (strange.a_link_to_a_device, "a program cache is a file, and this is a device"),
     ],
 )
-def test_what_is_no_file_is_refused_and_not_opened(
+def test_something_that_is_not_a_file_is_refused_and_not_opened(
     tmp_path: Path, make: Callable[[Path], None], said: str
 ) -> None:
     path = tmp_path / "cache"
@@ -104,7 +102,7 @@ def test_what_is_no_file_is_refused_and_not_opened(
     assert (raised.value.strerror, raised.value.filename) == (said, str(path))
 
 
-def test_what_cannot_be_looked_at_is_told_by_the_system(tmp_path: Path) -> None:
+def test_a_path_that_cannot_exist_raises_the_systems_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         usable_paths.check(os.path.join(tmp_path, "file", "cache"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_cubin.project.build_time_macros import Stamp, stamps
+from hatch_cubin.project.build_time_macros import TimeMacroUse, time_macro_uses
 
 PASTES = "#define T2(x) __##x##__\n"
 CAT = "#define CAT(a, b) a##b\n#define C3(a, b, c) CAT(CAT(a, b), c)\n"
@@ -20,7 +20,7 @@ CAT = "#define CAT(a, b) a##b\n#define C3(a, b, c) CAT(CAT(a, b), c)\n"
     ],
 )
 def test_a_name_in_the_text_is_told(text: str, line: int, name: str) -> None:
-    assert list(stamps({"k.cu": text})) == [Stamp("k.cu", line, name, is_plain=True)]
+    assert list(time_macro_uses({"k.cu": text})) == [TimeMacroUse("k.cu", line, name, is_literal=True)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_name_in_the_text_is_told(text: str, line: int, name: str) -> None:
     ],
 )
 def test_a_name_that_macros_make_is_told_where_they_do(text: str, line: int, name: str) -> None:
-    assert list(stamps({"k.cu": text})) == [Stamp("k.cu", line, name, is_plain=False)]
+    assert list(time_macro_uses({"k.cu": text})) == [TimeMacroUse("k.cu", line, name, is_literal=False)]
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def test_a_name_that_macros_make_is_told_where_they_do(text: str, line: int, nam
     ],
 )
 def test_what_makes_no_such_name_is_not_told(text: str) -> None:
-    assert list(stamps({"k.cu": text})) == []
+    assert list(time_macro_uses({"k.cu": text})) == []
 
 
 def test_texts_share_their_macros_and_each_is_told_where_its_own_lines_make_a_name() -> None:
     texts = {"p.h": PASTES, "a.cu": "T2(DATE)\n\nT2(TIME)", "b.cu": "T2(x)"}
-    assert list(stamps(texts)) == [
-        Stamp("a.cu", 1, "__DATE__", is_plain=False),
-        Stamp("a.cu", 3, "__TIME__", is_plain=False),
+    assert list(time_macro_uses(texts)) == [
+        TimeMacroUse("a.cu", 1, "__DATE__", is_literal=False),
+        TimeMacroUse("a.cu", 3, "__TIME__", is_literal=False),
     ]
 
 
 def test_who_calls_a_macro_that_makes_a_name_alone_is_not_told_beside_it() -> None:
     texts = {"k.cu": CAT + "#define NOW C3(__, TIME, __)\n#define LATER NOW\nf(NOW) CAT(LATER, x)"}
-    assert list(stamps(texts)) == [Stamp("k.cu", 3, "__TIME__", is_plain=False)]
+    assert list(time_macro_uses(texts)) == [TimeMacroUse("k.cu", 3, "__TIME__", is_literal=False)]
 
 
 def test_a_line_of_a_megabyte_is_read_in_one_go() -> None:
     """As tables of data are; to look for its end from each of its characters would take hours."""
-    assert list(stamps({"k.cu": f"{'1,' * 500_000}\n__TIME__"})) == [
-        Stamp("k.cu", 2, "__TIME__", is_plain=True)
+    assert list(time_macro_uses({"k.cu": f"{'1,' * 500_000}\n__TIME__"})) == [
+        TimeMacroUse("k.cu", 2, "__TIME__", is_literal=True)
     ]

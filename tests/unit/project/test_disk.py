@@ -12,8 +12,8 @@ from hatch_cubin.errors import SourceError
 from hatch_cubin.headers.includes import Resolver
 from hatch_cubin.headers.resolve import content_digest
 from hatch_cubin.project import disk, source
-from hatch_cubin.project.source import Files
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source import ProjectFiles
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.faults.harness.disk import ANY, Disk, Fault
 from tests.helpers import write_tree
 
@@ -24,7 +24,7 @@ def test_a_file_is_there_or_not(tmp_path: Path) -> None:
     write_tree(tmp_path, {"file": "", "folder/file": ""})
     (tmp_path / "loop").symlink_to("loop")
     names = ["file", "folder", "folder/file", "file/below", "none", "loop", "x" * 300, "nul\0"]
-    assert [disk.is_file(tmp_path / name, Tree(tmp_path)) for name in names] == [
+    assert [disk.is_file(tmp_path / name, ProjectTree(tmp_path)) for name in names] == [
         True,
         False,
         True,
@@ -41,29 +41,29 @@ def test_what_a_compiler_would_read_without_end_is_an_error(tmp_path: Path, kind
     elif kind == "link to a device":
         path.symlink_to("/dev/zero")
     with pytest.raises(SourceError) as caught:
-        disk.is_file(path, Tree(tmp_path))
+        disk.is_file(path, ProjectTree(tmp_path))
     assert str(caught.value) == f"{os.path.relpath(path, tmp_path)}: is not a regular file"
     assert content_digest(path) == "unreadable"
 
 
 def test_what_nobody_can_tell_is_an_error(tmp_path: Path) -> None:
     with Disk(tmp_path, BROKEN), pytest.raises(SourceError) as caught:
-        disk.is_file(tmp_path / "inner" / "file.cuh", Tree(tmp_path))
+        disk.is_file(tmp_path / "inner" / "file.cuh", ProjectTree(tmp_path))
     assert str(caught.value) == "inner/file.cuh: cannot be read: Input/output error"
 
 
 def test_a_folder_of_sources_that_cannot_be_read_hides_none(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo/a.cu": "", "demo/inner/b.cu": ""})
     with Disk(tmp_path / "demo" / "inner", BROKEN):
-        assert list(source.walk(Tree(tmp_path), "demo")) == ["demo/a.cu"]
+        assert list(source.walk(ProjectTree(tmp_path), "demo")) == ["demo/a.cu"]
         with pytest.raises(SourceError) as caught:
-            Files(Tree(tmp_path), {"demo": "demo"}).find(["**/*.cu"], [])
+            ProjectFiles(ProjectTree(tmp_path), {"demo": "demo"}).find(["**/*.cu"], [])
     assert str(caught.value) == "demo/inner: cannot be read: Input/output error"
 
 
 def computed(root: Path) -> set[str]:
     """Return the closure of a source whose include nobody can tell."""
-    return set(Resolver(Tree(root), ()).resolve("demo/a.cu", "#include CHOSEN\n", (), ()).files)
+    return set(Resolver(ProjectTree(root), ()).resolve("demo/a.cu", "#include CHOSEN\n", (), ()).files)
 
 
 def test_a_folder_that_a_computed_include_may_mean_hides_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
 from hatch_cubin.keys.jobs import reachable_files
 from hatch_cubin.project import source
 from hatch_cubin.project.project import Project, read_sources
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import SAXPY, TABLE, pyproject, read_config, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
@@ -107,6 +107,39 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("HATCHCUBIN_ARCHS", "HATCH_CUBIN_ARCHS"),
+        ("HATCH_CUBINS_SKIP", "HATCH_CUBIN_SKIP"),
+        ("HATCH-CUBIN-JOBS", "HATCH_CUBIN_JOBS"),
+        ("hatch_cubin_archs", "HATCH_CUBIN_ARCHS"),
+        ("CUBIN_LOCKED", "HATCH_CUBIN_LOCKED"),
+        ("HATCH_CUDA_ARCHS", "HATCH_CUBIN_ARCHS"),
+    ],
+)
+def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    said: list[str] = []
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
+    ).warn_of_variables()
+    assert said == [f"hatch-cubin knows no variable {name}: did you mean {meant}?"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HATCH_CACHE_DIR", "HATCH_BUILD_HOOK_ENABLE_CUBIN", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "HATCH_CUSTOM"],
+)
+def test_a_variable_of_others_is_not(tmp_path: Path, name: str) -> None:
+    said: list[str] = []
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
+    ).warn_of_variables()
+    assert said == []
+
+
 @pytest.mark.parametrize("package", ["demos", "demo.cpu", "dem", "x" * 300, "demo." + "x" * 300])
 def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -144,7 +177,11 @@ def test_without_one_the_cache_is_the_users() -> None:
 @pytest.mark.parametrize(("value", "on"), [("", False), ("0", False), ("1", True), ("true", True)])
 def test_a_project_says_which_switches_of_the_environment_are_on(value: str, *, on: bool) -> None:
     made = project(Path("/p"), HATCH_CUBIN_SKIP=value)
-    assert (made.skips, made.asks("HATCH_CUBIN_SKIP"), made.asks("HATCH_CUBIN_OTHER")) == (on, on, False)
+    assert (
+        made.is_skipped,
+        made.is_switched_on("HATCH_CUBIN_SKIP"),
+        made.is_switched_on("HATCH_CUBIN_OTHER"),
+    ) == (on, on, False)
 
 
 def test_a_project_takes_the_environment_of_its_process_and_says_nothing(
@@ -152,9 +189,9 @@ def test_a_project_takes_the_environment_of_its_process_and_says_nothing(
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
     made = Project(root=Path("/p"), packages={}, config=read_config())
-    made.say("x")
+    made.inform("x")
     made.warn("x")
-    assert (made.skips, capsys.readouterr()) == (True, ("", ""))
+    assert (made.is_skipped, capsys.readouterr()) == (True, ("", ""))
 
 
 # --- sources --------------------------------------------------------------------------------------
@@ -277,13 +314,13 @@ def test_each_folder_is_walked_once_whoever_names_its_sources(
     made = project(tmp_path, "".join(rules))
     walked, walk = list[str](), source.walk
 
-    def noted(tree: Tree, folder: str, *, strict: bool = False) -> Iterator[str]:
+    def noted(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[str]:
         walked.append(folder)
         return walk(tree, folder, strict=strict)
 
     monkeypatch.setattr(source, "walk", noted)
     sources = read_sources(made)
-    assert sources.members == (
+    assert sources.by_module_table == (
         ("src/demo/b.cu", "lib/f.cu"),
         ("src/demo/a.cu", "src/demo/d.cu"),
         ("src/demo/c.cu", "src/demo/e.cu"),

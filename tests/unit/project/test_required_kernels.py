@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hatch_cubin.cubin.elf import read_cubin
-from hatch_cubin.project.required_kernels import declared_kernels
+from hatch_cubin.project.required_kernels import required_kernels
 from hatch_cubin.project.source import Source
 from tests.cubins import compiled
 from tests.helpers import COPY_PTX, SAXPY
@@ -35,7 +35,7 @@ from tests.helpers import COPY_PTX, SAXPY
     ],
 )
 def test_kernels_of_a_text(text: str, names: list[str]) -> None:
-    assert [*declared_kernels(Source("demo/k.cu", text), {})] == names
+    assert [*required_kernels(Source("demo/k.cu", text), {})] == names
 
 
 _K = 'extern "C" __global__ void k(int *p) { *p = 1; }'
@@ -87,18 +87,18 @@ _OTHER = 'extern "C" __global__ void other(int *p) { *p = 2; }'
 def test_the_compiler_gives_every_kernel_that_a_text_is_said_to_have(text: str, options: list[str]) -> None:
     cubin = compiled(text, *options)
     assert cubin is not None
-    assert {*declared_kernels(Source("demo/k.cu", text), {})} <= {*read_cubin(cubin).kernels}
+    assert {*required_kernels(Source("demo/k.cu", text), {})} <= {*read_cubin(cubin).kernels}
 
 
 def test_a_macro_of_the_compile_may_rename_a_kernel() -> None:
     source = Source("demo/k.cu", SAXPY)
-    assert declared_kernels(source, {"N": "1"}) == ["saxpy"]
-    assert declared_kernels(source, {"saxpy": "other"}) == []
-    assert declared_kernels(source, {"void": "int"}) == []
-    assert declared_kernels(source, {"A": "namespace {", "Z": "}"}) == []
-    assert declared_kernels(source, {"OTHER": "saxpy"}) == []
+    assert required_kernels(source, {"N": "1"}) == ["saxpy"]
+    assert required_kernels(source, {"saxpy": "other"}) == []
+    assert required_kernels(source, {"void": "int"}) == []
+    assert required_kernels(source, {"A": "namespace {", "Z": "}"}) == []
+    assert required_kernels(source, {"OTHER": "saxpy"}) == []
 
 
 def test_ptx_says_all_its_kernels_unless_some_are_elsewhere() -> None:
-    assert [*declared_kernels(Source("demo/copy.ptx", COPY_PTX), {})] == ["copy"]
-    assert [*declared_kernels(Source("demo/copy.ptx", f"{COPY_PTX}.extern .entry far();\n"), {})] == []
+    assert [*required_kernels(Source("demo/copy.ptx", COPY_PTX), {})] == ["copy"]
+    assert [*required_kernels(Source("demo/copy.ptx", f"{COPY_PTX}.extern .entry far();\n"), {})] == []

@@ -9,17 +9,17 @@ import pytest
 
 from hatch_cubin.errors import Location, Problem, SourceError
 from hatch_cubin.project.source import (
-    Files,
+    ProjectFiles,
     PtxHeader,
     Source,
-    decode,
+    decode_source,
     glob_regex,
     ptx_entries,
     read_source,
     walk,
     without_comments,
 )
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import COPY_PTX, sha256, write_tree
 
 FILES = (
@@ -64,7 +64,7 @@ def tree(tmp_path: Path) -> Path:
 def test_a_pattern_is_relative_to_the_project_or_to_a_package(
     tree: Path, patterns: list[str], exclude: list[str], found: str
 ) -> None:
-    paths, _unmatched = Files(Tree(tree), {"demo": "demo"}).find(patterns, exclude)
+    paths, _unmatched = ProjectFiles(ProjectTree(tree), {"demo": "demo"}).find(patterns, exclude)
     assert " ".join(paths) == found
 
 
@@ -77,28 +77,33 @@ def test_a_pattern_is_relative_to_the_project_or_to_a_package(
     ids=lambda pattern: pattern[:20],
 )
 def test_a_pattern_that_finds_nothing_is_returned(tree: Path, pattern: str) -> None:
-    assert Files(Tree(tree), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
+    assert ProjectFiles(ProjectTree(tree), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
 
 
 def test_a_pattern_whose_files_are_all_excluded_has_matched(tree: Path) -> None:
-    assert Files(Tree(tree), {"demo": "demo"}).find(["*.cu"], ["**"]) == ([], [])
+    assert ProjectFiles(ProjectTree(tree), {"demo": "demo"}).find(["*.cu"], ["**"]) == ([], [])
 
 
 @pytest.mark.parametrize("folder", [".", ""])
 def test_a_package_may_be_the_project_itself(tree: Path, folder: str) -> None:
-    paths, unmatched = Files(Tree(tree), {"demo": folder}).find(["*.cu", "kernels/*.cu"], [])
+    paths, unmatched = ProjectFiles(ProjectTree(tree), {"demo": folder}).find(["*.cu", "kernels/*.cu"], [])
     assert (paths, unmatched) == (["h.cu", "kernels/g.cu"], [])
 
 
 def test_sources_of_several_packages_are_found_once_and_sorted(tree: Path) -> None:
     packages = {"other": "other", "demo": "demo", "alias": "demo"}
-    assert Files(Tree(tree), packages).find(["f.cu", "a.cu"], [])[0] == ["demo/a.cu", "other/f.cu"]
+    assert ProjectFiles(ProjectTree(tree), packages).find(["f.cu", "a.cu"], [])[0] == [
+        "demo/a.cu",
+        "other/f.cu",
+    ]
 
 
 def test_links_to_folders_are_not_followed(tree: Path) -> None:
     (tree / "demo/link").symlink_to(tree / "kernels")
     (tree / "demo/loop").symlink_to(tree / "demo")
-    assert Files(Tree(tree), {"demo": "demo"}).find(["**/g.cu", "**/a.cu"], [])[0] == ["demo/a.cu"]
+    assert ProjectFiles(ProjectTree(tree), {"demo": "demo"}).find(["**/g.cu", "**/a.cu"], [])[0] == [
+        "demo/a.cu"
+    ]
 
 
 @pytest.mark.parametrize("pattern", ["out/**/*.cu", "out/x.cu", "loop/*.cu"])
@@ -106,20 +111,20 @@ def test_a_pattern_does_not_walk_out_of_the_project(tmp_path: Path, pattern: str
     root = write_tree(tmp_path, {"outside/x.cu": "", "project/demo/a.cu": ""}) / "project"
     (root / "out").symlink_to(tmp_path / "outside")
     (root / "loop").symlink_to(root / "loop")
-    assert Files(Tree(root), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
+    assert ProjectFiles(ProjectTree(root), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
 
 
 def test_a_walk_is_sorted_and_leaves_out_what_nobody_means(tree: Path) -> None:
     inside = [name for name in sorted(FILES) if not name.startswith(("demo/_", "demo/."))]
-    assert sorted(walk(Tree(tree), ".")) == inside
-    assert list(walk(Tree(tree), "demo/k")) == [
+    assert sorted(walk(ProjectTree(tree), ".")) == inside
+    assert list(walk(ProjectTree(tree), "demo/k")) == [
         "demo/k/b.cu",
         "demo/k/d.ptx",
         "demo/k/e.cuh",
         "demo/k/deep/c.cu",
     ]
-    assert list(walk(Tree(tree), "h.cu")) == ["h.cu"]
-    assert list(walk(Tree(tree), "nowhere")) == []
+    assert list(walk(ProjectTree(tree), "h.cu")) == ["h.cu"]
+    assert list(walk(ProjectTree(tree), "nowhere")) == []
 
 
 @pytest.mark.parametrize(
@@ -171,7 +176,7 @@ def test_a_glob_matches_as_a_shells_does(pattern: str, yes: str, no: str) -> Non
     ids=["utf-8", "bom", "latin-1", "line ends", "empty"],
 )
 def test_a_source_is_decoded_as_the_compiler_should_see_it(data: bytes, text: str) -> None:
-    assert decode(data)[0] == text
+    assert decode_source(data)[0] == text
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
@@ -179,13 +184,13 @@ def test_wide_characters_are_refused(tmp_path: Path, encoding: str) -> None:
     bom = "" if encoding in {"utf-16", "utf-32"} else "\ufeff"
     write_tree(tmp_path, {"k.cu": (bom + "int i;").encode(encoding)})
     with pytest.raises(SourceError, match=r"^k\.cu: is UTF-16 or UTF-32: save it as UTF-8$"):
-        read_source(Tree(tmp_path), "k.cu")
+        read_source(ProjectTree(tmp_path), "k.cu")
 
 
 def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": b"int i;\0int j;"})
     with pytest.raises(SourceError) as caught:
-        read_source(Tree(tmp_path), "k.cu")
+        read_source(ProjectTree(tmp_path), "k.cu")
     what = "holds a NUL byte, where the compiler would stop reading in silence"
     assert caught.value.problems == (Problem(what, Location("k.cu")),)
 
@@ -194,12 +199,12 @@ def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
 def test_machine_code_is_called_so(tmp_path: Path, magic: bytes) -> None:
     write_tree(tmp_path, {"k.ptx": magic + bytes(9)})
     with pytest.raises(SourceError, match=r"^k\.ptx: is a cubin or other machine code"):
-        read_source(Tree(tmp_path), "k.ptx")
+        read_source(ProjectTree(tmp_path), "k.ptx")
 
 
 def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/my.k.PTX": "text"})
-    source = read_source(Tree(tmp_path), "src/demo/my.k.PTX")
+    source = read_source(ProjectTree(tmp_path), "src/demo/my.k.PTX")
     assert source == Source("src/demo/my.k.PTX", "text", sha256(b"text"))
     assert (source.stem, source.folder, source.is_ptx) == ("my.k", "src/demo", True)
     assert not Source("a.cu", "").is_ptx
@@ -207,7 +212,7 @@ def test_a_source_knows_its_stem_folder_and_kind(tmp_path: Path) -> None:
 
 def test_a_source_that_is_not_there_says_why(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"^gone\.cu: cannot be read: No such file"):
-        read_source(Tree(tmp_path), "gone.cu")
+        read_source(ProjectTree(tmp_path), "gone.cu")
 
 
 def test_a_link_that_leads_nowhere_or_to_itself_says_why(tmp_path: Path) -> None:
@@ -215,16 +220,16 @@ def test_a_link_that_leads_nowhere_or_to_itself_says_why(tmp_path: Path) -> None
     (tmp_path / "loop.cu").symlink_to("loop.cu")
     for name in ("dangling.cu", "loop.cu"):
         with pytest.raises(SourceError, match=f"^{name}: cannot be read: "):
-            read_source(Tree(tmp_path), name)
+            read_source(ProjectTree(tmp_path), name)
 
 
 def test_a_link_may_stay_inside_the_project_and_not_leave_it(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"outside.cu": "out", "project/a.cu": "in"}) / "project"
     (root / "inside.cu").symlink_to("a.cu")
     (root / "outside.cu").symlink_to("../outside.cu")
-    assert read_source(Tree(root), "inside.cu").text == "in"
+    assert read_source(ProjectTree(root), "inside.cu").text == "in"
     with pytest.raises(SourceError) as caught:
-        read_source(Tree(root), "outside.cu")
+        read_source(ProjectTree(root), "outside.cu")
     what = "outside.cu: is a link to a place outside the project"
     assert str(caught.value) == f"{what}\n  hint: 'source-roots' can name folders above it"
 
@@ -233,13 +238,13 @@ def test_a_link_may_stay_inside_the_project_and_not_leave_it(tmp_path: Path) -> 
 def test_what_is_not_a_regular_file_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.cu")
     with pytest.raises(SourceError, match=r"^pipe.cu: is not a regular file$"):
-        read_source(Tree(tmp_path), "pipe.cu")
+        read_source(ProjectTree(tmp_path), "pipe.cu")
 
 
 @pytest.mark.parametrize("name", ["a\nb.cu", 'a".cu', "a\\b.cu", "a\udcff.cu", "a\u200f.cu"], ids=ascii)
 def test_a_name_that_no_compiler_can_be_given_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SourceError) as caught:
-        read_source(Tree(tmp_path), name)
+        read_source(ProjectTree(tmp_path), name)
     what = f"{name!r} has characters that a compiler cannot be given"
     assert caught.value.problems == (Problem(what, hint="rename the file"),)
 

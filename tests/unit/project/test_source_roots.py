@@ -8,8 +8,8 @@ import pytest
 
 from hatch_cubin.errors import ConfigError, SourceError
 from hatch_cubin.project.project import Project
-from hatch_cubin.project.source import Files, read_source, walk
-from hatch_cubin.project.source_roots import SourceRoot, Tree
+from hatch_cubin.project.source import ProjectFiles, read_source, walk
+from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
 from tests.helpers import pyproject, read_config, write_tree
 
 LINE = pyproject("").count("\n") + 1  # the table's first
@@ -23,7 +23,7 @@ def mono(tmp_path: Path) -> Path:
     )
 
 
-def found(root: Path, options: str = CSRC) -> Tree:
+def found(root: Path, options: str = CSRC) -> ProjectTree:
     return Project(root=root, packages={"demo": "demo"}, config=read_config(options)).tree
 
 
@@ -35,33 +35,38 @@ def refused(root: Path, options: str = CSRC) -> list[str]:
 
 def test_files_of_a_source_root_are_called_as_if_it_lay_in_the_project(mono: Path) -> None:
     tree = found(mono / "pkg")
-    assert tree == Tree(mono / "pkg", (SourceRoot("csrc", mono / "csrc", "../csrc"),))
+    assert tree == ProjectTree(mono / "pkg", (SourceRoot("csrc", mono / "csrc", "../csrc"),))
     paths = ["csrc/deep/b.h", "demo/own.cu", "csrc", "csrcs/c.h"]
-    places = [tree.at(path) for path in paths]
+    places = [tree.disk_path(path) for path in paths]
     assert places == [mono / "csrc/deep/b.h", mono / "pkg/demo/own.cu", mono / "csrc", mono / "pkg/csrcs/c.h"]
-    assert [*map(tree.named, places)] == paths
-    assert [*map(tree.from_root, paths)] == ["../csrc/deep/b.h", "demo/own.cu", "../csrc", "csrcs/c.h"]
-    assert [*map(tree.in_sdist, paths[:2])] == ["source-roots/csrc/deep/b.h", "demo/own.cu"]
-    assert [*map(tree.from_sdist, map(tree.in_sdist, paths))] == paths
-    assert tree.from_sdist("source-roots/other.h") == "source-roots/other.h"
-    assert tree.named(mono / "csrc/../other.h") == "../other.h"
+    assert [*map(tree.name_of, places)] == paths
+    assert [*map(tree.path_from_project, paths)] == [
+        "../csrc/deep/b.h",
+        "demo/own.cu",
+        "../csrc",
+        "csrcs/c.h",
+    ]
+    assert [*map(tree.path_in_sdist, paths[:2])] == ["source-roots/csrc/deep/b.h", "demo/own.cu"]
+    assert [*map(tree.path_of_sdist_file, map(tree.path_in_sdist, paths))] == paths
+    assert tree.path_of_sdist_file("source-roots/other.h") == "source-roots/other.h"
+    assert tree.name_of(mono / "csrc/../other.h") == "../other.h"
 
 
 def test_an_sdist_has_the_root_inside_whatever_lies_above(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": "", "source-roots/csrc/a.cu": ""})
     inside = SourceRoot("csrc", mono / "pkg/source-roots/csrc", "source-roots/csrc", is_partial=True)
-    assert found(mono / "pkg") == Tree(mono / "pkg", (inside,))
+    assert found(mono / "pkg") == ProjectTree(mono / "pkg", (inside,))
 
 
 def test_an_sdist_need_not_have_what_no_kernel_needs(mono: Path) -> None:
     write_tree(mono / "pkg", {"PKG-INFO": ""})
-    assert not found(mono / "pkg").at("csrc").exists()
+    assert not found(mono / "pkg").disk_path("csrc").exists()
 
 
 def test_a_root_that_is_a_link_is_followed(mono: Path) -> None:
     (mono / "shared").symlink_to("csrc")
     tree = found(mono / "pkg", 'source-roots = { csrc = "../shared" }')
-    assert (tree.at("csrc/a.cu"), tree.holds("csrc/a.cu")) == (mono / "csrc/a.cu", True)
+    assert (tree.disk_path("csrc/a.cu"), tree.is_inside("csrc/a.cu")) == (mono / "csrc/a.cu", True)
 
 
 COPIED = "a front end that copies the project away leaves it behind: build in place, or from the sdist"
@@ -136,8 +141,11 @@ def test_an_sdist_has_no_link_out_of_it_for_a_root(mono: Path) -> None:
 
 def test_patterns_match_the_names_that_files_have_in_the_project(mono: Path) -> None:
     tree, packages = found(mono / "pkg"), {"demo": "demo"}
-    assert Files(tree, packages).find(["**/*.cu", "csrc/**/*.cu"], []) == (["csrc/a.cu", "demo/own.cu"], [])
-    assert Files(tree, packages).find(["csrc/*.cu"], ["csrc/a.*"]) == ([], [])
+    assert ProjectFiles(tree, packages).find(["**/*.cu", "csrc/**/*.cu"], []) == (
+        ["csrc/a.cu", "demo/own.cu"],
+        [],
+    )
+    assert ProjectFiles(tree, packages).find(["csrc/*.cu"], ["csrc/a.*"]) == ([], [])
     assert [*walk(tree, ".")] == ["demo/__init__.py", "demo/own.cu", "csrc/a.cu", "csrc/deep/b.h"]
 
 
@@ -149,4 +157,4 @@ def test_a_link_may_not_leave_its_source_root(mono: Path) -> None:
     with pytest.raises(SourceError) as caught:
         read_source(tree, "csrc/out.cu")
     assert str(caught.value) == "csrc/out.cu: is a link to a place outside of the source root 'csrc'"
-    assert (tree.real("csrc/out.cu"), tree.real("csrc/in.cu")) == ("demo/own.cu", "csrc/a.cu")
+    assert (tree.real_name("csrc/out.cu"), tree.real_name("csrc/in.cu")) == ("demo/own.cu", "csrc/a.cu")

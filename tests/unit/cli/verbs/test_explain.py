@@ -214,7 +214,7 @@ def test_keys_that_cuda_core_makes_in_another_way_differ_for_no_input(
     monkeypatch.setattr(
         ingredients, "core_key", lambda *unit: hashlib.sha256(toolkit_module.core_key(*unit)).digest()
     )
-    assert explain("k") == [MISS, "      no input that is recorded differs", *ARCHS]
+    assert explain("k") == [MISS, "      none of the recorded inputs differs", *ARCHS]
 
 
 def entry(explain: Explain, *asked: str) -> Path:
@@ -242,7 +242,7 @@ TRUSTED, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 DOUBTS: dict[str, tuple[Callable[[bytes], bytes], str, str | None]] = {
     "unsigned": (
         lambda record: record,
-        "it is in the cache, and not signed, which HATCH_CUBIN_REQUIRE_SIGNED asks for",
+        "it is in the cache but not signed, and HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
         None,
     ),
     "untrusted": (
@@ -252,7 +252,7 @@ DOUBTS: dict[str, tuple[Callable[[bytes], bytes], str, str | None]] = {
     ),
     "forged": (
         lambda record: record + TRUSTED.sign(RECORD, record + b" "),
-        f"it is in the cache, under a signature that is not its own: {TRUSTED.key}",
+        f"it is in the cache, but its signature belongs to other bytes: {TRUSTED.key}",
         TRUSTED.key,
     ),
 }

@@ -22,8 +22,8 @@ from hatch_cubin.bundle.stub import stub
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import read_limits
 from hatch_cubin.cubin.elf import read_resources
-from hatch_cubin.cubin.kernel_names import plain_name
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.cubin.kernel_names import demangle
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.wheels.checking import loader_releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
 from tests.helpers import COPY_PTX, bundle, made, sha256, write_tree
@@ -125,7 +125,7 @@ def test_a_wheel_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureF
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    notes = layout.describe_editable(Tree(tmp_path), "demo/_cubins", [], layout.OF_HATCH)
+    notes = layout.describe_editable(ProjectTree(tmp_path), "demo/_cubins", [], layout.OF_HATCH)
     assert Answer(capsys, write_tree(tmp_path / "_cubins", {**FILES, **notes})).code == 0
     assert Answer(capsys, wheel_of(tmp_path, {**FILES, **notes})).errors == [
         "demo/_cubins/_editable.py: is not in the manifest: it is no part of the bundle",
@@ -432,7 +432,7 @@ def test_types_that_a_kernel_does_not_have_are_a_problem(
     symbol: str,
     parameters: list[list[object]],
 ) -> None:
-    name = plain_name(symbol)
+    name = demangle(symbol)
     files = named({name: symbol})
     fields = json.loads(files["manifest.json"])
     modules, index = fields.pop("modules"), fields.pop("kernels")

@@ -232,7 +232,7 @@ def test_what_may_read_anything_is_compiled_here(tmp_path: Path) -> None:
         sources = files(**{f"{name}.cu": include + SAXPY})
         own = {"HATCH_CUBIN_EXECUTOR": NAME, "HATCH_CUBIN_CACHE_DIR": str(tmp_path / f"cache {name}")}
         project = make_project(tmp_path / name, sources, 'archs = ["sm_90"]', **own)
-        object.__setattr__(project, "say", (said := list[str]()).append)
+        object.__setattr__(project, "inform", (said := list[str]()).append)
         assert workers(project) == {name: None, "one": worker_side.here().name}
         assert said[0] == "1 of 2 compiles stay here: what they include, others may not have"
 

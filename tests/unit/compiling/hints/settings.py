@@ -11,7 +11,7 @@ from hatch_cubin.errors import Location
 from hatch_cubin.headers.resolve import Root
 from hatch_cubin.planning.unit_plan import plan_modules
 from hatch_cubin.project.source import Source
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import read_config, write_tree
 
 TABLES = "[[tool.hatch.build.hooks.cubin.source]]"
@@ -42,7 +42,7 @@ def setting(
     config = read_config(options)
     (module,) = plan_modules(config, [Source(path, text)], defaultdict(tuple))
     write_tree(root, {path: text, **(files or {})})
-    return Setting(Tree(root), config, module, search, tuple(files or ()), version)
+    return Setting(ProjectTree(root), config, module, search, tuple(files or ()), version)
 
 
 def table(*lines: str) -> str:

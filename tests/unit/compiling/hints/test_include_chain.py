@@ -11,7 +11,7 @@ from hatch_cubin.errors import Location, Problem, SourceError
 from hatch_cubin.headers.resolve import Root
 from hatch_cubin.project import disk
 from hatch_cubin.project.source import Source
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import write_tree
 
 
@@ -27,7 +27,7 @@ def test_each_header_has_the_shortest_way_to_it_with_the_lines(tmp_path: Path) -
     )
     search = (Root(tmp_path / "p/inc", "project/inc"), Root(tmp_path / "lib", "lib/include", "lib 1"))
     source = Source("demo/a.cu", '\n#include <own.h>\n#include "h.h"\n')
-    ways = ways_from(source, Tree(tmp_path / "p"), search)
+    ways = ways_from(source, ProjectTree(tmp_path / "p"), search)
     to_h = Step(Location("demo/a.cu", 3), "h.h")
     assert ways == {
         "demo/a.cu": (),
@@ -45,12 +45,12 @@ def test_a_header_that_is_gone_leads_nowhere(tmp_path: Path, monkeypatch: pytest
     def gone(path: Path, root: Path) -> bytes:
         raise SourceError(Problem("gone"))
 
-    monkeypatch.setattr(disk, "read", gone)
+    monkeypatch.setattr(disk, "read_file", gone)
     source = Source("demo/a.cu", '#include "h.h" // once\n')
-    assert ways_from(source, Tree(tmp_path), ()).keys() == {"demo/a.cu", "demo/h.h"}
+    assert ways_from(source, ProjectTree(tmp_path), ()).keys() == {"demo/a.cu", "demo/h.h"}
 
 
 def test_an_include_that_is_split_over_lines_has_no_line(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo/h.h": ""})
-    ways = ways_from(Source("demo/a.cu", '#include \\\n"h.h"\n'), Tree(tmp_path), ())
+    ways = ways_from(Source("demo/a.cu", '#include \\\n"h.h"\n'), ProjectTree(tmp_path), ())
     assert ways["demo/h.h"] == (Step(Location("demo/a.cu"), "h.h"),)

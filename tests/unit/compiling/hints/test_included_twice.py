@@ -59,7 +59,7 @@ def test_two_headers_with_one_guard_are_shown(tmp_path: Path) -> None:
     assert found.what == 'identifier "g" is undefined'
     assert found.hint == (
         "demo/b.cuh and demo/a.cuh have the same guard, H, so only the first of them is read: "
-        "give each a name of its own, or write #pragma once in place of it",
+        "give each a name of its own, or write #pragma once in place of it"
     )
     files["b.cuh"] = "#pragma once\n" + alone
     assert first(tmp_path / "after", {**files}) is None

@@ -12,7 +12,7 @@ import pytest
 from hatch_cubin.bundle import layout
 from hatch_cubin.bundle.manifest import canonical
 from hatch_cubin.errors import BundleError, Problem
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.wheels.checking.editable_check import NOTES, prove_notes
 from hatch_cubin.wheels.checking.verify import bundle_problems
 from hatch_cubin.wheels.reading.bundles import Bundle, opened
@@ -25,7 +25,7 @@ EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 
 def noted(tmp_path: Path, build: layout.Rebuild = layout.OF_HATCH, found_at: str | None = None) -> bytes:
     write_tree(tmp_path, {"src/demo/k.cu": "// k"})
-    return layout.describe_editable(Tree(tmp_path), FOLDER, ["src/demo/k.cu"], build, found_at)[NOTES]
+    return layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], build, found_at)[NOTES]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_verify_compares_the_notes_and_what_reads_them(tmp_path: Path, name: str
         for each, data in bundle(made("k", data=cubin("k")), folder=FOLDER).items()
     }
     write_tree(tmp_path, {"src/demo/k.cu": "// k", **code})
-    notes = layout.describe_editable(Tree(tmp_path), FOLDER, ["src/demo/k.cu"], layout.OF_HATCH)
+    notes = layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], layout.OF_HATCH)
     for each, data in notes.items():
         (tmp_path / FOLDER / each).write_bytes(data)
 

@@ -6,7 +6,7 @@ import re
 
 from hatch_cubin import __version__
 from hatch_cubin.bundle import layout, loader_files
-from hatch_cubin.project.source_roots import Tree
+from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.wheels.checking import loader_releases
 from tests.helpers import REPOSITORY, packed_bundle, sha256
 
@@ -34,7 +34,7 @@ def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
     files = {
         **packed_bundle(),
         **sometimes,
-        **layout.describe_editable(Tree(REPOSITORY), "demo/_cubins", [], layout.OF_HATCH),
+        **layout.describe_editable(ProjectTree(REPOSITORY), "demo/_cubins", [], layout.OF_HATCH),
     }
     code = {name: sha256(data) for name, data in files.items() if name.endswith(".py")}
     assert loader_releases.code_of(__version__) == code == loader_releases.own_code()
