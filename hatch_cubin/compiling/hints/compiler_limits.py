@@ -33,7 +33,7 @@ def memory(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
     if match := _TOO_MUCH.search(error.text):
-        return _about_shared(*(int(text, 16) for text in match.groups()), setting)
+        return _about_shared(int(match[1], 16), int(match[2], 16), setting)
     if match := _TOO_MUCH_CONSTANT.search(error.text):
         size, most = (int(text, 16) for text in match.groups())
         return (
