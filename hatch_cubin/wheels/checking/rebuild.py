@@ -21,8 +21,8 @@ from ...common.digest import file_digest
 from ...common.natural_order import by_number
 from ...errors import BundleError, Location, Problem
 from ...project.project import Project
-from ..reading.bundles import Bundle
-from ..reading.companions import FileElsewhereError, companions_of
+from ..reading.bundles import Bundle, FileElsewhereError
+from ..reading.companions import companions_of
 from ..reading.compiled_code import read_results
 from ..reading.survey import manifest_of
 from .editable_check import EDITABLE_FILE, rebuilt_editable_file

@@ -22,8 +22,7 @@ from ...cubin.symbol_types import parameter_types
 from ...cubin.target import differing_arch, oldest_toolkit
 from ...errors import BundleError, Problem
 from ...project.source import ptx_entries
-from ..reading.bundles import Bundle
-from ..reading.companions import FileElsewhereError
+from ..reading.bundles import Bundle, FileElsewhereError
 from ..reading.compiled_code import read_results
 from ..reading.survey import manifest_of
 from . import loader_releases

@@ -33,6 +33,10 @@ _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 DAMAGE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
+class FileElsewhereError(BundleError):
+    """A file is in a companion or in a wheel variant that is not here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """A bundle's files: their names, how many bytes each takes in its archive, and how to read one.

@@ -20,14 +20,18 @@ from ...bundle.manifest import NOT_OURS, Manifest
 from ...common import file_access, read_limits
 from ...common.digest import file_digest
 from ...errors import BundleError, Location, Problem
-from .bundles import COMPANION_FILE, Bundle, OpenedWheel, member_location, open_archive, read_member
+from .bundles import (
+    COMPANION_FILE,
+    Bundle,
+    FileElsewhereError,
+    OpenedWheel,
+    member_location,
+    open_archive,
+    read_member,
+)
 
 _EDITED = "is not what hatch-cubin writes: it was edited or damaged"
 _METADATA = re.compile(r"[^/]+-([^-/]+)\.dist-info/METADATA")
-
-
-class FileElsewhereError(BundleError):
-    """A companion is neither beside its bundle nor installed with it."""
 
 
 _ReadFile = Callable[[str], bytes]

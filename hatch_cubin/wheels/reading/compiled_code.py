@@ -9,8 +9,8 @@ from typing import TypeAlias
 from ...bundle.manifest import Entry, Manifest, Module
 from ...bundle.packs import unpack
 from ...errors import BundleError, Problem
-from .bundles import Bundle, refuse_bomb
-from .companions import Companions, FileElsewhereError, companions_of
+from .bundles import Bundle, FileElsewhereError, refuse_bomb
+from .companions import Companions, companions_of
 
 ReadResult: TypeAlias = "tuple[Module, Entry, bytes | BundleError]"
 

@@ -18,8 +18,7 @@ from ...cubin.ptx import ptx_limits
 from ...cubin.symbol_origins import bytes_by_part, digests_by_part
 from ...errors import BundleError, Location, Problem
 from ...project.source import ptx_entries
-from .bundles import Bundle
-from .companions import FileElsewhereError
+from .bundles import Bundle, FileElsewhereError
 from .compiled_code import packed_size, packed_size_of_file, read_results
 
 KernelUsage = Mapping[str, Mapping[str, int]]  # by symbol

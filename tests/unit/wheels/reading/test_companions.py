@@ -12,8 +12,7 @@ import pytest
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import file_access
 from hatch_cubin.wheels.reading import bundles, companions
-from hatch_cubin.wheels.reading.bundles import Bundle, open_wheel
-from hatch_cubin.wheels.reading.companions import FileElsewhereError
+from hatch_cubin.wheels.reading.bundles import Bundle, FileElsewhereError, open_wheel
 from hatch_cubin.wheels.reading.compiled_code import read_results
 from hatch_cubin.wheels.reading.survey import manifest_of
 from tests.cubins import make_wheel
