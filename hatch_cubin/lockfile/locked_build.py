@@ -23,7 +23,7 @@ from . import lock_comparison, lock_format
 from .lock_format import Lock
 
 if TYPE_CHECKING:
-    from ..remote.shared_store import Shared
+    from ..remote.shared_store import SharedStore
 
 SWITCH = "HATCH_CUBIN_LOCKED"
 
@@ -39,7 +39,7 @@ class Word(NamedTuple):
     lock: Lock
     plan: lock_comparison.Plan
     found: Mapping[Unit, Compiled] | None  # every result, where all is as it was, and in the cache
-    remote: Shared | None  # the store, if it was asked for what the cache lacks
+    remote: SharedStore | None  # the store, if it was asked for what the cache lacks
     missing: int  # how many results are not in the cache, where all is as it was
     faults: Sequence[str]  # of the cache's folder
 
@@ -133,7 +133,7 @@ def wanted(config: Config, root: str | Path, project: Callable[[], Project]) -> 
         return now
     there = replace(project(), warn=_keep_quiet)
     with temporary_folders.make() as hold:
-        word = heard(there, read_sources(there), hold, build_store.BRIEFLY_S)
+        word = heard(there, read_sources(there), hold, build_store.SHORT_PATIENCE_S)
     if word is None or not lock_comparison.answers(word.lock, there):
         return now
     if word.found is not None:
@@ -162,7 +162,7 @@ def _results(
     hold: Path | None,
     patience_s: float | None,
     warn: Callable[[str], object],
-) -> tuple[Mapping[Unit, Compiled], Shared | None]:
+) -> tuple[Mapping[Unit, Compiled], SharedStore | None]:
     """Return the results, proven as a build proves them, and the store that was asked; None without one."""
     if hold is not None:
         (hold := hold / "locked").mkdir()  # a build that goes on without the lock has links of the same names
@@ -177,7 +177,7 @@ def _results(
         found = _found_in(cache, plan.jobs)
         lacking = [job for job in plan.jobs if job.unit not in found]
         remote = (
-            build_store.open_remote(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
+            build_store.open_store(project, cache, plan.jobs, plan.toolkit, patience_s) if lacking else None
         )
         if remote is not None:
             build_store.fetch(remote, lacking)
