@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...cubin.kernel_names import plain_name
+from ...cubin.kernel_names import demangle
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic
 from .failed_compile import Setting
@@ -143,7 +143,7 @@ def _plain(entry: str) -> str:
 
 def _parts(entry: str) -> tuple[str, str, str]:
     """Return an entry's name, its template's arguments, and what follows them."""
-    written = plain_name(entry.strip())
+    written = demangle(entry.strip())
     text = " ".join(_DECORATION.sub(" ", written).split()).strip(" &\"'").replace("< ", "<")
     match = _CALLED.search(text)
     if match is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...config.toml_lines import setting as setting_line
-from ...cubin.kernel_names import plain_name
+from ...cubin.kernel_names import demangle
 from ...errors import Location
 from ...project.source import Source, without_comments
 from ..definitions import definition
@@ -23,7 +23,7 @@ def unresolved(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     """Tell of the first such function, by its name in the source, with the line that declares it."""
     for each in found:
         if match := _UNRESOLVED.search(each.text):
-            symbol, name = match[1], plain_name(match[1])
+            symbol, name = match[1], demangle(match[1])
             text = each.text if name == symbol else each.text.replace(f"'{symbol}'", f"'{name}' ({symbol})")
             hint = _HINT_FOR_PTX if setting.module.source.is_ptx else _at_definition(symbol, setting) or _HINT
             told = replace(each, text=text, where=_declaration(name, setting) or each.where, hint=hint)

@@ -14,7 +14,7 @@ from ...bundle.manifest import Manifest, Module
 from ...bundle.packs import Piece, cut, pack
 from ...common.natural_order import by_number
 from ...common.sizes import decimal
-from ...cubin.elf import read_code
+from ...cubin.elf import read_kernel_code
 from ...errors import BundleError, Location, Problem
 from ..reading.bundles import Bundle, Found, opened
 from ..reading.compiled_code import taken_by
@@ -200,7 +200,7 @@ def _saved(bundle: Bundle, files: Mapping[str, int]) -> int:
     """Return what the files of variants for one arch would save as one."""
     first = max(files, key=lambda name: (files[name], name))
     try:
-        more = [read_code(bundle.read(name)) for name in sorted(files) if name != first]
+        more = [read_kernel_code(bundle.read(name)) for name in sorted(files) if name != first]
         together = len(zlib.compress(b"".join([bundle.read(first), *more])))
     except (BundleError, ValueError):  # what it is, its proof tells
         return 0

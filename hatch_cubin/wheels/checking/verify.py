@@ -16,10 +16,10 @@ from ...bundle.stub import stub
 from ...common.arch_names import parse_arch
 from ...common.digest import file_digest
 from ...cubin.elf import read_cubin, read_kernels, read_resources
-from ...cubin.kernel_names import may_be_spelled
+from ...cubin.kernel_names import names_may_fit_symbols
 from ...cubin.ptx import ptx_parameters
 from ...cubin.symbol_types import parameter_types
-from ...cubin.target import oldest_toolkit, other_arch
+from ...cubin.target import differing_arch, oldest_toolkit
 from ...errors import BundleError, Problem
 from ...project.source import ptx_entries
 from ..reading.bundles import Bundle
@@ -193,7 +193,7 @@ def _of_result(bundle: Bundle, manifest: Manifest, entry: Entry, data: bytes) ->
 def _wrong_text(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     if data.startswith(b"\x7fELF"):
         return "is a cubin, the manifest says that it is PTX"
-    if (real := other_arch(data, entry.arch)) is not None:
+    if (real := differing_arch(data, entry.arch)) is not None:
         return f"is PTX for {real}, the manifest says {entry.arch}"
     return _wrong_kernels(ptx_entries(data.decode("utf-8", "replace")), entry.kernels, ours=ours)
 
@@ -203,7 +203,7 @@ def _wrong_code(data: bytes, entry: Entry, *, ours: bool) -> str | None:
     cubin = read_cubin(data)
     if not cubin.loadable:
         return "is relocatable and cannot be loaded"
-    if (real := other_arch(data, entry.arch)) is not None:
+    if (real := differing_arch(data, entry.arch)) is not None:
         return f"is code for {real}, the manifest says {entry.arch}"
     if ours and entry.resources and dict(entry.resources) != read_resources(data):
         return "does not use what the manifest says of its kernels"
@@ -243,7 +243,7 @@ def _wrong_kernels(found: tuple[str, ...], listed: Mapping[str, str], *, ours: b
     has, said = (", ".join(sorted({*symbols})) or "none" for symbols in (found, listed.values()))
     if has != said:
         return f"its kernels are {has}; the manifest says {said}"
-    if ours and not may_be_spelled(listed, found):
+    if ours and not names_may_fit_symbols(listed, found):
         return "does not have its kernels under the names that the manifest gives them"
     return None
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from ...bundle.manifest import Entry
 from ...common import temporary_folders
-from ...cubin.elf import number_of
+from ...cubin.elf import symbol_number
 from ...errors import BundleError, Problem
 from ...loader import normal_name
 from .bundles import Bundle
@@ -92,7 +92,7 @@ def of_cubin(data: bytes, symbol: str, program: str) -> list[LineFacts]:
     with temporary_folders.make() as folder:
         path = folder / "code.cubin"
         path.write_bytes(data)
-        command = [program, "-c", "-g", "-fun", str(number_of(data, symbol)), str(path)]
+        command = [program, "-c", "-g", "-fun", str(symbol_number(data, symbol)), str(path)]
         try:
             done = subprocess.run(command, capture_output=True, check=True, timeout=_PATIENCE_S)  # noqa: S603
         except (OSError, subprocess.SubprocessError) as exc:

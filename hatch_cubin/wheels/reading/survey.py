@@ -13,9 +13,9 @@ from ...common.digest import file_digest
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
 from ...cubin.elf import read_cubin, read_limits, read_resources
-from ...cubin.kernel_names import plain_name
+from ...cubin.kernel_names import demangle
 from ...cubin.ptx import ptx_limits
-from ...cubin.symbol_origins import digests_of, made_of
+from ...cubin.symbol_origins import bytes_by_part, digests_by_part
 from ...errors import BundleError, Location, Problem
 from ...project.source import ptx_entries
 from .bundles import Bundle
@@ -242,8 +242,8 @@ def _looked(
     whole = {"all": file_digest(data)}
     try:
         usage = _ptx_usage(data) if entry.is_ptx else _usage(data, second)
-        content = {"PTX": len(data)} if entry.is_ptx else made_of(data)
-        parts = {"text": whole["all"]} if entry.is_ptx else digests_of(data)
+        content = {"PTX": len(data)} if entry.is_ptx else bytes_by_part(data)
+        parts = {"text": whole["all"]} if entry.is_ptx else digests_by_part(data)
     except ValueError as exc:
         return {**found, "bytes": len(data), "digests": whole, "problem": str(exc)}
     return {
@@ -294,7 +294,7 @@ def _unit(module: Module, entry: Entry, found: _Result) -> UnitFacts:
     names = {symbol: name for name, symbol in entry.kernels.items()}
     kernels = [
         _kernel(
-            names.get(symbol, plain_name(symbol)),
+            names.get(symbol, demangle(symbol)),
             symbol,
             uses,
             entry.parameters,

@@ -17,7 +17,7 @@ import pytest
 from hatch_cubin import __version__
 from hatch_cubin.building import pipeline
 from hatch_cubin.cli.main import main
-from hatch_cubin.cubin.symbol_origins import digests_of
+from hatch_cubin.cubin.symbol_origins import digests_by_part
 from hatch_cubin.wheels.reading.bundles import opened
 from tests.cubins import FUNC, KERNEL, PTX, cubin, elf, facts_of, inside, make_wheel
 from tests.helpers import SAXPY, bundle, made, make_project, sha256, write_tree
@@ -61,7 +61,7 @@ def test_the_facts_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "packed": packed["a.sm_80.cubin"],
         "min_driver": 13000,
         "kernels": [kernel],
-        "digests": {"all": sha256(code), **digests_of(code)},
+        "digests": {"all": sha256(code), **digests_by_part(code)},
         "problem": None,
     }
     unknown = dict.fromkeys(("registers", "shared", "stack", "spills"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.cli.main import main
-from hatch_cubin.cubin.elf import read_code
+from hatch_cubin.cubin.elf import read_kernel_code
 from hatch_cubin.errors import BundleError, Location
 from hatch_cubin.wheels.checking import size_advice
 from hatch_cubin.wheels.checking.size_advice import budget_problem, largest, refuse, remedies
@@ -106,7 +106,7 @@ def test_instantiations_keep_the_code_of_each_variant_and_the_rest_once(tmp_path
     then = 0
     for at in range(2):
         first, *more = sorted(datas[at::2], key=len)[::-1]
-        then += len(zlib.compress(first + b"".join(sorted(map(read_code, more)))))
+        then += len(zlib.compress(first + b"".join(sorted(map(read_kernel_code, more)))))
     now = sum(size for name, size in sizes.items() if name.startswith("k.N-"))
     saved = savings(wheel)["instantiations in place of the 3 variants of demo/k.cu"]
     assert abs(saved - (now - then)) < 20  # the order of what is left
