@@ -24,7 +24,7 @@ from .capabilities import CAPABILITIES
 from .figures import KEY, Figures
 
 if TYPE_CHECKING:
-    from .shelf import Shelf
+    from .store_server import StoreServer
 
 _TESTS = Path(__file__).parent
 _FOLDERS = ("unit", "build", "faults", "property", "standin", "gpu")
@@ -137,11 +137,11 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[Shelf]:
+def server() -> Iterator[StoreServer]:
     """Return a server of a shared store."""
-    from .shelf import shelf  # which most tests need not wait for
+    from .store_server import store_server  # which most tests need not wait for
 
-    with shelf() as server:
+    with store_server() as server:
         yield server
 
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from hatch_cubin.cache import exchange
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import Record
-from hatch_cubin.remote.packs import Item
+from hatch_cubin.remote.packs import PackedResult
 
 
-def item(name: str, size: int = 100) -> Item:
+def item(name: str, size: int = 100) -> PackedResult:
     """Return the result of a unit: PTX of so many bytes, with a kernel `k`."""
     key = hashlib.sha256(name.encode()).digest()
     data = f"// {name}: k\n".encode().ljust(size, b".")
     record = Record(key.hex(), hashlib.sha256(data).hexdigest(), len(data), {"k": "k"}, (), {})
-    return Item(key, record.encode(), data)
+    return PackedResult(key, record.encode(), data)
 
 
-def folder_with(folder: Path, items: Iterable[Item]) -> Cache:
+def folder_with(folder: Path, items: Iterable[PackedResult]) -> Cache:
     """Return a cache that has these results."""
     for each in items:
         exchange.accept(folder, *each)

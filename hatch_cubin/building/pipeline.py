@@ -7,7 +7,7 @@ import gc
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from ..toolkit.toolkit import DATA_MODEL, Toolkit
 from .report import report, write_report
 
 if TYPE_CHECKING:
-    from ..remote.shared_store import Shared
+    from ..remote.shared_store import SharedStore
 
 
 class Plan(NamedTuple):
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     refused: tuple[Problem, ...] = ()  # what is wrong with headers, and why some modules have no jobs
     headers: Mapping[str, str | None] | None = None  # of others, where the lock tells
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that are known already
-    remote: Shared | None = None  # the store, where it was asked already
+    remote: SharedStore | None = None  # the store, where it was asked already
     lock: Lock | None = None  # the project's
 
 
@@ -209,13 +209,13 @@ def attempt(
             for doubt in (plan.toolkit.doubt, user_folders.trouble()):
                 if doubt is not None:
                     project.warn(doubt)
-            remote = plan.remote or build_store.open_remote(project, cache, plan.jobs, plan.toolkit)
+            remote = plan.remote or build_store.open_store(project, cache, plan.jobs, plan.toolkit)
             fetch = None if remote is None else partial(build_store.fetch, remote)
             results = look_up(plan.jobs, cache, plan.found, fetch)
             whatever_comes.callback(write_report, project, results)
             complete(project, plan.jobs, cache, plan.toolkit, results)
             if remote is not None:
-                build_store.conclude(project, remote, plan.jobs, results)
+                _exchange_with_store(project, remote, plan.jobs, results)
             seconds = time.monotonic() - start
             if noted:  # also where packing fails: each of these results is right
                 whatever_comes.callback(_note, project, plan, results, cache)
@@ -225,6 +225,17 @@ def attempt(
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
         report(project, results, seconds)
     return results
+
+
+def _exchange_with_store(
+    project: Project, remote: SharedStore, jobs: Iterable[Job], results: Results
+) -> None:
+    """Give the store the results that it is missing, if this build may write; note what was exchanged."""
+    done = [job for job in jobs if job.unit in results.done]
+    if project.is_switched_on("HATCH_CUBIN_REMOTE_WRITE"):
+        remote.push([job.keys.key for job in done])
+    results.fetched = {job.unit for job in done if job.keys.key in remote.fetched}
+    results.remote = remote.facts
 
 
 def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:

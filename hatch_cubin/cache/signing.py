@@ -105,15 +105,15 @@ class Signing(NamedTuple):
 
     # What comes from a store that others write counts only if it is signed, whatever this job asks for.
 
-    def vouches(self, data: bytes) -> bool:
+    def accepts_record(self, data: bytes) -> bool:
         """Say whether the file of a record that comes from a store counts."""
         return self.trust is None or self.trust.accepts(RECORD, *split(data))
 
-    def seal(self, index: bytes) -> bytes:
+    def sign_index(self, index: bytes) -> bytes:
         """Return what goes to a store beside its index."""
         return b"" if self.signer is None else self.signer.sign(INDEX, index)
 
-    def holds(self, index: bytes, seal: bytes) -> bool:
+    def accepts_index(self, index: bytes, seal: bytes) -> bool:
         """Say whether an index that comes from a store, with its seal, counts."""
         return self.trust is None or self.trust.accepts(INDEX, index, seal)
 

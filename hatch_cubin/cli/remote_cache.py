@@ -14,15 +14,15 @@ from .verb_base import Answer, open_project, require_compiler, size
 if TYPE_CHECKING:
     from ..cache.entries import Cache
     from ..keys.jobs import Job
-    from ..remote.shared_store import Shared
+    from ..remote.shared_store import SharedStore
 
-_Exchange = Callable[["Shared", "Cache", "Sequence[Job]"], tuple[dict[str, int], str]]
+_Exchange = Callable[["SharedStore", "Cache", "Sequence[Job]"], tuple[dict[str, int], str]]
 
 
 def push(args: argparse.Namespace) -> Answer:
     """Give the store what it lacks of what the folder has for the plan."""
 
-    def give(remote: Shared, _cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
+    def give(remote: SharedStore, _cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
         remote.push([job.keys.key for job in jobs])
         return {}, f"{len(remote.pushed)} pushed"
 
@@ -32,7 +32,7 @@ def push(args: argparse.Namespace) -> Answer:
 def pull(args: argparse.Namespace) -> Answer:
     """Take what the plan needs and the folder lacks."""
 
-    def take(remote: Shared, cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
+    def take(remote: SharedStore, cache: Cache, jobs: Sequence[Job]) -> tuple[dict[str, int], str]:
         from ..remote import build_store
 
         lacking = [job for job in jobs if job.found_in(cache) is None]
@@ -56,7 +56,7 @@ def _exchanged(args: argparse.Namespace, exchange: _Exchange) -> Answer:
     plan, said = pipeline.make_plan(project), list[str]()
     with pipeline.open_cache(project) as cache:
         listening = replace(project, warn=said.append)
-        remote = build_store.open_remote(listening, cache, plan.jobs, plan.toolkit)
+        remote = build_store.open_store(listening, cache, plan.jobs, plan.toolkit)
         if remote is None:
             raise CheckError(*map(Problem, said))
         counts, done = exchange(remote, cache, plan.jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ _SWITCHES = (
 # Those that others read: the report of a build, an editable install, and the loader.
 _OTHERS = ("HATCH_CUBIN_REBUILD", "HATCH_CUBIN_REPORT", "HATCH_CUBIN_STRICT")
 _PREFIX = "HATCH_CUBIN_"
+_LIKE_OURS = re.compile("HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE)  # so begins what may be meant as one of ours
+_NEARLY = 0.8  # of the letters of a name that does not begin as ours do
+_ROUGHLY = 0.6  # of the letters behind the prefix
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 
@@ -35,17 +39,29 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str]) -> lis
     *readers* are the variables that have values.
     """
     known = {*readers, *_SECRETS, *_SWITCHES, *_OTHERS}
-    unread = sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)
-    return [_unknown(name, known) for name in unread]
+    alike = sorted(name for name in environ if name not in known and _LIKE_OURS.match(name))
+    guesses = {name: _meant(name, known) for name in alike}
+    return [
+        f"hatch-cubin knows no variable {name}" + (f": did you mean {meant}?" if meant else "")
+        for name, meant in guesses.items()
+        if meant or name.startswith(_PREFIX)
+    ]
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
+def _meant(name: str, known: Iterable[str]) -> str | None:
+    """Return the variable that a name is nearly, whatever stands between its words."""
     import difflib  # slow to import, and few environments need it
 
-    ends = [each.removeprefix(_PREFIX) for each in known]
-    close = difflib.get_close_matches(name.removeprefix(_PREFIX), sorted(ends), n=1)
-    guess = f": did you mean {_PREFIX}{close[0]}?" if close else ""
-    return f"hatch-cubin knows no variable {name}{guess}"
+    bare = _bare(name) if name.upper().startswith("HATCH") else f"HATCH{_bare(name)}"
+    start = _bare(_PREFIX) if bare.startswith(_bare(_PREFIX)) else ""
+    names = {_bare(each).removeprefix(start): each for each in sorted(known)}
+    cutoff = _ROUGHLY if start else _NEARLY
+    close = difflib.get_close_matches(bare.removeprefix(start), names, n=1, cutoff=cutoff)
+    return names[close[0]] if close else None
+
+
+def _bare(name: str) -> str:
+    return re.sub("[^A-Z]", "", name.upper())
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:

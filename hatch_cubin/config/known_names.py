@@ -69,6 +69,12 @@ def backend_meant(text: str) -> str | None:
     return None
 
 
+def is_misnamed_wrapper(text: str) -> bool:
+    """Say whether a build backend's name is nearly that of ours, as in 'hatch_cubin.build'."""
+    module, name = (re.sub("[-_.:]", "", part).lower() for part in (re.split("[.:]", text)[0], text))
+    return text != WRAPPER and (module in _ALIKE or _is_near(name, "hatchcubinbackend"))
+
+
 def key_meant(key: str, table: object = "") -> str | None:
     """Return the key of the table that another name may mean, as in setup scripts and in CMake.
 

@@ -86,6 +86,7 @@ LEVELS = "-O[0-9]"  # ptxas takes this one value without a "="
 # The whole list as one expression, for the schema that editors read too.
 PATTERN = "|".join([f"{name}=(?:{value})" if value else name for name, value in ALLOWED.items()] + [LEVELS])
 
+HANDED_ON = ("-Xptxas", "--ptxas-options")  # as nvcc hands options on to ptxas
 _LONGEST = 200
 _WHERE = "the reference lists what can be set, under 'Options of ptxas'; ask for another one in an issue"
 
@@ -120,6 +121,8 @@ def meant(option: str, *, alone: bool = False) -> str | None:
     Several that were written as one that stands *alone* need an array.
     """
     name = option.partition("=")[0]
+    if option in HANDED_ON:
+        return f"leave {name!r} out: these options are all for ptxas"
     if name in REFUSED:
         return None
     if name in ALLOWED:
@@ -137,7 +140,7 @@ def meant(option: str, *, alone: bool = False) -> str | None:
 
 def rewritten(option: str) -> list[str]:
     """Return the options that a text has in another way of writing; none if one of them cannot be set."""
-    bare = re.sub(r"(?:-Xptxas|--ptxas-options)[\s=,]+", "", option).strip()
+    bare = re.sub(rf"(?:{'|'.join(HANDED_ON)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
     found = [next(filter(is_allowed, (word, f"-{word}", f"--{word}")), None) for word in words]
     return [each for each in found if each is not None] if None not in found else []

@@ -28,12 +28,13 @@ def read_table(table: Mapping[str, Any], place: Place, environ: Mapping[str, str
     reader = _Reader(place, _major(environ.get("HATCH_CUBIN_TOOLKIT") or table.get("toolkit")))
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}
     values = reader.table({**_CHECKS, **_WRAPPER_CHECKS} if place.wraps else _CHECKS, own, ())
-    if place.wraps and "backend" not in own:
+    if place.wraps and not {"backend", "build-backend"} & own.keys():  # the second is reported already
         reader.add("the table does not say which build backend makes the wheel", (), 'backend = "…"')
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
         what = f"{REQUIRE_SIGNED} is set, and the table does not say whose signatures count"
         reader.add(what, (), 'trusted-keys = ["…"]')
     replaced, wrong = read_environment(environ, _VARIABLES)
+    _contradictions(values, reader, ())
     values |= replaced
     reader.problems += (Problem(_short_line(what)) for what in wrong)  # a variable has no line
     if reader.problems:
@@ -85,6 +86,8 @@ class _Reader:
             hint = f"it is {which} of the compiler's, which stand in 'options'"
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
+        if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
+            hint = f"{key!r} belongs into the table [build-system]"
         self.add(f"{key!r} is not an option of {inside}", (*path, key), key_meant(key, *path[:1]) or hint)
 
     def of_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
@@ -137,6 +140,19 @@ def _macro_meant(
     from . import suggestions  # as above
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
+
+
+def _variants_meant(
+    name: str, values: list[object], reader: _Reader, path: tuple[str | int, ...]
+) -> str | None:
+    """Return where a macro with several values belongs, for a module of each."""
+    variants = _meant("variants", {name: values})
+    if variants is None:
+        return None
+    table = path[0] if path[1:] else "source"
+    return (
+        f"for a module of each value, not in 'define', but in {reader.place.tables(str(table))}: {variants}"
+    )
 
 
 def _package_meant(item: str, _reader: _Reader) -> str | None:
@@ -228,6 +244,8 @@ def _linkable(entry: str, reader: _Reader) -> None:
     wheel, colon, _files = (part.strip() for part in entry.partition(":"))
     if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel has that name, anybody could
         _of_this_cuda(wheel, reader)
+    elif not colon and entry.endswith((".cu", ".cuh", ".cpp", ".cc", ".c")):
+        raise ValueError(f"{entry!r} is a source, and what is linked is compiled already")
     elif colon or re.fullmatch(r"-.*|(lib)?cudadevrt(\.\w+)?|nvidia-cuda-runtime[\w-]*", entry):
         raise ValueError(f"{entry!r} is not a file of the project, and not a wheel with a glob of its files")
 
@@ -261,7 +279,9 @@ def _macros(value: object, reader: _Reader, path: tuple[str | int, ...]) -> list
             value_checks.macro_name(name)
             macros.append((name, value_checks.macro_text(item)))
         except ValueError as exc:
-            reader.add(f"define.{name} {exc}", (*path, name), _macro_meant(name, value, reader, path))
+            hint = _variants_meant(name, item, reader, path) if isinstance(item, list) else None
+            hint = hint or _macro_meant(name, value, reader, path)
+            reader.add(f"define.{name} {exc}", (*path, name), hint)
     return macros
 
 
@@ -382,9 +402,25 @@ def _array(
             if key not in table:
                 reader.add(what, here, hint)
         if len(reader.problems) == before:
+            _contradictions(values, reader, here)
+        if len(reader.problems) == before:
             undefined = tuple(name for name, item in table.get("define", {}).items() if item is False)
             rules.append({**values, "undefined": undefined})
     return tuple(rules)
+
+
+def _contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> None:
+    """Report each macro that one table defines and takes back, or gives one value and several."""
+    taken = values.get("options", {}).get("undefine_macro", ())
+    taken = {taken} if isinstance(taken, str) else {*taken}
+    several = dict(values.get("variants", ()))
+    for name, _text in values.get("define", ()):
+        if name in several:
+            what = f"define.{name} would change nothing: 'variants' gives {name} its values"
+            reader.add(what, (*path, "define", name), f"leave {name} out of 'define', or out of 'variants'")
+        if name in taken:
+            what = f"define.{name} would change nothing: the option 'undefine-macro' takes {name} back"
+            reader.add(what, (*path, "define", name), f"leave {name} out of one of the two")
 
 
 def _members(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[str, ...]:
@@ -452,6 +488,7 @@ _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend-path": Each(value_checks.path),
     "package-dir": One(value_checks.path),
 }
+_BUILD_SYSTEM_KEYS = frozenset({"build-backend", "requires"})
 _WRAPPER_HINT = f'[tool.hatch-cubin] has it where [build-system] has build-backend = "{WRAPPER}"'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_ARCHS": ("archs", value_checks.archs_of_variable),

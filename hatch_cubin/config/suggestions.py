@@ -59,6 +59,8 @@ def line(key: str, value: object) -> str | None:
         meant = _meant(key, value)
     except (TypeError, ValueError):  # a number that is too long to be written
         return None
+    if key == "options" and meant == {}:  # flags that are for nvcc alone, or that are always on here
+        return f"nothing is lost without these flags: leave {key!r} out"
     return None if meant is None else _line(key, meant)
 
 
@@ -137,6 +139,7 @@ def _of_ptxas(value: object) -> object:
     texts = [item for item in each if isinstance(item, str)]
     if all(map(ptxas_options.is_allowed, texts)):
         return value
+    texts = [item for item in texts if item not in ptxas_options.HANDED_ON]
     written = [*map(ptxas_options.rewritten, texts)]
     if not all(written):
         raise ValueError
@@ -144,6 +147,8 @@ def _of_ptxas(value: object) -> object:
 
 
 def _option(name: str, value: object) -> object:
+    if nvrtc_options.ALLOWED[name] == "an integer or an array of integers":
+        return _numbers(value)
     text = str(value[0] if isinstance(value, list) and len(value) == 1 else value)
     if name == "std" and (match := _NUMBER_OF_STD.fullmatch(text)):
         return f"c++{match[1]}"
@@ -154,6 +159,13 @@ def _option(name: str, value: object) -> object:
     if nvrtc_options.ALLOWED[name] == "a boolean" and text in {"0", "1"}:
         return text == "1"
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else text
+
+
+def _numbers(value: object) -> list[int] | None:
+    """Return the numbers of diagnostics as compilers print them, as in '#177-D'."""
+    items = value if isinstance(value, list) else re.split(r"[\s,]+", str(value))
+    matches = [re.fullmatch(r"#?([0-9]{1,9})(?:-D)?", str(item), re.IGNORECASE) for item in items]
+    return [int(match[1]) for match in matches if match] if all(matches) else None
 
 
 def _meant(key: str, value: object) -> Any:
@@ -325,6 +337,8 @@ def header_package(text: str) -> str | None:
 
 def link(entry: str, major: int | None) -> str | None:
     """Return what an entry of a module's `link` may be meant as that is not a file of the project."""
+    if entry.endswith(".cu"):
+        return f"put it into 'sources' of the same table: \"{entry}\""
     if not nvidia_wheels.may_be_device_runtime(entry):
         return above(entry, is_file=True)
     found = {each: toml_lines.setting("link", [nvidia_wheels.device_runtime(each)]) for each in (12, 13)}

@@ -11,7 +11,15 @@ from typing import Any
 from ..common import file_access, read_limits
 from ..errors import ConfigError, Location, Problem
 from . import known_names, toml_positions
-from .known_names import HOOK, WRAPPER, inside, is_required, misnamed, misnamed_in_hatch_toml
+from .known_names import (
+    HOOK,
+    WRAPPER,
+    inside,
+    is_misnamed_wrapper,
+    is_required,
+    misnamed,
+    misnamed_in_hatch_toml,
+)
 from .toml_positions import Place
 
 __all__ = [
@@ -86,9 +94,17 @@ def find_table(root: Folder) -> tuple[Mapping[str, Any], Place, str]:
 
 
 def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
-    """Return what stands in the pyproject.toml at *root*, and the project's build backend."""
+    """Return what stands in the pyproject.toml at *root*, and the project's build backend.
+
+    ConfigError if that is a misspelling of ours.
+    """
     pyproject = _read(root, _PYPROJECT)
-    return pyproject, str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
+    backend = str(inside(pyproject, "build-system").get("build-backend", "setuptools.build_meta"))
+    if is_misnamed_wrapper(backend):
+        where = place_of(root, ("build-system",)).of("build-backend")
+        what = f"there is no build backend {backend!r}"
+        raise ConfigError(Problem(what, where, f'build-backend = "{WRAPPER}"'))
+    return pyproject, backend
 
 
 def hatch_table(root: Folder, build: Mapping[str, Any], target: str) -> tuple[Mapping[str, Any], Place]:

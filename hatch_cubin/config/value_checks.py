@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from .. import __version__
 from ..common import arch_names
 from . import nvidia_wheels
-from .known_names import WRAPPER
+from .known_names import WRAPPER, is_misnamed_wrapper
 
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
@@ -252,7 +252,7 @@ def backend(value: object) -> str:
     text = string(value)
     module, colon, inside = text.partition(":")
     parts = [*module.split("."), *(inside.split(".") if colon else ())]
-    if text == WRAPPER or not all(part.isidentifier() for part in parts):
+    if text == WRAPPER or is_misnamed_wrapper(text) or not all(part.isidentifier() for part in parts):
         raise ValueError(f"must be another build backend, such as 'mesonpy', not {text!r}")
     return text
 

@@ -31,6 +31,7 @@ def plan_modules(
     if not config.module:
         return modules
     _refuse_settings(config, parts)
+    _refuse_macros_of_variants(config, members)
     linked = _Linked(config, {source.path: source for source in parts}, expand_targets)
     for number, paths in enumerate(members):
         modules += linked.modules(number, paths)
@@ -50,6 +51,24 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
         if getattr(rule, key)
         for source in parts
         if glob_regex(rule.path).fullmatch(source.path)
+    ]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]]) -> None:
+    """Raise ConfigError where a source table gives one value to a macro that a module has variants of."""
+    problems = [
+        Problem(
+            f"define.{name} would make the variants of {module.name!r} one and the same for this source",
+            config.place.of("source", index, "define", name),
+            f"leave {name} out, here or in the module's 'variants'",
+        )
+        for module, paths in zip(config.module, members, strict=True)
+        for index, rule in enumerate(config.source)
+        for name in dict(module.variants)
+        if name in dict(rule.define) or name in rule.undefined
+        if any(map(glob_regex(rule.path).fullmatch, paths))
     ]
     if problems:
         raise ConfigError(*problems)

@@ -282,6 +282,8 @@ def _modules_of(
             *(folder for folder in include_dirs if folder not in rule.include_dirs),
         )
         instantiate = tuple(dict.fromkeys((*instantiate, *rule.instantiate)))
+        defined = {*dict(rule.define), *rule.undefined}
+        variants = {name: values for name, values in variants.items() if name not in defined}
         variants |= dict(rule.variants)
     targets = expand_targets[archs]
     return [

@@ -30,14 +30,14 @@ class Action(NamedTuple):
     """What an action has made: its files, and what stands in the action itself."""
 
     files: tuple[File, ...]
-    said: bytes = b""  # as its standard output
-    seal: bytes = b""  # as its standard error
+    stdout: bytes = b""  # as its standard output
+    stderr: bytes = b""  # as its standard error
 
 
 def encode(action: Action) -> bytes:
     """Return the message, in the one form that all implementations write."""
     files = b"".join(_field(_FILES, _file(each)) for each in action.files)
-    return files + _text(_STDOUT, action.said) + _text(_STDERR, action.seal)
+    return files + _text(_STDOUT, action.stdout) + _text(_STDERR, action.stderr)
 
 
 def decode(data: bytes) -> Action:

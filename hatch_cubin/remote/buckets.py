@@ -7,13 +7,13 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from .location import Place
-from .store import FaultError, Traffic, too_large
+from .location import StoreTarget
+from .store import StoreError, TrafficCounter, too_large_error
 
-_PATIENCE = timedelta(seconds=5)  # with a connection, and with each read; a build's own ends before
-_WHOLE = timedelta(minutes=10)
-_PIECE = 1 << 13  # however slow it is, each shall be seen to come
-_MISSING = "obstore is not installed: pip install 'hatch-cubin[remote]'"
+_READ_TIMEOUT = timedelta(seconds=5)  # with a connection, and with each read; a build's own ends before
+_TOTAL_TIMEOUT = timedelta(minutes=10)
+_CHUNK_SIZE = 1 << 13  # however slow it is, each shall be seen to come
+_NOT_INSTALLED = "obstore is not installed: pip install 'hatch-cubin[remote]'"
 
 # Variables that say who asks. Without any of them, a cloud's library would ask the cloud that the machine may
 # be in, at an address where elsewhere nobody answers.
@@ -43,43 +43,43 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
 
-class ObjectStore:
+class BucketStore:
     """A store in a bucket. Any number of threads may use it."""
 
-    def __init__(self, place: Place, environ: Mapping[str, str]) -> None:
+    def __init__(self, target: StoreTarget, environ: Mapping[str, str]) -> None:
         try:
             import obstore
             from obstore.store import from_url
         except ImportError:
-            raise FaultError(_MISSING) from None
-        self.url = place.url.shown
-        self.traffic = Traffic()
+            raise StoreError(_NOT_INSTALLED) from None
+        self.url = target.url.shown
+        self.traffic = TrafficCounter()
         self._obstore: Any = obstore
         self._from_url: Any = from_url
-        self._settings = _settings(place, environ)
-        self._store = self._open(_PATIENCE)
+        self._settings = _settings(target, environ)
+        self._store = self._open(_READ_TIMEOUT)
 
-    def get(self, name: str, most: int) -> bytes | None:
-        return self.read(name, most)[0]
+    def get(self, name: str, max_size: int) -> bytes | None:
+        return self.read(name, max_size)[0]
 
-    def read(self, name: str, most: int) -> tuple[bytes | None, str | None]:
-        self.traffic.asked()
+    def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
+        self.traffic.count_request()
         try:
             found = self._obstore.get(self._store, name)
-            if found.meta["size"] > most:
-                raise too_large(most)
+            if found.meta["size"] > max_size:
+                raise too_large_error(max_size)
             pieces = list[bytes]()
-            for piece in found.stream(min_chunk_size=_PIECE):
-                self.traffic.moved(len(piece))
+            for piece in found.stream(min_chunk_size=_CHUNK_SIZE):
+                self.traffic.count_bytes(len(piece))
                 pieces.append(bytes(piece))
         except FileNotFoundError:
             return None, None
         except self._obstore.exceptions.BaseError as exc:
-            raise self._told(exc) from None
+            raise self._store_error(exc) from None
         return b"".join(pieces), found.meta["e_tag"]
 
     def has(self, name: str) -> bool:
-        self.traffic.asked()
+        self.traffic.count_request()
         try:
             self._obstore.head(self._store, name)
         except FileNotFoundError:
@@ -94,7 +94,7 @@ class ObjectStore:
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
         return self._put(name, data, "create" if tag is None else {"e_tag": tag})
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Nothing is kept here."""
 
     def close(self) -> None:
@@ -105,48 +105,48 @@ class ObjectStore:
         try:
             return self._from_url(self.url, **{**self._settings, **own})
         except Exception:  # noqa: BLE001 - each cloud's has errors of its own
-            raise FaultError("the variables of the environment that are for it are not right") from None
+            raise StoreError("the variables of the environment that are for it are not right") from None
 
     @cached_property
-    def _taker(self) -> Any:
+    def _upload_store(self) -> Any:
         """The same bucket, for what is put there: it answers only when it has all of it."""
-        return self._open(_WHOLE)
+        return self._open(_TOTAL_TIMEOUT)
 
     def _put(self, name: str, data: bytes, mode: object) -> bool:
-        self.traffic.asked()
+        self.traffic.count_request()
         errors = self._obstore.exceptions
-        self.traffic.sending(len(data))
+        self.traffic.begin_sending(len(data))
         try:
-            self._obstore.put(self._taker, name, data, mode=mode, use_multipart=False)
+            self._obstore.put(self._upload_store, name, data, mode=mode, use_multipart=False)
         except (errors.AlreadyExistsError, errors.PreconditionError):
             return False
         except FileNotFoundError:
-            raise FaultError("there is no such bucket") from None
+            raise StoreError("there is no such bucket") from None
         except errors.BaseError as exc:
-            raise self._told(exc) from None
+            raise self._store_error(exc) from None
         finally:
-            self.traffic.sent(len(data))
-        self.traffic.moved(len(data))
+            self.traffic.end_sending(len(data))
+        self.traffic.count_bytes(len(data))
         return True
 
-    def _told(self, exc: Exception) -> FaultError:
+    def _store_error(self, exc: Exception) -> StoreError:
         errors = self._obstore.exceptions
         if isinstance(exc, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
-            return FaultError("it refuses whoever asks")
-        return FaultError("it fails, or cannot be reached")
+            return StoreError("it refuses whoever asks")
+        return StoreError("it fails, or cannot be reached")
 
 
-def _settings(place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
-    scheme = place.url.scheme
+def _settings(target: StoreTarget, environ: Mapping[str, str]) -> dict[str, Any]:
+    scheme = target.url.scheme
     plain = any(environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
-    known = place.own and any(environ.get(name) for name in _CREDENTIALS[scheme])
+    known = target.is_from_environment and any(environ.get(name) for name in _CREDENTIALS[scheme])
     return {
         "client_options": {
             "allow_http": plain,
-            "connect_timeout": _PATIENCE,
-            "timeout": _WHOLE,
+            "connect_timeout": _READ_TIMEOUT,
+            "timeout": _TOTAL_TIMEOUT,
             "user_agent": "hatch-cubin",
         },
-        "retry_config": {"max_retries": 1, "retry_timeout": _PATIENCE},
+        "retry_config": {"max_retries": 1, "retry_timeout": _READ_TIMEOUT},
         "skip_signature": not known,
     }

@@ -13,101 +13,107 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from .store import FaultError, Store
+from .store import Store, StoreError
 
 _FAULTS = 3  # after so many a store is asked for nothing more
 PATIENCE_S = 3.5  # of waiting in all, beyond what the answers and bytes that came are worth
-_SLICE_S = 0.25  # how often that is counted; no more than it counts where the machine itself was busy
-_RATE = 1 << 19  # bytes a second: a slower line costs patience
-_ANSWER_S = 0.01  # an answer is worth as much: many are under way at once, and stores may be far away
-_UNSEEN = 1 << 17  # bytes in a slice, of what goes where nobody can see it
+_POLL_S = 0.25  # how often that is counted; no more than it counts where the machine itself was busy
+_MIN_BYTES_PER_S = 1 << 19  # bytes a second: a slower line costs patience
+_CREDIT_PER_ANSWER_S = (
+    0.01  # an answer is worth as much: many are under way at once, and stores may be far away
+)
+_ASSUMED_SENT_PER_POLL = 1 << 17  # bytes in a slice, of what goes where nobody can see it
 
 _K = TypeVar("_K")
 _R = TypeVar("_R")
 
 
-class Calls:
+class StoreCalls:
     """The requests of one build to one store. What goes wrong is told once, and never raised."""
 
     def __init__(self, store: Store, warn: Callable[[str], object], patience_s: float = PATIENCE_S) -> None:
         self.store = store
-        self.fault: str | None = None  # the first that there was
-        self.tell = warn
+        self.first_fault: str | None = None  # the first that there was
+        self.warn = warn
         self._faults = 0
-        self._patience_s = self._left_s = patience_s
+        self._patience_s = self._patience_left_s = patience_s
         self._counted = 0  # bytes that were taken into account
 
     @property
-    def _over(self) -> bool:
-        return self._faults >= _FAULTS or self._left_s <= 0
+    def _gave_up(self) -> bool:
+        return self._faults >= _FAULTS or self._patience_left_s <= 0
 
-    def each(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> Iterator[tuple[_K, _R]]:
+    def run_all(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> Iterator[tuple[_K, _R]]:
         """Do *tasks*, so many at once, and yield what came of those that did not fail, as it comes."""
-        crew = _Crew(tasks, at_once)
+        pool = _RequestPool(tasks, at_once)
         try:
-            while (answer := self._next(crew)) is not None:
+            while (answer := self._next(pool)) is not None:
                 key, result = answer
-                if isinstance(result, FaultError):
-                    self.failed(str(result))
+                if isinstance(result, StoreError):
+                    self.count_fault(str(result))
                 else:
                     yield key, result
         finally:
-            crew.dismiss()
+            pool.stop()
 
-    def one(self, task: Callable[[], _R]) -> _R | None:
+    def run_one(self, task: Callable[[], _R]) -> _R | None:
         """Do one task; None where it failed."""
-        return next((result for _key, result in self.each([(None, task)], 1)), None)
+        return next((result for _key, result in self.run_all([(None, task)], 1)), None)
 
     def pause(self, seconds: float) -> None:
         """Wait because of others who use the store, at the cost of patience."""
-        if not self._over:
-            time.sleep(min(seconds, self._left_s))
-            self._count(seconds)
+        if not self._gave_up:
+            time.sleep(min(seconds, self._patience_left_s))
+            self._spend_patience(seconds)
 
-    def failed(self, why: str) -> None:
+    def count_fault(self, why: str) -> None:
         """Count a fault of the store."""
         self._faults += 1
-        if self._over:
+        if self._gave_up:
             self.store.close()
-        if self.fault is None:
-            self.fault = why
-            self.tell(why)
+        if self.first_fault is None:
+            self.first_fault = why
+            self.warn(why)
 
-    def _next(self, crew: _Crew[_K, _R]) -> tuple[_K, _R | FaultError] | None:
+    def _next(self, pool: _RequestPool[_K, _R]) -> tuple[_K, _R | StoreError] | None:
         """Return what is done next; None where nothing is left, or the store is not asked any more."""
-        if self._over:
+        if self._gave_up:
             return None
-        crew.fill()
-        while crew.busy and self._left_s > 0:
+        pool.start_tasks()
+        while pool.busy and self._patience_left_s > 0:
             begun = time.monotonic()
             try:
-                answer = crew.done(_SLICE_S)
+                answer = pool.next_answer(_POLL_S)
             except Empty:
-                self._count(0.0 if self.store.traffic.passes(_UNSEEN) else _SLICE_S, heard=False)
+                self._spend_patience(
+                    0.0 if self.store.traffic.assume_sent(_ASSUMED_SENT_PER_POLL) else _POLL_S, heard=False
+                )
             else:
-                self._count(min(time.monotonic() - begun, _SLICE_S) - _ANSWER_S)
+                self._spend_patience(min(time.monotonic() - begun, _POLL_S) - _CREDIT_PER_ANSWER_S)
                 return answer
         return None
 
-    def _count(self, seconds: float, *, heard: bool = True) -> None:
+    def _spend_patience(self, seconds: float, *, heard: bool = True) -> None:
         """Take off the time of a wait, less what came meanwhile is worth: what is left over is not kept."""
         moved, self._counted = self.store.traffic.bytes - self._counted, self.store.traffic.bytes
-        self._left_s = min(self._patience_s, self._left_s - seconds + moved / _RATE)
-        if self._left_s <= 0:
-            self.failed("it is too slow" if heard or moved else "it does not answer")
+        self._patience_left_s = min(
+            self._patience_s, self._patience_left_s - seconds + moved / _MIN_BYTES_PER_S
+        )
+        if self._patience_left_s <= 0:
+            self.count_fault("it is too slow" if heard or moved else "it does not answer")
 
 
-class _Crew(Generic[_K, _R]):
+class _RequestPool(Generic[_K, _R]):
     """Threads that do tasks, and do not outlive the process. They take no more than are asked for."""
 
     def __init__(self, tasks: Iterable[tuple[_K, Callable[[], _R]]], at_once: int) -> None:
         self.busy = 0
         self._tasks, self._at_once = iter(tasks), at_once
         self._todo = SimpleQueue[tuple[_K, Callable[[], _R]] | None]()
-        self._done = SimpleQueue[tuple[_K, _R | FaultError]]()
+        self._done = SimpleQueue[tuple[_K, _R | StoreError]]()
         self._threads = 0
 
-    def fill(self) -> None:
+    def start_tasks(self) -> None:
         """Begin as many tasks as there may be at once."""
         for task in itertools.islice(self._tasks, self._at_once - self.busy):
             self.busy += 1
@@ -116,13 +122,13 @@ class _Crew(Generic[_K, _R]):
                 self._threads += 1
                 threading.Thread(target=self._work, daemon=True).start()
 
-    def done(self, patience_s: float) -> tuple[_K, _R | FaultError]:
+    def next_answer(self, patience_s: float) -> tuple[_K, _R | StoreError]:
         """Return what came of a task; Empty where nothing did in that time."""
         answer = self._done.get(timeout=patience_s)
         self.busy -= 1
         return answer
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """Let the threads end, each when it is done with what it does."""
         for _ in range(self._threads):
             self._todo.put(None)
@@ -132,7 +138,7 @@ class _Crew(Generic[_K, _R]):
             key, do = task
             try:
                 self._done.put((key, do()))
-            except FaultError as exc:
+            except StoreError as exc:
                 self._done.put((key, exc))
             except Exception as exc:  # noqa: BLE001 - whatever it is, it is no reason for a build to fail
-                self._done.put((key, FaultError(f"asking it ended with {type(exc).__name__}")))
+                self._done.put((key, StoreError(f"asking it ended with {type(exc).__name__}")))

@@ -11,106 +11,108 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ..config import store_urls
-from .location import Place, basic
-from .store import FaultError, Traffic, refused, too_large
+from .location import StoreTarget, basic_authorization
+from .store import StoreError, TrafficCounter, status_error, too_large_error
 
-_PATIENCE_S = 5.0  # with one read or write; a build's own patience with a store ends before
-_PIECE = 1 << 14
-_UNSENT = 1 << 17  # bytes that may wait in the system: what it has taken counts as sent
-_ABSENT = frozenset({404, 410})
+_TIMEOUT_S = 5.0  # with one read or write; a build's own patience with a store ends before
+_CHUNK_SIZE = 1 << 14
+_MAX_UNSENT = 1 << 17  # bytes that may wait in the system: what it has taken counts as sent
+_ABSENT_STATUSES = frozenset({404, 410})
 _HEADERS = {"User-Agent": "hatch-cubin", "Accept-Encoding": "identity"}
 
 
 class HttpStore:
     """A store at an http or https URL. Any number of threads may use it; connections are kept."""
 
-    def __init__(self, place: Place) -> None:
-        self.url = place.url.shown
-        self.traffic = Traffic()
-        self._place = place
+    def __init__(self, target: StoreTarget) -> None:
+        self.url = target.url.shown
+        self.traffic = TrafficCounter()
+        self._target = target
         self._idle: list[HTTPConnection] = []
         self._closed = False
         self._headers = dict(_HEADERS)
-        if place.authorization is not None:
-            self._headers["Authorization"] = place.authorization
-        self._path = place.url.path
-        self._proxy = _proxy(place)
-        if self._proxy is not None and place.url.scheme == "http":  # which is asked for the whole URL
-            self._path = place.url.shown
+        if target.authorization is not None:
+            self._headers["Authorization"] = target.authorization
+        self._path = target.url.path
+        self._proxy = _proxy_for(target)
+        if self._proxy is not None and target.url.scheme == "http":  # which is asked for the whole URL
+            self._path = target.url.shown
             self._headers |= self._proxy.headers
 
-    def get(self, name: str, most: int) -> bytes | None:
-        return self._ask("GET", name, most, {})
+    def get(self, name: str, max_size: int) -> bytes | None:
+        return self._request("GET", name, max_size, {})
 
-    def read(self, name: str, most: int) -> tuple[bytes | None, str | None]:
+    def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
         # By an ETag, servers were seen to call a changed file unchanged: it is never asked about.
-        return self._ask("GET", name, most, {"Cache-Control": "no-cache"}), None
+        return self._request("GET", name, max_size, {"Cache-Control": "no-cache"}), None
 
     def has(self, name: str) -> bool:
-        return self._ask("HEAD", name, 0, {}) is not None
+        return self._request("HEAD", name, 0, {}) is not None
 
     def put(self, name: str, data: bytes) -> None:
-        self._ask("PUT", name, 0, {"Content-Type": "application/octet-stream"}, data)
+        self._request("PUT", name, 0, {"Content-Type": "application/octet-stream"}, data)
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
         del tag  # many servers ignore the headers that would compare it
         self.put(name, data)
         return False
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
     def close(self) -> None:
         self._closed = True
-        self.rest()
+        self.close_idle()
 
-    def _ask(
-        self, method: str, name: str, most: int, headers: dict[str, str], body: bytes | None = None
+    def _request(
+        self, method: str, name: str, max_size: int, headers: dict[str, str], body: bytes | None = None
     ) -> bytes | None:
-        self.traffic.asked()
+        self.traffic.count_request()
         try:
-            connection, response = self._answered(method, name, headers, body)
+            connection, response = self._response(method, name, headers, body)
         except (OSError, HTTPException) as exc:
-            raise FaultError(_why(exc)) from None
-        kept = False
+            raise StoreError(_reason(exc)) from None
+        reusable = False
         try:
-            if method == "HEAD" and response.status not in _ABSENT:  # some servers know no such question
-                kept = self._drained(response)
+            if (
+                method == "HEAD" and response.status not in _ABSENT_STATUSES
+            ):  # some servers know no such question
+                reusable = self._drain(response)
                 return b""
             if 200 <= response.status < 300 and method == "GET":
-                data = self._body(response, most)
-                kept = not response.will_close
+                data = self._read_body(response, max_size)
+                reusable = not response.will_close
                 return data
-            kept = self._drained(response)
-            if 200 <= response.status < 300 or (response.status in _ABSENT and method != "PUT"):
+            reusable = self._drain(response)
+            if 200 <= response.status < 300 or (response.status in _ABSENT_STATUSES and method != "PUT"):
                 return None
-            raise refused(response.status, told=self._place.authorization is not None)
+            raise status_error(response.status, authorized=self._target.authorization is not None)
         except (OSError, HTTPException) as exc:
-            raise FaultError(_why(exc)) from None
+            raise StoreError(_reason(exc)) from None
         finally:
-            if kept:
+            if reusable:
                 self._idle.append(connection)
             else:
                 response.close()
                 connection.close()
             if self._closed:
-                self.rest()
+                self.close_idle()
 
-    def _answered(
+    def _response(
         self, method: str, name: str, headers: dict[str, str], body: bytes | None
     ) -> tuple[HTTPConnection, HTTPResponse]:
         """Return the beginning of an answer. A connection that was kept may have been closed meanwhile."""
         while True:
             connection, new = self._connection()
             try:
-                pieces = None if body is None else _Pieces(body, self.traffic)
+                pieces = None if body is None else _CountedBody(body, self.traffic)
                 sent = {**self._headers, **headers}
                 if body is not None:
                     sent["Content-Length"] = str(len(body))
                 if new:
                     connection.connect()
-                    _let_wait(connection)
+                    _limit_send_buffer(connection)
                 connection.request(method, f"{self._path}/{name}", body=pieces, headers=sent)
                 return connection, connection.getresponse()
             except (OSError, HTTPException) as exc:
@@ -127,35 +129,35 @@ class HttpStore:
             return self._connect(), True
 
     def _connect(self) -> HTTPConnection:
-        url, proxy = self._place.url, self._proxy
+        url, proxy = self._target.url, self._proxy
         host, port = url.host, url.port
         if url.scheme == "http":
             host, port = (host, port) if proxy is None else (proxy.host, proxy.port)
-            return HTTPConnection(host, port, timeout=_PATIENCE_S)
+            return HTTPConnection(host, port, timeout=_TIMEOUT_S)
         if proxy is None:
-            return HTTPSConnection(host, port, timeout=_PATIENCE_S)
-        connection = HTTPSConnection(proxy.host, proxy.port, timeout=_PATIENCE_S)
+            return HTTPSConnection(host, port, timeout=_TIMEOUT_S)
+        connection = HTTPSConnection(proxy.host, proxy.port, timeout=_TIMEOUT_S)
         connection.set_tunnel(host, port or 443, proxy.headers)
         return connection
 
-    def _body(self, response: HTTPResponse, most: int) -> bytes:
+    def _read_body(self, response: HTTPResponse, max_size: int) -> bytes:
         """Return what an answer holds: no more is read than it may have, and it has to be whole."""
         promised = response.length
-        if promised is not None and promised > most:
-            raise too_large(most)
+        if promised is not None and promised > max_size:
+            raise too_large_error(max_size)
         body = BytesIO()  # pieces in a list would take their memory twice once they are joined
-        while piece := response.read(_PIECE):
-            self.traffic.moved(len(piece))
+        while piece := response.read(_CHUNK_SIZE):
+            self.traffic.count_bytes(len(piece))
             body.write(piece)
-            if body.tell() > most:
-                raise too_large(most)
+            if body.tell() > max_size:
+                raise too_large_error(max_size)
         if promised is not None and body.tell() != promised:
-            raise FaultError("it broke off")
+            raise StoreError("it broke off")
         return body.getvalue()
 
-    def _drained(self, response: HTTPResponse) -> bool:
+    def _drain(self, response: HTTPResponse) -> bool:
         """Read what nobody needs, and say whether the connection can be kept: not for more than a little."""
-        if response.length is None or response.length > _PIECE or response.will_close:
+        if response.length is None or response.length > _CHUNK_SIZE or response.will_close:
             return False
         promised = response.length
         return len(response.read()) == promised
@@ -168,12 +170,14 @@ class _Proxy:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         self.host, self.port = parts.hostname or "", parts.port or 80
         user = parts.username
-        credentials = basic(unquote(user), unquote(parts.password or "")) if user is not None else None
+        credentials = (
+            basic_authorization(unquote(user), unquote(parts.password or "")) if user is not None else None
+        )
         self.headers = {} if credentials is None else {"Proxy-Authorization": credentials}
 
 
-def _proxy(place: Place) -> _Proxy | None:
-    url = place.url
+def _proxy_for(target: StoreTarget) -> _Proxy | None:
+    url = target.url
     text = getproxies().get(url.scheme)
     host = url.host if url.port is None else f"{url.host}:{url.port}"
     if not text or store_urls.is_here(url) or proxy_bypass(host):  # whoever it is would hear the password
@@ -181,41 +185,41 @@ def _proxy(place: Place) -> _Proxy | None:
     try:
         return _Proxy(text)
     except ValueError:
-        raise FaultError(f"the variable {url.scheme.upper()}_PROXY names no proxy") from None
+        raise StoreError(f"the variable {url.scheme.upper()}_PROXY names no proxy") from None
 
 
-def _let_wait(connection: HTTPConnection) -> None:
+def _limit_send_buffer(connection: HTTPConnection) -> None:
     """Let little wait in the system for its turn, where it can be told to: a slow line takes long."""
     with contextlib.suppress(AttributeError, OSError):
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT)
 
 
-class _Pieces:
+class _CountedBody:
     """What is sent, piece by piece, so that what is on its way can be counted."""
 
-    def __init__(self, data: bytes, traffic: Traffic) -> None:
+    def __init__(self, data: bytes, traffic: TrafficCounter) -> None:
         self._data, self._traffic = data, traffic
         self._at = self._sent = 0
 
     def read(self, _size: int = -1) -> bytes:
-        self._traffic.moved(self._at - self._sent)  # the piece before, which is gone by now
+        self._traffic.count_bytes(self._at - self._sent)  # the piece before, which is gone by now
         self._sent = self._at
-        self._at = min(self._at + _PIECE, len(self._data))
+        self._at = min(self._at + _CHUNK_SIZE, len(self._data))
         return self._data[self._sent : self._at]
 
 
-def _why(exc: Exception) -> str:
+def _reason(exc: Exception) -> str:
     """Say what went wrong: in words of our own, for those of a library may have what is secret."""
-    for kind, why in _WHYS:
+    for kind, why in _REASONS:
         if isinstance(exc, kind):
             return why
     return "it cannot be reached" if isinstance(exc, OSError) else "it does not speak HTTP"
 
 
-_WHYS: list[tuple[type[Exception], str]] = [
+_REASONS: list[tuple[type[Exception], str]] = [
     (TimeoutError, "it does not answer"),
     (socket.gaierror, "nobody knows its name"),
-    (ssl.SSLCertVerificationError, "nothing that is trusted here vouches for its certificate"),
+    (ssl.SSLCertVerificationError, "nothing that is trusted here accepts_record for its certificate"),
     (ssl.SSLError, "it does not speak TLS"),
     (ConnectionRefusedError, "nobody listens there"),
     (ConnectionError, "it broke off"),

@@ -16,32 +16,32 @@ from ..config.config import Config
 from ..config.store_urls import Url
 
 
-class Place(NamedTuple):
+class StoreTarget(NamedTuple):
     """A store: where it is, and how a request to it says who asks."""
 
     url: Url
     authorization: str | None  # the header's value
-    own: bool  # named by the environment, whose credentials are for it
+    is_from_environment: bool  # named by the environment, whose credentials are for it
 
 
-def place_of(config: Config, environ: Mapping[str, str]) -> Place | None:
+def store_target(config: Config, environ: Mapping[str, str]) -> StoreTarget | None:
     """Return the store that a build shall use; None where it has none."""
     if config.remote_cache is None:
         return None
     if "remote_cache" not in config.replaced:
-        return Place(store_urls.parse(config.remote_cache), None, own=False)
+        return StoreTarget(store_urls.parse(config.remote_cache), None, is_from_environment=False)
     url = store_urls.parse(environ[REMOTE])
     authorization = _authorization(url, environ.get(REMOTE_TOKEN))
-    return Place(url._replace(user=None, password=""), authorization, own=True)
+    return StoreTarget(url._replace(user=None, password=""), authorization, is_from_environment=True)
 
 
 def _authorization(url: Url, token: str | None) -> str | None:
     if url.user is not None:
-        return basic(url.user, url.password)
+        return basic_authorization(url.user, url.password)
     sent_in_the_open = url.scheme == "http" and not store_urls.is_here(url)
     return f"Bearer {token.strip()}" if token and not sent_in_the_open else None
 
 
-def basic(user: str, password: str) -> str:
+def basic_authorization(user: str, password: str) -> str:
     """Return how a request says a user's name and password."""
     return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"

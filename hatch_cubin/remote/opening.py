@@ -7,36 +7,36 @@ from collections.abc import Mapping
 from ..cache.entries import Cache
 from ..config.store_urls import PLAIN
 from ..project.project import Project
-from .calls import PATIENCE_S, Calls
-from .location import Place, place_of
-from .shared_store import Shared
-from .store import FaultError, Store
+from .calls import PATIENCE_S, StoreCalls
+from .location import StoreTarget, store_target
+from .shared_store import SharedStore
+from .store import Store, StoreError
 
 
-def open_shared(
+def open_shared_store(
     project: Project, cache: Cache, compiler: str, units: int, patience_s: float | None = None
-) -> Shared | None:
+) -> SharedStore | None:
     """Return the store of a project; None where it has none, or one that cannot be opened: a warning."""
-    place = place_of(project.config, project.environ)
-    if place is None:
+    target = store_target(project.config, project.environ)
+    if target is None:
         return None
 
     def warn(why: str) -> None:
-        project.warn(f"the remote cache at {place.url.shown} cannot be used fully: {why}")
+        project.warn(f"the remote cache at {target.url.shown} cannot be used fully: {why}")
 
     try:
-        calls = Calls(_store(place, project.environ), warn, patience_s or PATIENCE_S)
-        return Shared(calls, cache, name=(project.package, compiler), units=units, trust=cache.signing)
-    except FaultError as exc:
+        calls = StoreCalls(_store(target, project.environ), warn, patience_s or PATIENCE_S)
+        return SharedStore(calls, cache, name=(project.package, compiler), units=units, trust=cache.signing)
+    except StoreError as exc:
         warn(str(exc))
         return None
 
 
-def _store(place: Place, environ: Mapping[str, str]) -> Store:
-    if place.url.scheme in PLAIN:
+def _store(target: StoreTarget, environ: Mapping[str, str]) -> Store:
+    if target.url.scheme in PLAIN:
         from .http import HttpStore
 
-        return HttpStore(place)
-    from .buckets import ObjectStore
+        return HttpStore(target)
+    from .buckets import BucketStore
 
-    return ObjectStore(place, environ)
+    return BucketStore(target, environ)

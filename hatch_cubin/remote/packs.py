@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 from ..common.digest import file_digest
 
-MOST = 1 << 23  # bytes of a pack, unless one result alone has more
-MOST_INDEX = 1 << 26
+MAX_PACK_SIZE = 1 << 23  # bytes of a pack, unless one result alone has more
+MAX_INDEX_SIZE = 1 << 26
 _FORMAT = 1
-_SMALL = MOST // 8
-_FEW = 8  # small packs that are left as they are
+_SMALL_PACK_SIZE = MAX_PACK_SIZE // 8
+_MAX_SMALL_PACKS = 8  # small packs that are left as they are
 _SHA256 = re.compile("[0-9a-f]{64}")
-_KEPT = 64  # writes for which a key is kept that none of them uses
+_KEPT_WRITES = 64  # writes for which a key is kept that none of them uses
 
 
-class Item(NamedTuple):
+class PackedResult(NamedTuple):
     """A result on its way."""
 
     key: bytes
@@ -33,7 +33,7 @@ class Item(NamedTuple):
     data: bytes
 
 
-class Slot(NamedTuple):
+class PackSlot(NamedTuple):
     """Where a result lies."""
 
     pack: str
@@ -46,10 +46,10 @@ class Slot(NamedTuple):
     def size(self) -> int:
         return self.record + self.data
 
-    def of(self, key: bytes, pack: bytes) -> Item:
+    def read_from(self, key: bytes, pack: bytes) -> PackedResult:
         """Return the result that lies there."""
         middle = self.offset + self.record
-        return Item(key, pack[self.offset : middle], pack[middle : middle + self.data])
+        return PackedResult(key, pack[self.offset : middle], pack[middle : middle + self.data])
 
 
 class Pack(NamedTuple):
@@ -58,47 +58,47 @@ class Pack(NamedTuple):
     data: bytes
     sha256: str
     size: int
-    slots: Mapping[bytes, Slot]
+    slots: Mapping[bytes, PackSlot]
 
 
 @dataclass(frozen=True)
-class Index:
+class PackIndex:
     """Where the results of a project lie."""
 
     packs: Mapping[str, int] = field(default_factory=dict)  # sizes by digest
-    slots: Mapping[bytes, Slot] = field(default_factory=dict)
+    slots: Mapping[bytes, PackSlot] = field(default_factory=dict)
     writes: int = 0  # that it is the outcome of
 
-    def without(self, packs: AbstractSet[str], keys: AbstractSet[bytes]) -> Index:
+    def without(self, packs: AbstractSet[str], keys: AbstractSet[bytes]) -> PackIndex:
         """Return the index without what is lost or wrong."""
         slots = {key: slot for key, slot in self.slots.items() if slot.pack not in packs and key not in keys}
-        return Index(self.packs, slots, self.writes)
+        return PackIndex(self.packs, slots, self.writes)
 
-    def aged(self, used: AbstractSet[bytes]) -> Index:
+    def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
         """Return what the next write starts from: without the keys that nobody used for long."""
         now = self.writes + 1
         slots = {
             key: slot._replace(used=now) if key in used else slot
             for key, slot in self.slots.items()
-            if key in used or slot.used > now - _KEPT
+            if key in used or slot.used > now - _KEPT_WRITES
         }
-        return Index(self.packs, slots, now)
+        return PackIndex(self.packs, slots, now)
 
-    def folded(self) -> set[str]:
+    def packs_to_rewrite(self) -> set[str]:
         """Return the packs to be written again: those that are less than half of use, and many small ones."""
-        live = _live(self.slots)
-        small = {pack for pack, count in live.items() if count < _SMALL}
+        live = _used_bytes(self.slots)
+        small = {pack for pack, count in live.items() if count < _SMALL_PACK_SIZE}
         faded = {pack for pack, count in live.items() if 2 * count < self.packs[pack]}
-        return faded | (small if len(small) > _FEW else set())
+        return faded | (small if len(small) > _MAX_SMALL_PACKS else set())
 
-    def united(self, packs: Iterable[Pack]) -> Index:
+    def with_packs(self, packs: Iterable[Pack]) -> PackIndex:
         """Return the index with what lies in new packs, and without packs of which nothing is left."""
         sizes, slots = dict(self.packs), dict(self.slots)
         for pack in packs:
             sizes[pack.sha256] = pack.size
             slots |= {key: slot._replace(used=self.writes) for key, slot in pack.slots.items()}
         there = {slot.pack for slot in slots.values()}
-        return Index({pack: size for pack, size in sizes.items() if pack in there}, slots, self.writes)
+        return PackIndex({pack: size for pack, size in sizes.items() if pack in there}, slots, self.writes)
 
     def encode(self) -> bytes:
         numbers = {pack: number for number, pack in enumerate(self.packs)}
@@ -107,7 +107,7 @@ class Index:
         return json.dumps(values, separators=(",", ":")).encode()
 
 
-def decode(data: bytes) -> Index:
+def decode(data: bytes) -> PackIndex:
     """Return the index that *data* encodes; ValueError where it is none, or is of a later version."""
     try:
         values = json.loads(data)
@@ -116,14 +116,14 @@ def decode(data: bytes) -> Index:
         packs = {_digest(sha256): _count(size) for sha256, size in values["packs"]}
         named = [*packs.items()]
         slots = {bytes.fromhex(key): _slot(named, *numbers) for key, numbers in values["units"].items()}
-        if any(size > packs[pack] for pack, size in _live(slots).items()):
+        if any(size > packs[pack] for pack, size in _used_bytes(slots).items()):
             raise ValueError("more than its packs have")
-        return Index(packs, slots, _count(values["writes"]))
+        return PackIndex(packs, slots, _count(values["writes"]))
     except (TypeError, LookupError, AttributeError, RecursionError) as exc:
         raise ValueError("not an index") from exc
 
 
-def _live(slots: Mapping[bytes, Slot]) -> Counter[str]:
+def _used_bytes(slots: Mapping[bytes, PackSlot]) -> Counter[str]:
     """Return how many bytes of each pack are results."""
     live = Counter[str]()
     for slot in slots.values():
@@ -137,9 +137,9 @@ def _digest(value: Any) -> str:
     return str(value)
 
 
-def _slot(packs: list[tuple[str, int]], number: Any, *counts: Any) -> Slot:
+def _slot(packs: list[tuple[str, int]], number: Any, *counts: Any) -> PackSlot:
     pack, size = packs[_count(number)]
-    slot = Slot(pack, *map(_count, counts))
+    slot = PackSlot(pack, *map(_count, counts))
     if slot.offset + slot.size > size:
         raise ValueError("beyond its pack")
     return slot
@@ -151,12 +151,12 @@ def _count(value: Any) -> int:
     return value
 
 
-def cut(items: Iterable[Item]) -> Iterator[Pack]:
+def cut(items: Iterable[PackedResult]) -> Iterator[Pack]:
     """Yield packs of *items*, in their order; none is too large, but for one result that alone is."""
-    held, size = list[Item](), 0
+    held, size = list[PackedResult](), 0
     for item in items:
         count = len(item.record) + len(item.data)
-        if held and size + count > MOST:
+        if held and size + count > MAX_PACK_SIZE:
             yield _pack(held)
             held, size = [], 0
         held.append(item)
@@ -165,7 +165,7 @@ def cut(items: Iterable[Item]) -> Iterator[Pack]:
         yield _pack(held)
 
 
-def _pack(items: Iterable[Item]) -> Pack:
+def _pack(items: Iterable[PackedResult]) -> Pack:
     pieces, places, at = list[bytes](), dict[bytes, tuple[int, int, int]](), 0
     for item in items:
         pieces += (item.record, item.data)
@@ -173,4 +173,4 @@ def _pack(items: Iterable[Item]) -> Pack:
         at += len(item.record) + len(item.data)
     data = b"".join(pieces)
     sha256 = file_digest(data)
-    return Pack(data, sha256, len(data), {key: Slot(sha256, *place, 0) for key, place in places.items()})
+    return Pack(data, sha256, len(data), {key: PackSlot(sha256, *place, 0) for key, place in places.items()})

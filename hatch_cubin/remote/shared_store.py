@@ -16,27 +16,29 @@ from ..cache.entries import Cache
 from ..common.digest import file_digest
 from . import bazel_actions, packs
 from .bazel_actions import Action, File
-from .calls import Calls
-from .packs import Index, Item, Pack
-from .trust import Everybody, Trust
+from .calls import StoreCalls
+from .packs import Pack, PackedResult, PackIndex
+from .trust import AcceptAll, StorePolicy
 
-FEW = 50  # units; what more have goes in packs
+MAX_SINGLE_UNITS = 50  # units; what more have goes in packs
 
 _THREADS = 16
-_SAMPLE = 2 * _THREADS  # of what an index lacks: whether parts of the project have stored it by themselves
+_SAMPLE_SIZE = (
+    2 * _THREADS
+)  # of what an index lacks: whether parts of the project have stored it by themselves
 _PACKS_AT_ONCE = 4  # for they are held in memory
 _TRIES = 5  # to write an index that others write too
-_APART_S = 0.2  # at first; then they go further apart
-_MOST_ACTION = 1 << 22  # bytes, some times what the largest record has
-_MOST_BLOB = 1 << 27  # a store that sends more could fill the memory
+_RETRY_PAUSE_S = 0.2  # at first; then they go further apart
+_MAX_ACTION_SIZE = 1 << 22  # bytes, some times what the largest record has
+_MAX_BLOB_SIZE = 1 << 27  # a store that sends more could fill the memory
 
 _UNIT, _INDEX = "unit", "index"  # what an action can be of
-_NO_SEAL = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
+_CANNOT_SIGN = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
 
 Wanted = Mapping[bytes, records.Request]  # by key: what each unit needs of its result
 
 
-class Shared:
+class SharedStore:
     """A store, for the builds of one project with one toolchain, whose index it keeps under their *name*.
 
     *units* is how many the project has: of few, each has an action of its own, and of many the index says
@@ -45,19 +47,19 @@ class Shared:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: StoreCalls,
         cache: Cache,
         *,
         name: Sequence[str],
         units: int,
-        trust: Trust | None = None,
+        trust: StorePolicy | None = None,
     ) -> None:
         self.fetched: set[bytes] = set()
         self.pushed: set[bytes] = set()
         self._store, self._calls, self._cache = calls.store, calls, cache
-        self._trust = trust or Everybody()
+        self._trust = trust or AcceptAll()
         self._index_name = _action_name(_INDEX, "\0".join(name).encode())
-        self._few = units <= FEW
+        self._few = units <= MAX_SINGLE_UNITS
         self._unsigned: set[bytes] = set()  # keys of what is here, and would count for nobody there
         self._absent: set[bytes] = set()  # keys of which the store has nothing that is right
         self._lost: set[str] = set()  # packs, likewise
@@ -74,7 +76,7 @@ class Shared:
             "pushed": len(self.pushed),
             "requests": traffic.requests,
             "bytes": traffic.bytes,
-            "fault": self._calls.fault,
+            "fault": self._calls.first_fault,
         }
 
     def fetch(self, wanted: Wanted) -> None:
@@ -87,26 +89,26 @@ class Shared:
         if not self._few and (left := [key for key in left if key not in self.fetched]):
             self._take(wanted, self._single(sorted(left)))
         if self._damaged:
-            self._calls.failed("it sends something else than what was stored")
-        self._store.rest()
+            self._calls.count_fault("it sends something else than what was stored")
+        self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
         """Give the store what it lacks of what the local folder has."""
         if self._few:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)
-            self.pushed |= {key for key, new in self._calls.each(tasks, _THREADS) if new}
+            self.pushed |= {key for key, new in self._calls.run_all(tasks, _THREADS) if new}
         else:
             self._push_packs(keys)
         if self._unsigned:
-            self._calls.tell(f"it is not given results that no trusted key has signed: {len(self._unsigned)}")
-        self._store.rest()
+            self._calls.warn(f"it is not given results that no trusted key has signed: {len(self._unsigned)}")
+        self._store.close_idle()
 
-    def _take(self, wanted: Wanted, items: Iterable[Item]) -> None:
+    def _take(self, wanted: Wanted, items: Iterable[PackedResult]) -> None:
         """Store what is proven."""
         with self._cache.intake() as accept:
             for item in items:
-                if not self._trust.vouches(item.record):
+                if not self._trust.accepts_record(item.record):
                     self._absent.add(item.key)
                 elif exchange.proven(*item, wanted[item.key]) is None:
                     self._damaged = True
@@ -116,32 +118,32 @@ class Shared:
 
     # Few units: an action for each
 
-    def _units(self, keys: Iterable[bytes]) -> Iterator[Item]:
+    def _units(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         tasks = ((key, partial(self._unit, key)) for key in keys)
-        return (item for _key, item in self._calls.each(tasks, _THREADS) if item is not None)
+        return (item for _key, item in self._calls.run_all(tasks, _THREADS) if item is not None)
 
-    def _single(self, keys: Sequence[bytes]) -> Iterator[Item]:
+    def _single(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
         """Yield what jobs with few of the units have stored, if a sample says that there is any of it."""
-        yield from (found := [*self._units(keys[:_SAMPLE])])
+        yield from (found := [*self._units(keys[:_SAMPLE_SIZE])])
         if found:
-            yield from self._units(keys[_SAMPLE:])
+            yield from self._units(keys[_SAMPLE_SIZE:])
 
-    def _unit(self, key: bytes) -> Item | None:
+    def _unit(self, key: bytes) -> PackedResult | None:
         if (text := self._record(key)) is None or (record := records.decode(text)) is None:
             return None
         data = self._blob(record.sha256, record.size)
-        return None if data is None else Item(key, text, data)
+        return None if data is None else PackedResult(key, text, data)
 
     def _record(self, key: bytes) -> bytes | None:
         """Return the record of a unit; None where the store has none, or one that is not right."""
-        action = self._decoded(self._store.get(_action_name(_UNIT, key), _MOST_ACTION))
+        action = self._decoded(self._store.get(_action_name(_UNIT, key), _MAX_ACTION_SIZE))
         if action is None:
             return None
-        record = records.decode(action.said)
+        record = records.decode(action.stdout)
         if record is None or record.key != key.hex():
             self._damaged = True
             return None
-        return action.said if self._trust.vouches(action.said) else None
+        return action.stdout if self._trust.accepts_record(action.stdout) else None
 
     def _push_unit(self, key: bytes) -> bool:
         if key not in self._absent and self._is_whole(key):
@@ -151,7 +153,7 @@ class Shared:
             return False
         file = File(key.hex(), file_digest(item.data), len(item.data))
         action = bazel_actions.encode(Action((file,), item.record))
-        if len(action) > _MOST_ACTION:  # nobody would read it
+        if len(action) > _MAX_ACTION_SIZE:  # nobody would read it
             return False
         self._store.put(_blob_name(file.sha256), item.data)
         self._store.put(_action_name(_UNIT, key), action)  # never before what it leads to
@@ -165,19 +167,19 @@ class Shared:
 
     # Many units: packs, and an index of them
 
-    def _packed(self, keys: Iterable[bytes]) -> Iterator[Item]:
-        index, *_others = self._calls.one(self._read_index) or (Index(),)
+    def _packed(self, keys: Iterable[bytes]) -> Iterator[PackedResult]:
+        index, *_others = self._calls.run_one(self._read_index) or (PackIndex(),)
         asked: dict[str, list[bytes]] = {}
         for key in keys:
             if key in index.slots:
                 asked.setdefault(index.slots[key].pack, []).append(key)
         for pack, data in self._contents(index, asked):
-            yield from (index.slots[key].of(key, data) for key in asked[pack])
+            yield from (index.slots[key].read_from(key, data) for key in asked[pack])
 
-    def _contents(self, index: Index, asked: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    def _contents(self, index: PackIndex, asked: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the packs that are there, and remember which are not."""
         tasks = ((pack, partial(self._blob, pack, index.packs[pack])) for pack in asked)
-        for pack, data in self._calls.each(tasks, _PACKS_AT_ONCE):
+        for pack, data in self._calls.run_all(tasks, _PACKS_AT_ONCE):
             if data is None:
                 self._lost.add(pack)
             else:
@@ -187,12 +189,12 @@ class Shared:
     def _miss(self, asked: Iterable[str]) -> None:
         """Find out which packs are there no more."""
         tasks = ((pack, partial(self._store.has, _blob_name(pack))) for pack in asked)
-        self._lost |= {pack for pack, there in self._calls.each(tasks, _THREADS) if not there}
+        self._lost |= {pack for pack, there in self._calls.run_all(tasks, _THREADS) if not there}
 
     def _push_packs(self, keys: Sequence[bytes]) -> None:
         own, sent = {*keys}, list[Pack]()
         for turn in range(_TRIES):
-            if (found := self._calls.one(self._read_index)) is None:
+            if (found := self._calls.run_one(self._read_index)) is None:
                 break
             index, tag, sealed = found
             if turn == 0:
@@ -201,70 +203,70 @@ class Shared:
             if not own - index.slots.keys():
                 break
             if not self._may_write(sealed=sealed):
-                self._calls.tell(_NO_SEAL)
+                self._calls.warn(_CANNOT_SIGN)
                 break
-            index = index.aged(own)
+            index = index.drop_unused(own)
             there = index.slots.keys() | {key for pack in sent for key in pack.slots}
             sent += self._send(index, [key for key in keys if key not in there])
-            if not sent or self._calls.one(partial(self._write_index, index.united(sent), tag)):
+            if not sent or self._calls.run_one(partial(self._write_index, index.with_packs(sent), tag)):
                 break
             if (
                 turn < _TRIES - 1
             ):  # whoever else writes just now shall read at another time what this one wrote
-                self._calls.pause(random.uniform(0, _APART_S * 2**turn))  # noqa: S311 - it need not be a secret
+                self._calls.pause(random.uniform(0, _RETRY_PAUSE_S * 2**turn))  # noqa: S311 - it need not be a secret
         self.pushed |= own & {key for pack in sent for key in pack.slots}
 
-    def _send(self, index: Index, keys: Iterable[bytes]) -> list[Pack]:
+    def _send(self, index: PackIndex, keys: Iterable[bytes]) -> list[Pack]:
         """Store packs of these results and of those in folded packs; return the packs without their bytes."""
         cut = packs.cut(self._items(index, keys))
         tasks = ((pack._replace(data=b""), partial(self._send_pack, pack)) for pack in cut)
-        sent = [pack for pack, _done in self._calls.each(tasks, _PACKS_AT_ONCE)]
+        sent = [pack for pack, _done in self._calls.run_all(tasks, _PACKS_AT_ONCE)]
         self._lost -= {pack.sha256 for pack in sent}
         self._absent -= {key for pack in sent for key in pack.slots}
         return sent
 
-    def _items(self, index: Index, keys: Iterable[bytes]) -> Iterator[Item]:
+    def _items(self, index: PackIndex, keys: Iterable[bytes]) -> Iterator[PackedResult]:
         yield from (item for key in keys if (item := self._stored(key)) is not None)
-        for pack, data in self._contents(index, index.folded()):
-            yield from (slot.of(key, data) for key, slot in index.slots.items() if slot.pack == pack)
+        for pack, data in self._contents(index, index.packs_to_rewrite()):
+            yield from (slot.read_from(key, data) for key, slot in index.slots.items() if slot.pack == pack)
 
     def _send_pack(self, pack: Pack) -> None:
         self._store.put(_blob_name(pack.sha256), pack.data)
 
-    def _read_index(self) -> tuple[Index, str | None, bool]:
+    def _read_index(self) -> tuple[PackIndex, str | None, bool]:
         """Return the index, its tag, and whether it is sealed, whoever has done that."""
-        data, tag = self._store.read(self._index_name, packs.MOST_INDEX)
+        data, tag = self._store.read(self._index_name, packs.MAX_INDEX_SIZE)
         action = self._decoded(data)
-        sealed = action is not None and action.seal != b""
-        if action is None or not self._trust.holds(action.said, action.seal):
-            return Index(), tag, sealed
+        sealed = action is not None and action.stderr != b""
+        if action is None or not self._trust.accepts_index(action.stdout, action.stderr):
+            return PackIndex(), tag, sealed
         try:
-            return packs.decode(action.said), tag, sealed
+            return packs.decode(action.stdout), tag, sealed
         except ValueError:
             self._damaged = True
-            return Index(), tag, sealed
+            return PackIndex(), tag, sealed
 
     def _may_write(self, *, sealed: bool) -> bool:
         """Say whether an index of this build is one for all who read the one that was *sealed*, or not."""
-        seal = self._trust.seal(b"")
-        return (not sealed or seal != b"") and self._trust.holds(b"", seal)
+        seal = self._trust.sign_index(b"")
+        return (not sealed or seal != b"") and self._trust.accepts_index(b"", seal)
 
-    def _write_index(self, index: Index, tag: str | None) -> bool:
+    def _write_index(self, index: PackIndex, tag: str | None) -> bool:
         text = index.encode()
         files = tuple(File(f"{pack}.pack", pack, size) for pack, size in index.packs.items())
-        action = Action(files, text, self._trust.seal(text))
+        action = Action(files, text, self._trust.sign_index(text))
         return self._store.replace(self._index_name, bazel_actions.encode(action), tag)
 
     # Both
 
-    def _stored(self, key: bytes) -> Item | None:
+    def _stored(self, key: bytes) -> PackedResult | None:
         found = self._cache.attempt(partial(exchange.stored, self._cache.folder, key), None)
-        if found is None or sum(map(len, found)) > _MOST_BLOB:
+        if found is None or sum(map(len, found)) > _MAX_BLOB_SIZE:
             return None
-        if not self._trust.vouches(found[0]):
+        if not self._trust.accepts_record(found[0]):
             self._unsigned.add(key)
             return None
-        return Item(key, *found)
+        return PackedResult(key, *found)
 
     def _decoded(self, data: bytes | None) -> Action | None:
         try:
@@ -274,7 +276,7 @@ class Shared:
             return None
 
     def _blob(self, sha256: str, size: int) -> bytes | None:
-        data = self._store.get(_blob_name(sha256), min(size, _MOST_BLOB))
+        data = self._store.get(_blob_name(sha256), min(size, _MAX_BLOB_SIZE))
         if data is None or file_digest(data) == sha256:
             return data
         self._damaged = True

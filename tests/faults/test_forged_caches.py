@@ -26,7 +26,7 @@ from hatch_cubin.common.ed25519_keys import Signature
 from hatch_cubin.errors import MissError
 from tests.faults.harness.builds import OPTIONS, UNITS, Builds, Outcome
 from tests.helpers import read_config, sha256
-from tests.shelf import shelf
+from tests.store_server import store_server
 
 pytest.importorskip("cuda.core")
 pytestmark = pytest.mark.nvrtc
@@ -261,7 +261,7 @@ def test_of_a_poisoned_store_nothing_is_taken_where_keys_are_trusted(
         forged = unit.poison()
         line = Signer(STRANGER).sign(RECORD, forged) if signed else b""
         unit.record.write_bytes(forged + line)
-    with shelf() as store:
+    with store_server() as store:
         at = {"HATCH_CUBIN_REMOTE": store.url}
 
         def build_elsewhere(*trusted: bytes, **environ: str) -> Outcome:

@@ -19,26 +19,26 @@ from hatch_cubin.common import user_folders
 from hatch_cubin.config import store_urls
 from hatch_cubin.project.project import Project
 from hatch_cubin.remote import calls, shared_store
-from hatch_cubin.remote.calls import Calls
+from hatch_cubin.remote.calls import StoreCalls
 from hatch_cubin.remote.http import HttpStore
-from hatch_cubin.remote.location import Place
-from hatch_cubin.remote.shared_store import FEW, Shared
+from hatch_cubin.remote.location import StoreTarget
+from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
 from tests.helpers import SAXPY, make_project
 from tests.results import folder_with, item
-from tests.shelf import Fault, Handler, Shelf, answer, endless, reset
+from tests.store_server import Fault, Handler, StoreServer, answer, endless, reset
 
 pytestmark = pytest.mark.counted
 
 ITEMS = [item(f"unit {number}", 1000) for number in range(20)]
 KEYS = [each.key for each in ITEMS]
-MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
+MODES = pytest.mark.parametrize("units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"])
 
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(calls, "_SLICE_S", 0.02)
-    monkeypatch.setattr(shared_store, "_APART_S", 0.01)
+    monkeypatch.setattr(calls, "_POLL_S", 0.02)
+    monkeypatch.setattr(shared_store, "_RETRY_PAUSE_S", 0.01)
 
 
 def cut_off(handler: Handler) -> bool:
@@ -139,11 +139,13 @@ FAULTS: Mapping[str, Fault] = {
 SILENT = {"404 with a body"}
 
 
-def machine(server: Shelf, folder: Path, units: int, said: list[str], patience_s: float = 60) -> Shared:
+def machine(
+    server: StoreServer, folder: Path, units: int, said: list[str], patience_s: float = 60
+) -> SharedStore:
     """Return the store of a build on a machine of its own, which already has what is in *folder*."""
-    store = HttpStore(Place(store_urls.parse(server.url), None, own=True))
+    store = HttpStore(StoreTarget(store_urls.parse(server.url), None, is_from_environment=True))
     cache = Cache(folder, None, said.append)
-    return Shared(Calls(store, said.append, patience_s), cache, name=("demo", "13.0"), units=units)
+    return SharedStore(StoreCalls(store, said.append, patience_s), cache, name=("demo", "13.0"), units=units)
 
 
 def right(folder: Path) -> int:
@@ -159,7 +161,7 @@ def right(folder: Path) -> int:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kinds", [("ac", "cas"), ("cas",)], ids=["always", "for blobs"])
 def test_a_build_goes_on_whatever_the_store_does(
-    tmp_path: Path, server: Shelf, fault: str, units: int, kinds: tuple[str, ...]
+    tmp_path: Path, server: StoreServer, fault: str, units: int, kinds: tuple[str, ...]
 ) -> None:
     folder_with(tmp_path / "first", ITEMS)
     machine(server, tmp_path / "first", units, []).push(KEYS)
@@ -189,7 +191,9 @@ def test_a_build_goes_on_whatever_the_store_does(
 
 
 @MODES
-def test_a_store_that_loses_half_gives_the_other_half(tmp_path: Path, server: Shelf, units: int) -> None:
+def test_a_store_that_loses_half_gives_the_other_half(
+    tmp_path: Path, server: StoreServer, units: int
+) -> None:
     said = list[str]()
     for start in range(0, len(ITEMS), 5):  # packs of five
         folder_with(tmp_path / "first", ITEMS[start : start + 5])
@@ -209,7 +213,7 @@ def test_a_store_that_loses_half_gives_the_other_half(tmp_path: Path, server: Sh
 
 @MODES
 def test_no_flipped_bit_is_taken(
-    tmp_path: Path, server: Shelf, units: int, chance: random.Random, figures: Any
+    tmp_path: Path, server: StoreServer, units: int, chance: random.Random, figures: Any
 ) -> None:
     folder_with(tmp_path / "first", ITEMS)
     machine(server, tmp_path / "first", units, []).push(KEYS)
@@ -226,7 +230,7 @@ def test_no_flipped_bit_is_taken(
 
 
 @MODES
-def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: Shelf, units: int) -> None:
+def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: StoreServer, units: int) -> None:
     said = list[str]()
     start = threading.Barrier(8, timeout=60)
 
@@ -252,7 +256,9 @@ def test_many_writers_at_once_store_nothing_wrong(tmp_path: Path, server: Shelf,
 
 
 @pytest.fixture
-def build(tmp_path: Path, server: Shelf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+def build(
+    tmp_path: Path, server: StoreServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
     """Build a project with a cache of its own behind which the server is; return what came of it."""
     pytest.importorskip("cuda.core")
     monkeypatch.setattr(user_folders, "own_folder", lambda: tmp_path / "own")
@@ -275,7 +281,9 @@ def build(tmp_path: Path, server: Shelf, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 @pytest.mark.nvrtc
-def test_what_one_build_compiles_the_next_machine_fetches(server: Shelf, build: Callable[..., Any]) -> None:
+def test_what_one_build_compiles_the_next_machine_fetches(
+    server: StoreServer, build: Callable[..., Any]
+) -> None:
     first = build()
     assert (first["compiled"], first["remote"]["pushed"], server.files) == (3, 0, {})
     second = build(HATCH_CUBIN_REMOTE_WRITE="1")
@@ -289,7 +297,7 @@ def test_what_one_build_compiles_the_next_machine_fetches(server: Shelf, build: 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("fault", ["500", "hang", "another's"])
 def test_a_wheel_is_the_same_whatever_the_store_does(
-    server: Shelf, build: Callable[..., Any], fault: str, monkeypatch: pytest.MonkeyPatch
+    server: StoreServer, build: Callable[..., Any], fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hatch_cubin.remote.opening.PATIENCE_S", 0.2)
     sound = build(HATCH_CUBIN_REMOTE_WRITE="1")
@@ -302,7 +310,7 @@ def test_a_wheel_is_the_same_whatever_the_store_does(
 
 @pytest.mark.nvrtc
 def test_a_rebuild_that_verifies_asks_no_store(
-    tmp_path: Path, server: Shelf, build: Callable[..., Any]
+    tmp_path: Path, server: StoreServer, build: Callable[..., Any]
 ) -> None:
     from hatch_cubin.wheels.checking.rebuild import rebuild
 

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from hatch_cubin.remote import bazel_actions, packs
 from hatch_cubin.remote.bazel_actions import Action, File
-from hatch_cubin.remote.packs import Index, Item, Pack
+from hatch_cubin.remote.packs import Pack, PackedResult, PackIndex
 
 pytestmark = pytest.mark.counted
 
 ITEMS = st.builds(
-    Item, st.binary(min_size=1, max_size=4), st.binary(max_size=20), st.binary(min_size=1, max_size=90)
+    PackedResult,
+    st.binary(min_size=1, max_size=4),
+    st.binary(max_size=20),
+    st.binary(min_size=1, max_size=90),
 )
 UNIQUE = st.lists(ITEMS, max_size=12, unique_by=lambda item: item.key)
 FILES = st.builds(
@@ -25,33 +28,37 @@ FILES = st.builds(
 ACTIONS = st.builds(Action, st.lists(FILES).map(tuple), st.binary(), st.binary())
 
 
-def written(builds: list[list[Item]]) -> tuple[Index, dict[str, bytes]]:
+def written(builds: list[list[PackedResult]]) -> tuple[PackIndex, dict[str, bytes]]:
     """Return the index and the packs after one build after another wrote, each with results of its own."""
-    index, blobs = Index(), dict[str, bytes]()
+    index, blobs = PackIndex(), dict[str, bytes]()
     for items in builds:
-        index = index.aged({item.key for item in items})
+        index = index.drop_unused({item.key for item in items})
         lacking = [item for item in items if item.key not in index.slots]
-        folded = index.folded()
-        again = [slot.of(key, blobs[slot.pack]) for key, slot in index.slots.items() if slot.pack in folded]
+        folded = index.packs_to_rewrite()
+        again = [
+            slot.read_from(key, blobs[slot.pack]) for key, slot in index.slots.items() if slot.pack in folded
+        ]
         made: list[Pack] = [*packs.cut([*lacking, *again])]
         blobs |= {pack.sha256: pack.data for pack in made}
-        index = packs.decode(index.united(made).encode())
+        index = packs.decode(index.with_packs(made).encode())
     return index, blobs
 
 
 @given(st.lists(UNIQUE, max_size=30))
-def test_what_any_builds_wrote_is_found_as_the_first_of_them_wrote_it(builds: list[list[Item]]) -> None:
+def test_what_any_builds_wrote_is_found_as_the_first_of_them_wrote_it(
+    builds: list[list[PackedResult]],
+) -> None:
     index, blobs = written(builds)
     first = {item.key: item for items in reversed(builds) for item in items}
     assert index.slots.keys() == first.keys()  # none of them was unused for long
-    assert {key: slot.of(key, blobs[slot.pack]) for key, slot in index.slots.items()} == first
+    assert {key: slot.read_from(key, blobs[slot.pack]) for key, slot in index.slots.items()} == first
 
 
 @given(st.lists(UNIQUE, min_size=1, max_size=30))
-def test_packs_neither_fade_nor_crumble(builds: list[list[Item]]) -> None:
+def test_packs_neither_fade_nor_crumble(builds: list[list[PackedResult]]) -> None:
     index, _blobs = written(builds)
     assert {slot.pack for slot in index.slots.values()} == index.packs.keys()
-    assert len(index.packs) <= packs._FEW + 1
+    assert len(index.packs) <= packs._MAX_SMALL_PACKS + 1
     for pack, size in index.packs.items():
         assert 2 * sum(slot.size for slot in index.slots.values() if slot.pack == pack) >= size
 

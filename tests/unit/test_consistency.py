@@ -125,10 +125,10 @@ def test_the_architecture_maps_the_rooms_as_they_are() -> None:
 # Promises
 
 PROOFS = (
-    "'verify' proves that a wheel holds together, and that its loader is one that a release shipped.",
-    "Only 'verify --rebuild' proves that all that hatch-cubin put into it is what the project builds",
-    "What hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves:",
-    "RECORD holds against damage alone.",
+    "'verify' proves that a wheel's files agree with each other, and that its loader is one that a release",
+    "Only 'verify --rebuild' proves that every file that hatch-cubin put into it is what the project builds",
+    "For files not made by hatch-cubin, such as the package's own '__init__.py', only a signature is proof:",
+    "RECORD protects only against damage.",
 )
 
 

@@ -26,10 +26,10 @@ ROOMS: dict[str, str] = {
     "toolkit": "common config project planning",
     "headers": "common config project planning toolkit",
     "keys": "common cubin config project planning cache toolkit headers",
-    "bundle": "common loader cubin project planning cache toolkit keys",
+    "bundle": "common cubin project planning cache toolkit keys",
+    "remote": "common config project cache toolkit keys",
     "compiling": "common loader cubin config project planning cache toolkit headers keys bundle",
     "explaining": "common loader config project planning cache headers keys",
-    "remote": "common config project cache toolkit keys compiling",
     "lockfile": "common config project planning cache toolkit headers keys remote",
     "building": "common project planning cache toolkit keys bundle compiling remote lockfile",
     "wheels": "common loader cubin project bundle building",
@@ -167,9 +167,22 @@ MODULES: dict[str, dict[str, str]] = {
         "manifest": "loader_files",
         "packs": "",
         "sbom": "",
-        "stub": "loader_files",
+        "stub": "",
         "layout": "kernel_parameters loader_files manifest packs stub",
         "unpacked_form": "layout manifest",
+    },
+    "remote": {
+        "bazel_actions": "",
+        "location": "",
+        "packs": "",
+        "store": "",
+        "buckets": "location store",
+        "calls": "store",
+        "http": "location store",
+        "trust": "",
+        "shared_store": "bazel_actions calls packs trust",
+        "opening": "buckets calls http location shared_store store",
+        "build_store": "opening shared_store",
     },
     "compiling": {
         "claims": "",
@@ -193,18 +206,23 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/similar_names": "",
         "hints/host_code": "diagnostics hints/cub hints/failed_compile hints/include_chain "
         "hints/similar_names",
-        "hints/conditions": "hints/failed_compile hints/host_code hints/kernel_declarations",
+        "hints/other_sources": "definitions hints/failed_compile hints/kernel_declarations",
+        "hints/included_twice": "diagnostics hints/failed_compile",
+        "hints/inline_ptx": "diagnostics hints/failed_compile hints/similar_names",
+        "hints/conditions": "hints/failed_compile hints/host_code hints/kernel_declarations "
+        "hints/other_sources",
         "hints/misnamed_headers": "hints/failed_compile hints/host_code hints/similar_names",
         "hints/headers": "diagnostics hints/conditions hints/cub hints/failed_compile hints/host_code "
         "hints/include_chain hints/misnamed_headers",
         "hints/tile_kernels": "diagnostics hints/conditions hints/failed_compile",
-        "hints/undefined_functions": "definitions diagnostics hints/failed_compile",
+        "hints/undefined_functions": "diagnostics hints/failed_compile hints/other_sources",
         "hints/undefined_names": "diagnostics hints/cub hints/failed_compile hints/host_code "
         "hints/similar_names",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/similar_names hints/undefined_names",
         "advice": "diagnostics hints/compiler_limits hints/conditions hints/extern_c hints/failed_compile "
-        "hints/headers hints/host_code hints/instantiations hints/macros hints/not_source "
+        "hints/headers hints/host_code hints/included_twice hints/inline_ptx hints/instantiations "
+        "hints/macros hints/not_source "
         "hints/other_languages hints/removed_features hints/tile_kernels hints/undefined_functions "
         "hints/undefined_names",
         "identical_variants": "",
@@ -247,23 +265,11 @@ MODULES: dict[str, dict[str, str]] = {
         "kernel_lookup": "",
         "miss_reasons": "differences",
     },
-    "remote": {
-        "bazel_actions": "",
-        "location": "",
-        "packs": "",
-        "store": "",
-        "buckets": "location store",
-        "calls": "store",
-        "http": "location store",
-        "trust": "",
-        "shared_store": "bazel_actions calls packs trust",
-        "opening": "buckets calls http location shared_store store",
-        "build_store": "opening shared_store",
-    },
     "lockfile": {
         "lock_format": "",
         "lock_comparison": "lock_format",
         "locked_build": "lock_comparison lock_format",
+        "required_wheels": "locked_build lock_comparison lock_format",
     },
     "building": {
         "report": "",

@@ -65,10 +65,6 @@ def run(args: argparse.Namespace) -> Answer:
             hint = "make an empty one, which is enough beside setup.py"
         raise ConfigError(Problem(what, hint=hint))
     pyproject, backend = table_location.read_project(root)
-    if backend.partition(".")[0] == WRAPPER.partition(".")[0] and backend != WRAPPER:
-        where = table_location.place_of(root, ("build-system",)).of("build-backend")
-        hint = f'build-backend = "{WRAPPER}"'
-        raise ConfigError(Problem(f"there is no build backend {backend!r}", where, hint))
     place, is_new = _table_place(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):

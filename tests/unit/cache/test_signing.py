@@ -78,18 +78,23 @@ def test_what_counts_depends_on_whose_the_folder_is(record: str) -> None:
 def test_what_comes_from_a_store_is_signed_or_counts_for_nothing() -> None:
     """Also where one's own folder need not be."""
     signing = Signing(OWN, Trust([OWN.key], required=False))
-    assert signing.vouches(signing.signed(DATA))
-    assert signing.holds(b"index", signing.seal(b"index"))
+    assert signing.accepts_record(signing.signed(DATA))
+    assert signing.accepts_index(b"index", signing.sign_index(b"index"))
     for line in (b"", OTHER.sign(RECORD, DATA), OWN.sign(INDEX, DATA)):
-        assert not signing.vouches(DATA + line)
-    for seal in (b"", OTHER.sign(INDEX, b"index"), OWN.sign(RECORD, b"index"), signing.seal(b"another")):
-        assert not signing.holds(b"index", seal)
+        assert not signing.accepts_record(DATA + line)
+    for seal in (
+        b"",
+        OTHER.sign(INDEX, b"index"),
+        OWN.sign(RECORD, b"index"),
+        signing.sign_index(b"another"),
+    ):
+        assert not signing.accepts_index(b"index", seal)
 
 
 def test_who_trusts_no_keys_trusts_whoever_can_write_to_a_store() -> None:
     nobody = Signing()
-    assert nobody.vouches(DATA)
-    assert nobody.holds(b"index", nobody.seal(b"index"))
+    assert nobody.accepts_record(DATA)
+    assert nobody.accepts_index(b"index", nobody.sign_index(b"index"))
 
 
 def test_a_file_is_what_is_signed_and_the_line_below_it() -> None:

@@ -20,9 +20,9 @@ from hatch_cubin.common import ed25519_keys
 from hatch_cubin.wheels.checking import check
 from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, TABLE, bundle, made, pyproject, write_tree
 from tests.library import code, whole_wheel
-from tests.shelf import shelf
 from tests.splits import PARTS, VARIANTS, finished_wheel, split_wheel
 from tests.splits import PLAIN as OF_SPLIT
+from tests.store_server import store_server
 
 REFERENCE = (REPOSITORY / "docs/reference/json.md").read_text("utf-8")
 SECTIONS = {
@@ -138,10 +138,10 @@ def test_a_verb_prints_the_fields_that_are_documented(
     project: Path, capsys: pytest.CaptureFixture[str], verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(verb, project, monkeypatch)
-    with shelf() as gone:
+    with store_server() as gone:
         places = {"gone": gone.url}
     types: dict[str, set[type]] = {}
-    with shelf() as there:
+    with store_server() as there:
         for store in STORES.get(verb, (None,)):
             if store is not None:
                 monkeypatch.setenv("HATCH_CUBIN_REMOTE", places.get(store, there.url))
@@ -275,7 +275,7 @@ def test_check_prints_the_fields_that_are_documented(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(check, "PYPI", 1)
+    monkeypatch.setattr(check, "PYPI_MAX_BYTES", 1)
     files = bundle(
         made("a", "sm_80", data=code("a", spills=1, stack=8)),
         made("copy", "sm_90", {"copy": "copy"}, data=code("copy")),

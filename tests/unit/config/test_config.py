@@ -22,6 +22,8 @@ FIRST = pyproject("").count("\n") + 1  # the line of a table's first key
 HOOK = f"[{'.'.join(TABLE)}]"
 SOURCE = f"[[{'.'.join(TABLE)}.source]]"
 MODULE = f"[[{'.'.join(TABLE)}.module]]"
+A_SOURCE = f'{SOURCE}\npath = "k.cu"\n'
+A_MODULE = f'{MODULE}\nname = "m"\nsources = ["k.cu"]\nmode = "lto"\n'
 
 KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
@@ -287,6 +289,10 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("options = { lineinfo = 'yes' }", "options = { lineinfo = true }"),
         ("options = { lineinfo = 'perhaps' }", None),
         ("options = { O9 = true }", None),
+        ("options = { diag-suppress = ['177-D'] }", "options = { diag-suppress = [177] }"),
+        ("options = { diag-warn = '#177-D, 550-D' }", "options = { diag-warn = [177, 550] }"),
+        ("options = { diag-error = 'unused' }", None),
+        ("options = { Xptxas = ['-Xptxas', '-v'] }", 'options = { ptxas-options = ["-v"] }'),
         ("options = { '--use_fast_math' = true }", "options = { use-fast-math = true }"),
         ("options = { ffast-math = 'on' }", "options = { use-fast-math = true }"),
         ("options = { maxrregcount = '64' }", "options = { max-register-count = 64 }"),
@@ -314,6 +320,72 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
     assert problem.hint == meant
     if meant is not None:
         read_config(meant)
+
+
+@pytest.mark.parametrize(
+    ("entry", "hint"),
+    [("lib/f.cu", "put it into 'sources' of the same table: \"lib/f.cu\""), ("lib/f.cpp", None)],
+)
+def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> None:
+    (problem,) = problems(f'{A_MODULE}link = ["{entry}"]')
+    what = f"link: {entry!r} is a source, and what is linked is compiled already"
+    assert (problem.what, problem.hint) == (what, hint)
+
+
+@pytest.mark.parametrize("name", ["cuda-toolkit", "cuda_core", "cuda-python"])
+def test_the_toolkit_is_not_a_header_package(name: str) -> None:
+    (problem,) = problems(f'header-packages = ["{name}"]')
+    assert problem.what == (
+        f"header-packages: {name!r} is not the distribution with these headers: "
+        "they come with the toolkit: leave it out"
+    )
+
+
+@pytest.mark.parametrize("flags", ["['--extended-lambda']", "'-O3 -Xcompiler=-fPIC'"])
+def test_flags_without_which_nothing_is_lost_are_left_out(flags: str) -> None:
+    (problem,) = problems(f"options = {flags}")
+    assert problem.hint == "nothing is lost without these flags: leave 'options' out"
+
+
+@pytest.mark.parametrize(
+    ("table", "home"),
+    [
+        ("define = { N = [1, 2] }", "source"),
+        (f"{A_SOURCE}define = {{ N = [1, 2] }}", "source"),
+        (f"{A_MODULE}define = {{ N = [1, 2] }}", "module"),
+    ],
+    ids=["everything", "source", "module"],
+)
+def test_several_values_of_a_macro_are_variants(table: str, home: str) -> None:
+    (problem,) = problems(table)
+    assert problem.hint == (
+        "for a module of each value, not in 'define', but in "
+        f"[[tool.hatch.build.hooks.cubin.{home}]]: variants = {{ N = [1, 2] }}"
+    )
+
+
+def test_values_that_no_variant_can_have_get_no_such_hint() -> None:
+    (problem,) = problems("define = { N = [] }")
+    assert problem.hint is None
+
+
+@pytest.mark.parametrize("table", [A_SOURCE, A_MODULE], ids=["source", "module"])
+def test_a_macro_has_one_value_or_several_in_one_table(table: str) -> None:
+    (problem,) = problems(f"{table}define = {{ M = 1, N = 1 }}\nvariants = {{ N = [1, 2] }}")
+    assert (problem.what, problem.hint) == (
+        "define.N would change nothing: 'variants' gives N its values",
+        "leave N out of 'define', or out of 'variants'",
+    )
+
+
+@pytest.mark.parametrize("undefined", ["'N'", "['M', 'N']"])
+@pytest.mark.parametrize("table", ["", A_SOURCE, A_MODULE], ids=["everything", "source", "module"])
+def test_a_macro_is_not_defined_and_taken_back_in_one_table(table: str, undefined: str) -> None:
+    (problem,) = problems(f"{table}define = {{ L = 1, N = 1 }}\noptions = {{ undefine-macro = {undefined} }}")
+    assert (problem.what, problem.hint) == (
+        "define.N would change nothing: the option 'undefine-macro' takes N back",
+        "leave N out of one of the two",
+    )
 
 
 @pytest.mark.parametrize(
@@ -929,7 +1001,15 @@ OUTSIDE = "must stay inside the project, relative to it"
         ("", '1: the table does not say which build backend makes the wheel\n  hint: backend = "…"'),
         *(
             (f"backend = {value!r}", f"2: {OTHER} {value!r}")
-            for value in ("hatch_cubin.backend", "a b", "a:", "a.", "a:b:c")
+            for value in (
+                "hatch_cubin.backend",
+                "hatch_cubin.build",
+                "hatchcubin",
+                "a b",
+                "a:",
+                "a.",
+                "a:b:c",
+            )
         ),
         *(
             (f'backend = "{name}"', f'2: {OTHER} {name!r}\n  hint: backend = "{right}"')
@@ -939,6 +1019,10 @@ OUTSIDE = "must stay inside the project, relative to it"
                 ("poetry-core", "poetry.core.masonry.api"),
                 ("scikit-build", "scikit_build_core.build"),
             )
+        ),
+        (
+            'build-backend = "mesonpy"',
+            "2: 'build-backend' is not an option of [tool.hatch-cubin]\n  hint: did you mean 'backend'?",
         ),
         ('backend = "a"\npackage-dir = "../b"', f"3: package-dir '../b' {OUTSIDE}"),
         ('backend = "a"\nbackend-path = ["/b"]', f"3: backend-path: '/b' {OUTSIDE}"),
@@ -957,6 +1041,16 @@ def test_without_ours_around_it_there_is_none(key: str) -> None:
     assert str(caught.value) == (
         f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has it"
         ' where [build-system] has build-backend = "hatch_cubin.backend"'
+    )
+
+
+@pytest.mark.parametrize("key", ["build-backend", "requires"])
+def test_a_key_of_build_system_is_told_where_it_belongs(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrapped(f"{key} = 1", wraps=False)
+    assert str(caught.value) == (
+        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n"
+        f"  hint: {key!r} belongs into the table [build-system]"
     )
 
 

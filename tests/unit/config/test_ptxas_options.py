@@ -111,6 +111,7 @@ def test_every_option_of_ptxas_is_allowed_or_refused_with_a_reason() -> None:
         ("-v -O3", "write '-v', '-O3'"),
         ("-v,-O3", "write '-v', '-O3'"),
         ("-Xptxas -v", "write '-v'"),
+        ("-Xptxas", "leave '-Xptxas' out: these options are all for ptxas"),
         ("-Xptxas=--opt-level 3", "write '--opt-level=3'"),
         ("O3", "write '-O3'"),
         ("--opt-level", "write '--opt-level=2'"),

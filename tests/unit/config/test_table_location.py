@@ -21,6 +21,7 @@ HIDDEN = (
 )
 INIT = "  hint: 'hatch-cubin init' adds one"
 NO_TABLE = "pyproject.toml: there is no table {}\n"
+RIGHT = 'hint: build-backend = "hatch_cubin.backend"'
 RENAME = "  hint: rename {}, which the project's build backend does not read"
 BOTH = (
     "there is a table {} too, and the project's build backend reads that one alone\n"
@@ -139,6 +140,22 @@ def test_the_table_is_the_one_that_the_build_backend_reads(
         (
             {"pyproject.toml": HATCHLING + HOOK, "hatch.toml": "[tool.hatch.build.hooks.cubin]\n"},
             f"hatch.toml:1: {BOTH.format('[tool.hatch.build.hooks.cubin]')}",
+        ),
+        *(
+            (
+                {"pyproject.toml": f"[build-system]\nbuild-backend = '{wrong}'\n{OWN}"},
+                f"pyproject.toml:2: there is no build backend {wrong!r}\n  {RIGHT}",
+            )
+            for wrong in (
+                "hatch_cubin.build",
+                "hatch_cubin.backends",
+                "hatch-cubin.backend",
+                "hatch_cubin:backend",
+                "hatchcubin.backend",
+                "hatch_cubin",
+                "hatch_cubin.backend:build",
+                "hatch_cubim.backend",
+            )
         ),
         (
             {"pyproject.toml": "[tool]\nhatch-cubin = 3\n"},

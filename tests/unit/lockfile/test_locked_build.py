@@ -16,11 +16,11 @@ from hatch_cubin.cache import signing
 from hatch_cubin.cache.signing import Signer
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.errors import ConfigError, LockError, Problem
-from hatch_cubin.lockfile import lock_format, locked_build
+from hatch_cubin.lockfile import lock_format, locked_build, required_wheels
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit.requirements import SIGNATURES, build_requirements
 from tests.helpers import COPY_PTX, SAXPY, make_project, read_config
-from tests.shelf import Shelf, shelf
+from tests.store_server import StoreServer, store_server
 
 pytestmark = pytest.mark.nvrtc
 
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def wanted(project: Project) -> list[str]:
-    return locked_build.wanted(project.config, project.root, lambda: project)
+    return required_wheels.wanted(project.config, project.root, lambda: project)
 
 
 def none() -> Project:
@@ -70,14 +70,14 @@ def test_what_is_wrong_with_a_project_is_left_to_the_build(tmp_path: Path) -> No
         raise ConfigError(Problem("no package"))
 
     config = read_config('toolkit = "13"')
-    assert locked_build.wanted(config, tmp_path, broken) == build_requirements(config, {})
+    assert required_wheels.wanted(config, tmp_path, broken) == build_requirements(config, {})
 
 
 def test_where_nothing_is_asked_for_a_lock_does_not_change_that(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
-    assert locked_build.wanted(project.config, project.root, none) == []
+    assert required_wheels.wanted(project.config, project.root, none) == []
 
 
 def test_where_all_is_cached_no_wheel_is_asked_for(project: Project) -> None:
@@ -85,14 +85,14 @@ def test_where_all_is_cached_no_wheel_is_asked_for(project: Project) -> None:
 
 
 @pytest.fixture
-def store(project: Project) -> Iterator[Shelf]:
+def store(project: Project) -> Iterator[StoreServer]:
     """A shared store that has what was locked."""
-    with shelf() as server:
+    with store_server() as server:
         push(behind(project, server))
         yield server
 
 
-def behind(project: Project, server: Shelf, **environ: str) -> Project:
+def behind(project: Project, server: StoreServer, **environ: str) -> Project:
     """Return the project with a store, and a cache that has nothing."""
     environ = {**project.environ, "HATCH_CUBIN_REMOTE": server.url, **environ}
     return replace(project, config=read_config(OPTIONS, environ), environ=environ)
@@ -102,12 +102,12 @@ def push(project: Project) -> None:
     pipeline.build(replace(project, environ={**project.environ, "HATCH_CUBIN_REMOTE_WRITE": "1"}))
 
 
-def test_where_a_store_has_all_no_wheel_is_asked_for(project: Project, store: Shelf) -> None:
+def test_where_a_store_has_all_no_wheel_is_asked_for(project: Project, store: StoreServer) -> None:
     assert wanted(_without_entries(behind(project, store))) == []
 
 
 def test_a_locked_build_takes_all_from_a_store_without_a_compiler(
-    project: Project, store: Shelf, monkeypatch: pytest.MonkeyPatch
+    project: Project, store: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = pipeline.build(project)
     for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
@@ -121,7 +121,7 @@ def test_a_locked_build_takes_all_from_a_store_without_a_compiler(
 
 
 def test_a_store_that_has_not_all_is_asked_once_and_the_rest_is_compiled(
-    project: Project, store: Shelf
+    project: Project, store: StoreServer
 ) -> None:
     store.files.clear()
     store.log.clear()
@@ -132,7 +132,7 @@ def test_a_store_that_has_not_all_is_asked_once_and_the_rest_is_compiled(
 
 
 def test_a_store_that_fails_is_told_by_the_build_and_not_before(
-    project: Project, store: Shelf, monkeypatch: pytest.MonkeyPatch
+    project: Project, store: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.fault = lambda handler: handler.answer(500)
     said = list[str]()
@@ -216,14 +216,14 @@ def test_what_checks_signatures_need_not_be_there_before_it_was_asked_for(
     assert wanted(signed(project)) == [SIGNATURES]
 
 
-def test_who_would_not_take_results_does_not_look_for_them(project: Project, store: Shelf) -> None:
+def test_who_would_not_take_results_does_not_look_for_them(project: Project, store: StoreServer) -> None:
     """A shard compiles what is its own: every result of the plan is not its business."""
     there = behind(project, store)
-    store.asked()
+    store.take_log()
     word = locked_build.heard(there, read_sources(there), looks=False)
     assert word is not None
     assert (word.plan.changes, word.found, word.remote) == ((), None, None)
-    assert store.asked() == []
+    assert store.take_log() == []
 
 
 def test_another_toolkit_in_the_table_asks_for_that_one(project: Project) -> None:

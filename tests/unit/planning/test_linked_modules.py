@@ -109,6 +109,16 @@ def test_a_variant_is_a_module_and_gives_its_macros_to_every_source() -> None:
     ]
 
 
+@pytest.mark.parametrize("value", ["3", "false"])
+def test_a_source_of_a_module_does_not_define_what_its_variants_are_of(value: str) -> None:
+    table = f'[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/*.cu"\ndefine = {{ N = {value} }}\n'
+    (told,) = refusal(f"{SOLVER}variants = {{ N = [1, 2] }}\n{table}", A_AND_B)
+    assert told.partition(": ")[2] == (
+        "define.N would make the variants of 'solver' one and the same for this source\n"
+        "  hint: leave N out, here or in the module's 'variants'"
+    )
+
+
 def test_modules_share_an_object_that_is_compiled_alike() -> None:
     other = SOLVER.replace("solver", "other")
     names = [each.name for each in planned(f'archs = ["sm_90"]\n{SOLVER}{other}', A_AND_B, A_AND_B)]

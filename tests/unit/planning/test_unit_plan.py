@@ -132,6 +132,23 @@ def test_source_tables_merge_over_the_whole_table_and_later_ones_win() -> None:
     ]
 
 
+def test_a_later_table_that_defines_a_macro_wins_over_the_variants_of_an_earlier_one() -> None:
+    table = f"""\
+        {RULE}
+        path = "**/*.cu"
+        variants = {{ A = [1, 2], B = [3] }}
+        {RULE}
+        path = "demo/one.cu"
+        define = {{ A = 7, B = false }}
+        """
+    found = modules(table, *cu("demo/one.cu", "demo/two.cu"))
+    assert [(each.name, each.macros) for each in found] == [
+        ("one", (("A", "7"),)),
+        ("two[A=1,B=3]", (("A", "1"), ("B", "3"))),
+        ("two[A=2,B=3]", (("A", "2"), ("B", "3"))),
+    ]
+
+
 def test_variants_are_one_module_per_combination() -> None:
     found = modules(
         f"""\

@@ -105,6 +105,39 @@ def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
     assert said[1:] == ["hatch-cubin knows no variable HATCH_CUBIN_XYZZY"]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("HATCHCUBIN_ARCHS", "HATCH_CUBIN_ARCHS"),
+        ("HATCH_CUBINS_SKIP", "HATCH_CUBIN_SKIP"),
+        ("HATCH-CUBIN-JOBS", "HATCH_CUBIN_JOBS"),
+        ("hatch_cubin_archs", "HATCH_CUBIN_ARCHS"),
+        ("CUBIN_LOCKED", "HATCH_CUBIN_LOCKED"),
+        ("HATCH_CUDA_ARCHS", "HATCH_CUBIN_ARCHS"),
+    ],
+)
+def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    said: list[str] = []
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
+    ).warn_of_variables()
+    assert said == [f"hatch-cubin knows no variable {name}: did you mean {meant}?"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HATCH_CACHE_DIR", "HATCH_BUILD_HOOK_ENABLE_CUBIN", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "HATCH_CUSTOM"],
+)
+def test_a_variable_of_others_is_not(tmp_path: Path, name: str) -> None:
+    said: list[str] = []
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
+    ).warn_of_variables()
+    assert said == []
+
+
 @pytest.mark.parametrize("package", ["demos", "demo.cpu", "dem", "x" * 300, "demo." + "x" * 300])
 def test_a_package_that_is_not_in_the_wheel_is_refused(tree: Path, package: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -229,6 +262,19 @@ def test_a_folder_in_the_place_of_a_glob_is_told(tmp_path: Path) -> None:
     assert caught.value.problems == (problem("pattern-matches-nothing", what, FIRST_PLACE, hint),)
 
 
+def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"kernels/reduce.cu": SAXPY, "headers/common.h": ""})
+    module = f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["kernels/reduces.cu"]'
+    options = f'sources = ["kernels/redcue.cu"]\ninclude-dirs = ["header"]\n{module}'
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, options))
+    assert [(each.code, each.hint) for each in caught.value.problems] == [
+        ("pattern-matches-nothing", "did you mean 'kernels/reduce.cu'?"),
+        ("pattern-matches-nothing", "did you mean 'kernels/reduce.cu'?"),
+        ("include-folder-not-found", "did you mean 'headers'?"),
+    ]
+
+
 def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/a.cu": b"\0", "src/demo/b.cu": "", "src/demo/inc/x.h": ""})
     (tmp_path / "src/demo/c.cu").symlink_to("gone.cu")
@@ -254,9 +300,12 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
         ("nul-byte-in-source", "src/demo/a.cu"),
         ("file-not-readable", "src/demo/c.cu"),
     ]
-    assert [str(each) for each in caught.value.problems[1:3]] == [
-        f"pyproject.toml:{HEADER + line}: include-dirs: {folder!r} is not a folder of the project"
-        for line, folder in ((6, "include"), (10, "src/demo/a.cu"))
+    assert [each.what for each in caught.value.problems[1:3]] == [
+        f"include-dirs: {folder!r} is not a folder of the project" for folder in ("include", "src/demo/a.cu")
+    ]
+    assert [each.hint for each in caught.value.problems[1:3]] == [
+        None,
+        'it is a file: "src/demo" is its folder',
     ]
 
 

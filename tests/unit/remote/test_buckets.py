@@ -9,12 +9,12 @@ from itertools import chain
 import pytest
 
 from hatch_cubin.config import store_urls
-from hatch_cubin.remote.buckets import _CREDENTIALS, ObjectStore
-from hatch_cubin.remote.location import Place
-from hatch_cubin.remote.store import FaultError
-from tests.shelf import Handler, Shelf, answer, shelf
+from hatch_cubin.remote.buckets import _CREDENTIALS, BucketStore
+from hatch_cubin.remote.location import StoreTarget
+from hatch_cubin.remote.store import StoreError
+from tests.store_server import Handler, StoreServer, answer, store_server
 
-Open = Callable[..., ObjectStore]
+Open = Callable[..., BucketStore]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Open:
     for name in chain(*_CREDENTIALS.values()):
         monkeypatch.delenv(name, raising=False)
 
-    def open_store(endpoint: str, url: str = "s3://bucket/of/mine", *, own: bool = True) -> ObjectStore:
+    def open_store(
+        endpoint: str, url: str = "s3://bucket/of/mine", *, is_from_environment: bool = True
+    ) -> BucketStore:
         environ = {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_REGION": "us-east-1",
@@ -46,7 +48,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Open:
         }
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
-        return ObjectStore(Place(store_urls.parse(url), None, own=own), environ)
+        return BucketStore(
+            StoreTarget(store_urls.parse(url), None, is_from_environment=is_from_environment), environ
+        )
 
     return open_store
 
@@ -59,10 +63,10 @@ def test_what_was_put_is_there(endpoint: str, opened: Open) -> None:
     assert store.traffic.requests == 3
     assert store.traffic.bytes == 6
     assert opened(endpoint, "s3://bucket").get("of/mine/cas/a", 3) == b"abc"
-    store.rest()
+    store.close_idle()
 
 
-def test_what_is_there_is_told_without_its_bytes(endpoint: str, server: Shelf, opened: Open) -> None:
+def test_what_is_there_is_told_without_its_bytes(endpoint: str, server: StoreServer, opened: Open) -> None:
     store = opened(endpoint, "s3://bucket/there")
     assert not store.has("cas/a")
     store.put("cas/a", b"abc")
@@ -71,26 +75,26 @@ def test_what_is_there_is_told_without_its_bytes(endpoint: str, server: Shelf, o
     assert opened(server.url).has("cas/a")  # who knows
 
 
-def test_what_is_sent_is_on_its_way_until_it_is_there(server: Shelf, opened: Open) -> None:
+def test_what_is_sent_is_on_its_way_until_it_is_there(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     seen = list[bool]()
 
     def look(handler: Handler) -> bool:
-        seen.append(store.traffic.passes(1))
+        seen.append(store.traffic.assume_sent(1))
         return handler.answer(500 if len(seen) > 1 else 200, ETag='"tag"')
 
     server.fault = look
     store.put("cas/a", b"abc")
-    assert (seen, store.traffic.bytes, store.traffic.passes(1)) == ([True], 3, False)
-    with pytest.raises(FaultError):
+    assert (seen, store.traffic.bytes, store.traffic.assume_sent(1)) == ([True], 3, False)
+    with pytest.raises(StoreError):
         store.put("cas/b", b"abc")
-    assert (all(seen), store.traffic.bytes, store.traffic.passes(1)) == (True, 3, False)
+    assert (all(seen), store.traffic.bytes, store.traffic.assume_sent(1)) == (True, 3, False)
 
 
 def test_nothing_larger_than_it_should_be_is_read(endpoint: str, opened: Open) -> None:
     store = opened(endpoint)
     store.put("cas/large", b"x" * 1000)
-    with pytest.raises(FaultError, match="it sends more than the 999 B that there should be"):
+    with pytest.raises(StoreError, match="it sends more than the 999 B that there should be"):
         store.get("cas/large", 999)
 
 
@@ -109,7 +113,7 @@ def test_what_another_wrote_meanwhile_is_not_overwritten(endpoint: str, opened: 
 def test_a_bucket_that_is_not_there_is_empty_and_takes_nothing(endpoint: str, opened: Open) -> None:
     store = opened(endpoint, "s3://nowhere/x")
     assert store.get("cas/a", 9) is None
-    with pytest.raises(FaultError, match="there is no such bucket"):
+    with pytest.raises(StoreError, match="there is no such bucket"):
         store.put("cas/a", b"abc")
 
 
@@ -121,49 +125,52 @@ def test_a_bucket_that_is_not_there_is_empty_and_takes_nothing(endpoint: str, op
         (503, "it fails, or cannot be reached"),
     ],
 )
-def test_a_refusal_is_told_without_its_text(server: Shelf, opened: Open, status: int, told: str) -> None:
+def test_a_refusal_is_told_without_its_text(
+    server: StoreServer, opened: Open, status: int, told: str
+) -> None:
     server.fault = answer(status, b"<Error><Message>hunter2</Message></Error>")
     store = opened(server.url)
-    with pytest.raises(FaultError) as caught:
+    with pytest.raises(StoreError) as caught:
         store.get("cas/a", 9)
     assert str(caught.value) == told
-    with pytest.raises(FaultError) as caught:
+    with pytest.raises(StoreError) as caught:
         store.put("cas/a", b"abc")
     assert str(caught.value) == told
 
 
-def test_a_body_that_is_cut_off_is_told(server: Shelf, opened: Open) -> None:
+def test_a_body_that_is_cut_off_is_told(server: StoreServer, opened: Open) -> None:
     server.fault = lambda handler: handler.answer(200, b"abc", Content_Length="5") and handler.hang_up()
-    with pytest.raises(FaultError, match="it fails, or cannot be reached"):
+    with pytest.raises(StoreError, match="it fails, or cannot be reached"):
         opened(server.url).get("cas/a", 9)
 
 
 def test_who_asks_is_told_where_the_environment_names_the_place_and_nowhere_else(
-    server: Shelf, opened: Open
+    server: StoreServer, opened: Open
 ) -> None:
     opened(server.url).get("cas/a", 9)
-    opened(server.url, own=False).get("cas/a", 9)
+    opened(server.url, is_from_environment=False).get("cas/a", 9)
     first, second = server.log
     assert first.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=ada/")
     assert "authorization" not in second.headers
 
 
 def test_without_credentials_no_cloud_is_asked_for_any(
-    server: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
+    server: StoreServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(server.url)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.url)
-    ObjectStore(Place(store_urls.parse("s3://bucket"), None, own=True), {"AWS_ENDPOINT_URL": server.url}).get(
-        "a", 9
-    )
+    BucketStore(
+        StoreTarget(store_urls.parse("s3://bucket"), None, is_from_environment=True),
+        {"AWS_ENDPOINT_URL": server.url},
+    ).get("a", 9)
     assert [asked.path for asked in server.log] == ["/bucket/a"]
 
 
-def test_a_store_that_is_elsewhere_is_told_nothing(server: Shelf, opened: Open) -> None:
+def test_a_store_that_is_elsewhere_is_told_nothing(server: StoreServer, opened: Open) -> None:
     """obstore follows redirects: what comes so is proven like anything else, and no credentials go along."""
-    with shelf() as other:
+    with store_server() as other:
         server.fault = answer(307, Location=f"{other.url}/elsewhere")
         opened(server.url).get("cas/a", 9)
         (asked,) = other.log

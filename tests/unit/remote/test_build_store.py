@@ -17,7 +17,7 @@ TOOLKIT = Toolkit(None, facts=Facts("1.2.2", 13, "13.0.88", (90,)))
 
 def test_it_has_none(tmp_path: Path) -> None:
     cache = Cache(tmp_path, None, print)
-    assert build_store.open_remote(make_project(tmp_path, {}), cache, [], TOOLKIT) is None
+    assert build_store.open_store(make_project(tmp_path, {}), cache, [], TOOLKIT) is None
 
 
 def test_it_imports_nothing_of_it(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_it_imports_nothing_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["https://cache.example", "https://ada:hunter2@cache.example"])
 def test_its_store_is_shown_without_what_is_secret(tmp_path: Path, url: str) -> None:
     project = make_project(tmp_path, {}, HATCH_CUBIN_REMOTE=url)
-    remote = build_store.open_remote(project, Cache(tmp_path, None, print), [], TOOLKIT)
+    remote = build_store.open_store(project, Cache(tmp_path, None, print), [], TOOLKIT)
     assert remote is not None
     assert remote.facts["url"] == "https://cache.example"
     assert "hunter2" not in repr(project.config)

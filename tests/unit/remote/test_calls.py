@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hatch_cubin.remote import calls
-from hatch_cubin.remote.calls import Calls
-from hatch_cubin.remote.store import FaultError, Traffic
+from hatch_cubin.remote.calls import StoreCalls
+from hatch_cubin.remote.store import StoreError, TrafficCounter
 
 
 class Store:
@@ -19,11 +19,11 @@ class Store:
     url = "https://cache.example"
 
     def __init__(self) -> None:
-        self.traffic = Traffic()
+        self.traffic = TrafficCounter()
 
         self.closed = 0
 
-    get = read = has = put = replace = rest = None
+    get = read = has = put = replace = close_idle = None
 
     def close(self) -> None:
         self.closed += 1
@@ -36,13 +36,13 @@ def said() -> list[str]:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(calls, "_SLICE_S", 0.01)
+    monkeypatch.setattr(calls, "_POLL_S", 0.01)
     return Store()
 
 
 @pytest.fixture
-def asked(store: Store, said: list[str]) -> Calls:
-    return Calls(store, said.append, patience_s=0.1)  # type: ignore[arg-type]  # it is asked for nothing itself
+def asked(store: Store, said: list[str]) -> StoreCalls:
+    return StoreCalls(store, said.append, patience_s=0.1)  # type: ignore[arg-type]  # it is asked for nothing itself
 
 
 @pytest.fixture
@@ -58,16 +58,16 @@ def assert_waited(over: threading.Event) -> None:
 
 
 def fail() -> None:
-    raise FaultError("it is full")
+    raise StoreError("it is full")
 
 
-def test_what_comes_of_each_task_is_told_with_its_name(asked: Calls, said: list[str]) -> None:
+def test_what_comes_of_each_task_is_told_with_its_name(asked: StoreCalls, said: list[str]) -> None:
     tasks = [(number, lambda number=number: number * number) for number in range(100)]
-    assert sorted(asked.each(tasks, 16)) == [(number, number * number) for number in range(100)]
-    assert (said, asked.fault) == ([], None)
+    assert sorted(asked.run_all(tasks, 16)) == [(number, number * number) for number in range(100)]
+    assert (said, asked.first_fault) == ([], None)
 
 
-def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: Calls) -> None:
+def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: StoreCalls) -> None:
     both = threading.Barrier(2, timeout=60)
     begun = list[int]()
 
@@ -76,14 +76,14 @@ def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: Calls) -> None:
             begun.append(number)
             yield number, both.wait
 
-    asked._left_s = 60
-    answers = asked.each(tasks(), 2)
+    asked._patience_left_s = 60
+    answers = asked.run_all(tasks(), 2)
     next(answers)
     assert begun == [0, 1]  # the next begins when somebody wants it
     assert len([*answers]) == 5
 
 
-def test_three_faults_are_enough_and_the_first_is_told(asked: Calls, said: list[str]) -> None:
+def test_three_faults_are_enough_and_the_first_is_told(asked: StoreCalls, said: list[str]) -> None:
     begun = list[int]()
 
     def tasks() -> Iterator[tuple[int, Callable[[], None]]]:
@@ -91,58 +91,60 @@ def test_three_faults_are_enough_and_the_first_is_told(asked: Calls, said: list[
             begun.append(number)
             yield number, fail
 
-    assert [*asked.each(tasks(), 1)] == []
-    assert (begun, said, asked.fault) == ([0, 1, 2], ["it is full"], "it is full")
-    assert asked.one(begun.clear) is None
+    assert [*asked.run_all(tasks(), 1)] == []
+    assert (begun, said, asked.first_fault) == ([0, 1, 2], ["it is full"], "it is full")
+    assert asked.run_one(begun.clear) is None
     assert begun == [0, 1, 2]
 
 
-def test_one_fault_costs_one_task(asked: Calls, said: list[str]) -> None:
-    assert [*asked.each([(1, fail), (2, lambda: None)], 1)] == [(2, None)]
+def test_one_fault_costs_one_task(asked: StoreCalls, said: list[str]) -> None:
+    assert [*asked.run_all([(1, fail), (2, lambda: None)], 1)] == [(2, None)]
     assert said == ["it is full"]
 
 
-def test_what_no_store_should_do_is_a_fault_without_its_text(asked: Calls, said: list[str]) -> None:
+def test_what_no_store_should_do_is_a_fault_without_its_text(asked: StoreCalls, said: list[str]) -> None:
     def broken() -> None:
         raise ValueError("Invalid header value 'Bearer secret'")
 
-    assert asked.one(broken) is None
+    assert asked.run_one(broken) is None
     assert said == ["asking it ended with ValueError"]
 
 
-def test_a_store_that_hangs_is_left_alone(asked: Calls, said: list[str], hang: Callable[[], None]) -> None:
-    assert [*asked.each([(1, hang), (2, hang)], 2)] == []
+def test_a_store_that_hangs_is_left_alone(
+    asked: StoreCalls, said: list[str], hang: Callable[[], None]
+) -> None:
+    assert [*asked.run_all([(1, hang), (2, hang)], 2)] == []
     assert said == ["it does not answer"]
-    assert asked.one(lambda: 1) is None
+    assert asked.run_one(lambda: 1) is None
 
 
 def test_a_store_that_sends_next_to_nothing_is_left_alone_too(
-    asked: Calls, said: list[str], store: Store
+    asked: StoreCalls, said: list[str], store: Store
 ) -> None:
     over = threading.Event()
 
     def drip() -> None:
         while not over.wait(0.001):
-            store.traffic.moved(1)
+            store.traffic.count_bytes(1)
 
-    assert asked.one(drip) is None
+    assert asked.run_one(drip) is None
     over.set()
     assert said == ["it is too slow"]
 
 
-def test_a_store_that_sends_much_is_waited_for(asked: Calls, said: list[str], store: Store) -> None:
-    asked._patience_s = asked._left_s = 1.0  # no thread of a busy machine waits so long for its turn
+def test_a_store_that_sends_much_is_waited_for(asked: StoreCalls, said: list[str], store: Store) -> None:
+    asked._patience_s = asked._patience_left_s = 1.0  # no thread of a busy machine waits so long for its turn
     slices = 0
 
     def send() -> str:
         nonlocal slices
         over = threading.Event()
         for slices in range(100):  # noqa: B007 - it counts
-            store.traffic.moved(1 << 20)
+            store.traffic.count_bytes(1 << 20)
             over.wait(0.015)
         return "all"
 
-    assert asked.one(send) == "all"
+    assert asked.run_one(send) == "all"
     assert (said, slices) == ([], 99)
 
 
@@ -156,11 +158,11 @@ def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float
         sent = 0
         while not over.wait(0.005) and time.monotonic() - begun < seconds:
             count = int((time.monotonic() - begun) * bytes_a_second) - sent
-            store.traffic.moved(count)
+            store.traffic.count_bytes(count)
             sent += count
 
     begun = time.monotonic()
-    Calls(store, said.append, patience_s=0.5).one(send)  # type: ignore[arg-type]
+    StoreCalls(store, said.append, patience_s=0.5).run_one(send)  # type: ignore[arg-type]
     over.set()
     return said, time.monotonic() - begun
 
@@ -168,13 +170,13 @@ def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
 def test_the_patience_with_a_store_that_trickles_is_a_total(share: float) -> None:
     """However its bytes are spread: in each slice something comes."""
-    said, took = trickled(int(share * calls._RATE), seconds=20)
+    said, took = trickled(int(share * calls._MIN_BYTES_PER_S), seconds=20)
     assert said == ["it is too slow" if share else "it does not answer"]
     assert took < 20  # 0.5 to 1 s on a quiet machine; it would send for longer
 
 
 def test_a_line_that_is_slow_and_fast_enough_is_waited_for() -> None:
-    said, took = trickled(2 * calls._RATE, seconds=1.5)
+    said, took = trickled(2 * calls._MIN_BYTES_PER_S, seconds=1.5)
     assert said == []
     assert took >= 1.5  # three times what it would wait for a store that sends nothing
 
@@ -182,61 +184,61 @@ def test_a_line_that_is_slow_and_fast_enough_is_waited_for() -> None:
 def test_many_answers_that_are_each_slow_cost_patience_together(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_ANSWER_S", 0.001)
-    asked = Calls(Store(), said.append, patience_s=0.1)  # type: ignore[arg-type]
+    monkeypatch.setattr(calls, "_CREDIT_PER_ANSWER_S", 0.001)
+    asked = StoreCalls(Store(), said.append, patience_s=0.1)  # type: ignore[arg-type]
     tasks = [(number, lambda: time.sleep(0.01)) for number in range(1000)]
-    assert len([*asked.each(tasks, 1)]) < 500
+    assert len([*asked.run_all(tasks, 1)]) < 500
     assert said == ["it is too slow"]
-    assert asked.one(lambda: 1) is None
+    assert asked.run_one(lambda: 1) is None
 
 
 def test_answers_earn_no_more_patience_than_there_was(
-    asked: Calls, said: list[str], store: Store, hang: Callable[[], None]
+    asked: StoreCalls, said: list[str], store: Store, hang: Callable[[], None]
 ) -> None:
-    store.traffic.moved(1 << 40)
-    assert len([*asked.each([(number, lambda: 1) for number in range(1000)], 4)]) == 1000
-    assert asked._left_s <= 0.1
-    assert asked.one(hang) is None
+    store.traffic.count_bytes(1 << 40)
+    assert len([*asked.run_all([(number, lambda: 1) for number in range(1000)], 4)]) == 1000
+    assert asked._patience_left_s <= 0.1
+    assert asked.run_one(hang) is None
     assert said == ["it does not answer"]
 
 
-def test_a_pause_because_of_others_costs_patience(asked: Calls, said: list[str]) -> None:
+def test_a_pause_because_of_others_costs_patience(asked: StoreCalls, said: list[str]) -> None:
     asked.pause(0.05)
-    assert asked._left_s == pytest.approx(0.05)
+    assert asked._patience_left_s == pytest.approx(0.05)
     for _ in range(2):
         asked.pause(60)  # of which no more is waited than patience is left
     assert said == ["it is too slow"]
 
 
 def test_what_nobody_can_see_go_is_given_time_by_its_size_and_no_more(
-    asked: Calls, said: list[str], store: Store, hang: Callable[[], None]
+    asked: StoreCalls, said: list[str], store: Store, hang: Callable[[], None]
 ) -> None:
     slices = 20  # twice what is waited for otherwise
 
     def send() -> str:
-        store.traffic.sending(slices * calls._UNSEEN)
-        while store.traffic.passes(0):
+        store.traffic.begin_sending(slices * calls._ASSUMED_SENT_PER_POLL)
+        while store.traffic.assume_sent(0):
             time.sleep(0.001)
         return "all"
 
-    assert asked.one(send) == "all"
-    store.traffic.sending(calls._UNSEEN)
-    assert asked.one(hang) is None
+    assert asked.run_one(send) == "all"
+    store.traffic.begin_sending(calls._ASSUMED_SENT_PER_POLL)
+    assert asked.run_one(hang) is None
     assert said == ["it does not answer"]
 
 
 def test_what_has_gone_is_waited_for_no_more() -> None:
-    traffic = Traffic()
-    traffic.sending(10)
-    assert traffic.passes(4)
-    traffic.sending(2)
-    traffic.sent(10)
-    assert not traffic.passes(1)
+    traffic = TrafficCounter()
+    traffic.begin_sending(10)
+    assert traffic.assume_sent(4)
+    traffic.begin_sending(2)
+    traffic.end_sending(10)
+    assert not traffic.assume_sent(1)
 
 
-def test_threads_end_with_their_work(asked: Calls) -> None:
+def test_threads_end_with_their_work(asked: StoreCalls) -> None:
     before = {*threading.enumerate()}
-    [*asked.each([(number, threading.current_thread) for number in range(50)], 8)]
+    [*asked.run_all([(number, threading.current_thread) for number in range(50)], 8)]
     for thread in {*threading.enumerate()} - before:
         assert thread.daemon  # or it would hold the process
         thread.join(60)

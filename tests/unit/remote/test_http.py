@@ -15,9 +15,9 @@ import pytest
 from hatch_cubin.config import store_urls
 from hatch_cubin.remote import http
 from hatch_cubin.remote.http import HttpStore
-from hatch_cubin.remote.location import Place
-from hatch_cubin.remote.store import FaultError
-from tests.shelf import Fault, Handler, Shelf, answer, endless, reset, shelf
+from hatch_cubin.remote.location import StoreTarget
+from hatch_cubin.remote.store import StoreError
+from tests.store_server import Fault, Handler, StoreServer, answer, endless, reset, store_server
 
 
 @pytest.fixture(autouse=True)
@@ -36,22 +36,22 @@ def opened() -> Iterator[Open]:
     stores = list[HttpStore]()
 
     def open_store(url: str, authorization: str | None = None) -> HttpStore:
-        stores.append(HttpStore(Place(store_urls.parse(url), authorization, own=True)))
+        stores.append(HttpStore(StoreTarget(store_urls.parse(url), authorization, is_from_environment=True)))
         return stores[-1]
 
     yield open_store
     for store in stores:
-        store.rest()
+        store.close_idle()
 
 
-def why(store: HttpStore, server: Shelf, fault: Fault, most: int = 100) -> str:
+def why(store: HttpStore, server: StoreServer, fault: Fault, most: int = 100) -> str:
     server.fault = fault
-    with pytest.raises(FaultError) as caught:
+    with pytest.raises(StoreError) as caught:
         store.get("cas/a", most)
     return str(caught.value)
 
 
-def test_what_was_put_is_there(server: Shelf, opened: Open) -> None:
+def test_what_was_put_is_there(server: StoreServer, opened: Open) -> None:
     store = opened(f"{server.url}/of/mine/")
     assert store.get("cas/a", 3) is None
     store.put("cas/a", b"abc")
@@ -65,7 +65,7 @@ def test_what_was_put_is_there(server: Shelf, opened: Open) -> None:
     assert store.traffic.bytes == 16 + 40_000
 
 
-def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: Shelf, opened: Open) -> None:
+def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     store.read("ac/i", 5)
     (asked,) = server.log
@@ -73,7 +73,7 @@ def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: Shelf, opened: 
     assert not {name for name in asked.headers if name.startswith("If-")}
 
 
-def test_what_is_there_is_told_without_its_bytes(server: Shelf, opened: Open) -> None:
+def test_what_is_there_is_told_without_its_bytes(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert not store.has("cas/a")
     store.put("cas/a", b"abc")
@@ -81,10 +81,10 @@ def test_what_is_there_is_told_without_its_bytes(server: Shelf, opened: Open) ->
     assert store.traffic.bytes == 3
     server.fault = answer(405)  # there are servers that know no such question
     assert store.has("cas/b")
-    assert server.asked() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
+    assert server.take_log() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
 
 
-def test_little_of_what_is_sent_waits_in_the_system(server: Shelf, opened: Open) -> None:
+def test_little_of_what_is_sent_waits_in_the_system(server: StoreServer, opened: Open) -> None:
     """What that has taken counts as sent. Megabytes of it would be seconds in which nothing is seen."""
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is None:
@@ -92,22 +92,22 @@ def test_little_of_what_is_sent_waits_in_the_system(server: Shelf, opened: Open)
     store = opened(server.url)
     store.put("cas/a", b"abc")
     (connection,) = store._idle
-    assert connection.sock.getsockopt(socket.IPPROTO_TCP, option) == http._UNSENT
+    assert connection.sock.getsockopt(socket.IPPROTO_TCP, option) == http._MAX_UNSENT
 
 
-def test_who_asks_and_is_not_known_is_told_that(server: Shelf, opened: Open) -> None:
+def test_who_asks_and_is_not_known_is_told_that(server: StoreServer, opened: Open) -> None:
     told = "it does not know who asks: the user and password, or the token, are not right (401)"
     assert why(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
 
 
-def test_it_is_told_who_asks(server: Shelf, opened: Open) -> None:
+def test_it_is_told_who_asks(server: StoreServer, opened: Open) -> None:
     opened(server.url, "Bearer hunter2").get("cas/a", 1)
     opened(server.url).get("cas/a", 1)
     assert [asked.headers.get("Authorization") for asked in server.log] == ["Bearer hunter2", None]
 
 
 def test_a_line_that_is_cut_amid_a_body_is_a_fault(
-    server: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
+    server: StoreServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(*_asked: object) -> bytes:
         raise ConnectionResetError
@@ -115,13 +115,13 @@ def test_a_line_that_is_cut_amid_a_body_is_a_fault(
     store = opened(server.url)
     store.put("cas/a", b"abc")
     monkeypatch.setattr(HTTPResponse, "read", cut)
-    with pytest.raises(FaultError) as caught:
+    with pytest.raises(StoreError) as caught:
         store.get("cas/a", 3)
     assert str(caught.value) == "it broke off"
     assert store._idle == []
 
 
-def test_a_connection_is_kept(server: Shelf, opened: Open) -> None:
+def test_a_connection_is_kept(server: StoreServer, opened: Open) -> None:
     peers = list[int]()
 
     def look(handler: Handler) -> bool:
@@ -138,7 +138,7 @@ def test_a_connection_is_kept(server: Shelf, opened: Open) -> None:
     assert all(before == after for before, after in pairwise(peers))
 
 
-def test_one_that_was_closed_meanwhile_is_made_anew(server: Shelf, opened: Open) -> None:
+def test_one_that_was_closed_meanwhile_is_made_anew(server: StoreServer, opened: Open) -> None:
     def close(handler: Handler) -> bool:
         handler.usual()
         return handler.hang_up()
@@ -151,7 +151,7 @@ def test_one_that_was_closed_meanwhile_is_made_anew(server: Shelf, opened: Open)
     assert store.get("cas/a", 3) == b"abc"
 
 
-def test_one_that_is_not_to_be_kept_is_not(server: Shelf, opened: Open) -> None:
+def test_one_that_is_not_to_be_kept_is_not(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     server.fault = lambda handler: handler.answer(200, b"abc", Connection="close")
     assert [store.get("cas/a", 3) for _ in range(2)] == [b"abc"] * 2
@@ -159,16 +159,16 @@ def test_one_that_is_not_to_be_kept_is_not(server: Shelf, opened: Open) -> None:
     assert [store.get("cas/a", 3) for _ in range(2)] == [None] * 2
 
 
-def test_a_store_that_was_closed_is_asked_for_nothing(server: Shelf, opened: Open) -> None:
+def test_a_store_that_was_closed_is_asked_for_nothing(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     store.get("cas/a", 3)
     store.close()
-    with pytest.raises(FaultError, match="it broke off"):
+    with pytest.raises(StoreError, match="it broke off"):
         store.get("cas/a", 3)
     assert len(server.log) == 1
 
 
-def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: Shelf, opened: Open) -> None:
+def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
 
     def close(_handler: Handler) -> bool:
@@ -180,7 +180,7 @@ def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: Shelf
     assert store._idle == []
 
 
-def test_what_comes_in_chunks_is_read(server: Shelf, opened: Open) -> None:
+def test_what_comes_in_chunks_is_read(server: StoreServer, opened: Open) -> None:
     def chunks(handler: Handler) -> bool:
         handler.send_response(200)
         handler.send_header("Transfer-Encoding", "chunked")
@@ -191,7 +191,7 @@ def test_what_comes_in_chunks_is_read(server: Shelf, opened: Open) -> None:
     server.fault = chunks
     store = opened(server.url)
     assert store.get("cas/a", 3) == b"abc"
-    with pytest.raises(FaultError, match="it sends more than the 2 B that there should be"):
+    with pytest.raises(StoreError, match="it sends more than the 2 B that there should be"):
         store.get("cas/a", 2)
 
 
@@ -209,19 +209,19 @@ def test_what_comes_in_chunks_is_read(server: Shelf, opened: Open) -> None:
     ],
 )
 def test_an_answer_is_told_as_what_it_means_and_nothing_of_its_text(
-    server: Shelf, status: int, told: str, opened: Open
+    server: StoreServer, status: int, told: str, opened: Open
 ) -> None:
     store = opened(server.url)
 
     headers = {"Location": "https://ada:hunter2@evil.example", "Retry_After": "9999"}
     assert why(store, server, answer(status, b"a secret", **headers)) == told
-    with pytest.raises(FaultError) as caught:
+    with pytest.raises(StoreError) as caught:
         store.put("cas/a", b"abc")
     assert str(caught.value) == told
     assert len(server.log) == 2
 
 
-def test_an_answer_to_what_was_not_asked_leads_nowhere(server: Shelf, opened: Open) -> None:
+def test_an_answer_to_what_was_not_asked_leads_nowhere(server: StoreServer, opened: Open) -> None:
     assert why(opened(server.url), server, answer(304)) == "it refuses (304)"
 
 
@@ -238,7 +238,7 @@ def nonsense(handler: Handler) -> bool:
     return handler.hang_up()
 
 
-def test_a_body_that_is_not_as_promised_is_refused(server: Shelf, opened: Open) -> None:
+def test_a_body_that_is_not_as_promised_is_refused(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert why(store, server, promise(5, b"abc")) == "it broke off"
     too_much = "it sends more than the 100 B that there should be"
@@ -247,7 +247,7 @@ def test_a_body_that_is_not_as_promised_is_refused(server: Shelf, opened: Open) 
     assert store.traffic.bytes < 1 << 20
 
 
-def test_what_is_no_answer_is_told(server: Shelf, opened: Open) -> None:
+def test_what_is_no_answer_is_told(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert why(store, server, reset) == "it broke off"
     assert why(store, server, nonsense) == "it does not speak HTTP"
@@ -255,9 +255,9 @@ def test_what_is_no_answer_is_told(server: Shelf, opened: Open) -> None:
 
 
 def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
-    with shelf() as gone:
+    with store_server() as gone:
         url = gone.url
-    with pytest.raises(FaultError, match="nobody listens there"):
+    with pytest.raises(StoreError, match="nobody listens there"):
         opened(url).get("cas/a", 1)
 
 
@@ -268,7 +268,7 @@ def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
         (socket.gaierror(-2, "Name or service not known"), "nobody knows its name"),
         (
             ssl.SSLCertVerificationError(1, "self-signed"),
-            "nothing that is trusted here vouches for its certificate",
+            "nothing that is trusted here accepts_record for its certificate",
         ),
         (BrokenPipeError(32, "Broken pipe"), "it broke off"),
         (IncompleteRead(b"abc"), "it broke off"),
@@ -277,11 +277,11 @@ def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
     ],
 )
 def test_what_goes_wrong_is_told_in_words_of_our_own(exc: Exception, told: str) -> None:
-    assert http._why(exc) == told
+    assert http._reason(exc) == told
 
 
 def test_a_proxy_is_used_as_the_environment_says(
-    server: Shelf, monkeypatch: pytest.MonkeyPatch, opened: Open
+    server: StoreServer, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url.replace("//", "//ada:hunter2@"))
     store = opened("http://cache.example/of/mine", "Bearer token")
@@ -320,7 +320,7 @@ def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(
     thread = threading.Thread(target=listen)
     thread.start()
     monkeypatch.setenv("https_proxy", f"127.0.0.1:{listener.getsockname()[1]}")
-    with pytest.raises(FaultError, match="it cannot be reached"):
+    with pytest.raises(StoreError, match="it cannot be reached"):
         opened("https://cache.example", "Bearer hunter2").get("cas/a", 1)
     thread.join(60)
     listener.close()
@@ -330,6 +330,6 @@ def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(
 
 def test_a_proxy_that_is_none_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
     monkeypatch.setenv("https_proxy", "http://ada:hunter2@proxy.example:port")
-    with pytest.raises(FaultError) as caught:
+    with pytest.raises(StoreError) as caught:
         opened("https://cache.example")
     assert str(caught.value) == "the variable HTTPS_PROXY names no proxy"

@@ -6,25 +6,27 @@ import pytest
 
 from hatch_cubin.config import store_urls
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.remote.location import Place, place_of
+from hatch_cubin.remote.location import StoreTarget, store_target
 from tests.helpers import read_config
 
 TABLE = 'remote-cache = "https://cache.example/cubins/"\n'
 SECRETS = {"HATCH_CUBIN_REMOTE_TOKEN": "hunter2"}
 
 
-def place(options: str = "", **environ: str) -> Place | None:
-    return place_of(read_config(options, environ), environ)
+def target(options: str = "", **environ: str) -> StoreTarget | None:
+    return store_target(read_config(options, environ), environ)
 
 
 def test_a_build_has_no_store_unless_it_is_told_so() -> None:
-    assert place() is None
-    assert place(TABLE, HATCH_CUBIN_REMOTE="off") is None
+    assert target() is None
+    assert target(TABLE, HATCH_CUBIN_REMOTE="off") is None
 
 
 def test_the_table_names_one_to_which_nothing_secret_goes() -> None:
-    found = place(TABLE, **SECRETS)
-    assert found == Place(store_urls.Url("https", "cache.example", None, "/cubins"), None, own=False)
+    found = target(TABLE, **SECRETS)
+    assert found == StoreTarget(
+        store_urls.Url("https", "cache.example", None, "/cubins"), None, is_from_environment=False
+    )
     assert found.url.shown == "https://cache.example/cubins"
 
 
@@ -44,15 +46,15 @@ def test_the_table_names_one_to_which_nothing_secret_goes() -> None:
 def test_the_environment_names_one_over_it_which_is_told_who_asks(
     url: str, authorization: str | None
 ) -> None:
-    found = place(TABLE, HATCH_CUBIN_REMOTE=url, **SECRETS)
+    found = target(TABLE, HATCH_CUBIN_REMOTE=url, **SECRETS)
     assert found is not None
-    assert (found.authorization, found.own) == (authorization, True)
+    assert (found.authorization, found.is_from_environment) == (authorization, True)
     assert "ada" not in found.url.shown
     assert found.url.user is None
 
 
 def test_without_a_token_nothing_says_who_asks() -> None:
-    found = place(HATCH_CUBIN_REMOTE="https://mine.example")
+    found = target(HATCH_CUBIN_REMOTE="https://mine.example")
     assert found is not None
     assert found.authorization is None
 
@@ -75,7 +77,7 @@ def test_without_a_token_nothing_says_who_asks() -> None:
 )
 def test_a_url_of_the_table_that_cannot_be_is_told_with_its_line_and_no_secret(url: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        place(f'remote-cache = "{url}"\n')
+        target(f'remote-cache = "{url}"\n')
     (problem,) = caught.value.problems
     assert str(problem).startswith(f"pyproject.toml:10: remote-cache {why}")
     assert "hunter2" not in str(problem)
@@ -97,7 +99,7 @@ def test_a_url_of_the_table_that_cannot_be_is_told_with_its_line_and_no_secret(u
 )
 def test_a_url_of_the_environment_that_cannot_be_is_told_without_its_secret(url: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        place(HATCH_CUBIN_REMOTE=url)
+        target(HATCH_CUBIN_REMOTE=url)
     (problem,) = caught.value.problems
     assert str(problem).startswith(f"HATCH_CUBIN_REMOTE: {why}")
     assert "hunter2" not in str(problem)
@@ -105,4 +107,4 @@ def test_a_url_of_the_environment_that_cannot_be_is_told_without_its_secret(url:
 
 def test_a_url_is_a_string() -> None:
     with pytest.raises(ConfigError, match="remote-cache must be a URL"):
-        place("remote-cache = 1\n")
+        target("remote-cache = 1\n")

@@ -12,10 +12,10 @@ import pytest
 
 from hatch_cubin.cache.entries import Cache
 from hatch_cubin.cache.records import Request
-from hatch_cubin.remote.calls import Calls
+from hatch_cubin.remote.calls import StoreCalls
 from hatch_cubin.remote.http import HttpStore
-from hatch_cubin.remote.location import place_of
-from hatch_cubin.remote.shared_store import FEW, Shared
+from hatch_cubin.remote.location import store_target
+from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
 from tests.helpers import REPOSITORY, read_config, write_tree
 from tests.results import folder_with, item
 
@@ -77,15 +77,15 @@ def server(
             nginx.terminate()
 
 
-def machine(folder: Path, url: str, said: list[str], units: int) -> Shared:
+def machine(folder: Path, url: str, said: list[str], units: int) -> SharedStore:
     environ = {"HATCH_CUBIN_REMOTE": url}
-    place = place_of(read_config("", environ), environ)
+    place = store_target(read_config("", environ), environ)
     assert place is not None
-    store = Calls(HttpStore(place), said.append, patience_s=60)
-    return Shared(store, Cache(folder, None, said.append), name=("demo", "13.0.88"), units=units)
+    store = StoreCalls(HttpStore(place), said.append, patience_s=60)
+    return SharedStore(store, Cache(folder, None, said.append), name=("demo", "13.0.88"), units=units)
 
 
-@pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
+@pytest.mark.parametrize("units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"])
 def test_who_has_the_password_writes_and_everybody_reads(
     tmp_path: Path, server: tuple[str, str], units: int
 ) -> None:
@@ -98,7 +98,7 @@ def test_who_has_the_password_writes_and_everybody_reads(
     machine(tmp_path / "one", f"http://ci:hunter2@{place}", said, units).push(KEYS)
     other = machine(tmp_path / "other", f"http://{place}", said, units)
     other.fetch(dict.fromkeys(KEYS, Request()))
-    if most == "1m" and units > FEW:  # a pack of 2.4 MB
+    if most == "1m" and units > MAX_SINGLE_UNITS:  # a pack of 2.4 MB
         assert said == ["it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"]
     else:
         assert (said, other.fetched) == ([], {*KEYS})

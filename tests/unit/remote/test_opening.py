@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.remote.opening import open_shared
-from hatch_cubin.remote.shared_store import Shared
+from hatch_cubin.remote.opening import open_shared_store
+from hatch_cubin.remote.shared_store import SharedStore
 from tests.helpers import make_project
 from tests.results import folder_with
 
 
-def opened(root: Path, url: str | None, said: list[str]) -> Shared | None:
+def opened(root: Path, url: str | None, said: list[str]) -> SharedStore | None:
     environ = {} if url is None else {"HATCH_CUBIN_REMOTE": url}
     project = replace(make_project(root, {}, **environ), warn=said.append)
-    return open_shared(project, folder_with(root / "cache", []), "13.0.88", 1)
+    return open_shared_store(project, folder_with(root / "cache", []), "13.0.88", 1)
 
 
 @pytest.mark.parametrize("url", ["https://cache.example/x", "s3://bucket/x", "gs://bucket/x", "az://box/x"])

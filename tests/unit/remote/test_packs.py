@@ -8,26 +8,26 @@ from dataclasses import replace
 import pytest
 
 from hatch_cubin.remote import packs
-from hatch_cubin.remote.packs import Index, Pack, cut, decode
+from hatch_cubin.remote.packs import Pack, PackIndex, cut, decode
 from tests.results import item
 
 A, B, C = item("a"), item("b", 200), item("c", 300)
 
 
-def one(*items: packs.Item) -> Pack:
+def one(*items: packs.PackedResult) -> Pack:
     (pack,) = cut(items)
     return pack
 
 
-def indexed(*made: Pack) -> Index:
+def indexed(*made: Pack) -> PackIndex:
     """Return the index that one write makes of packs."""
-    return Index().aged(set()).united(made)
+    return PackIndex().drop_unused(set()).with_packs(made)
 
 
 def test_a_pack_is_results_one_after_another() -> None:
     pack = one(A, B)
     assert pack.data == A.record + A.data + B.record + B.data
-    assert (pack.size, [slot.of(key, pack.data) for key, slot in pack.slots.items()]) == (
+    assert (pack.size, [slot.read_from(key, pack.data) for key, slot in pack.slots.items()]) == (
         len(pack.data),
         [A, B],
     )
@@ -38,7 +38,7 @@ def test_packs_are_as_large_as_they_may_be_and_one_result_alone_may_be_larger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = len(A.record) + len(A.data)
-    monkeypatch.setattr(packs, "MOST", 2 * size)
+    monkeypatch.setattr(packs, "MAX_PACK_SIZE", 2 * size)
     made = [*cut([A, item("d"), item("e"), item("f", 10 * size), item("g")])]
     assert [len(pack.slots) for pack in made] == [2, 1, 1, 1]
 
@@ -86,35 +86,35 @@ def test_what_is_nothing_of_the_kind_is_refused(data: bytes) -> None:
 
 def test_a_pack_of_which_nothing_is_left_is_no_longer_named() -> None:
     index = indexed(one(A), one(B, C))
-    left = index.without({one(A).sha256}, {B.key}).united([])
+    left = index.without({one(A).sha256}, {B.key}).with_packs([])
     assert ([*left.packs], [*left.slots]) == ([one(B, C).sha256], [C.key])
 
 
 def test_a_key_that_no_build_uses_is_dropped_after_many_writes() -> None:
     index = indexed(one(A, B))
-    for _ in range(packs._KEPT - 1):
-        index = index.aged({B.key})
+    for _ in range(packs._KEPT_WRITES - 1):
+        index = index.drop_unused({B.key})
         assert index.slots.keys() == {A.key, B.key}
-    assert index.aged({B.key}).slots.keys() == {B.key}
+    assert index.drop_unused({B.key}).slots.keys() == {B.key}
 
 
 def test_a_pack_less_than_half_of_which_is_used_is_folded() -> None:
     index = indexed(one(A, B, C))
-    assert index.folded() == set()
-    assert index.without(set(), {A.key, C.key}).folded() == {one(A, B, C).sha256}
+    assert index.packs_to_rewrite() == set()
+    assert index.without(set(), {A.key, C.key}).packs_to_rewrite() == {one(A, B, C).sha256}
 
 
 def test_small_packs_are_folded_when_there_are_many() -> None:
-    few = [one(item(f"{number}")) for number in range(packs._FEW)]
-    assert indexed(*few).folded() == set()
+    few = [one(item(f"{number}")) for number in range(packs._MAX_SMALL_PACKS)]
+    assert indexed(*few).packs_to_rewrite() == set()
     more = indexed(*few, one(A))
-    assert more.folded() == {*more.packs}
-    large = replace(more, packs=dict.fromkeys(more.packs, packs.MOST))
-    assert large.folded() == {*more.packs}  # for they hold next to nothing
+    assert more.packs_to_rewrite() == {*more.packs}
+    large = replace(more, packs=dict.fromkeys(more.packs, packs.MAX_PACK_SIZE))
+    assert large.packs_to_rewrite() == {*more.packs}  # for they hold next to nothing
 
 
 def test_a_result_that_was_packed_again_lies_there_alone() -> None:
-    index = indexed(one(A, B)).aged({A.key}).united([one(A)])
+    index = indexed(one(A, B)).drop_unused({A.key}).with_packs([one(A)])
     assert {key: slot.pack for key, slot in index.slots.items()} == {
         A.key: one(A).sha256,
         B.key: one(A, B).sha256,

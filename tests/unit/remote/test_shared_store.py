@@ -15,17 +15,17 @@ from hatch_cubin.cache.signing import INDEX, RECORD, Signer, Signing, Trust
 from hatch_cubin.common.digest import file_digest
 from hatch_cubin.remote import bazel_actions, packs, shared_store
 from hatch_cubin.remote.bazel_actions import Action, File
-from hatch_cubin.remote.calls import Calls
-from hatch_cubin.remote.packs import Index, Item
-from hatch_cubin.remote.shared_store import FEW, Shared
-from hatch_cubin.remote.store import FaultError, Traffic
-from hatch_cubin.remote.trust import Trust as Judge
+from hatch_cubin.remote.calls import StoreCalls
+from hatch_cubin.remote.packs import PackedResult, PackIndex
+from hatch_cubin.remote.shared_store import MAX_SINGLE_UNITS, SharedStore
+from hatch_cubin.remote.store import StoreError, TrafficCounter
+from hatch_cubin.remote.trust import StorePolicy
 from tests.results import folder_with, item
 
 OWNER, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 ITEMS = [item(f"unit {number}", 100 + number) for number in range(4)]
 DAMAGED = "it sends something else than what was stored"
-MODES = pytest.mark.parametrize("units", [FEW, FEW + 1], ids=["few", "many"])
+MODES = pytest.mark.parametrize("units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"])
 
 
 class Memory:
@@ -34,7 +34,7 @@ class Memory:
     url = "https://cache.example"
 
     def __init__(self, *, compares: bool = True) -> None:
-        self.traffic = Traffic()
+        self.traffic = TrafficCounter()
         self.files: dict[str, bytes] = {}
         self.log: list[str] = []
         self.before: Callable[[str, str], object] = lambda _method, _name: None
@@ -42,7 +42,7 @@ class Memory:
         self._lock = threading.Lock()
 
     def _ask(self, method: str, name: str) -> None:
-        self.traffic.asked()
+        self.traffic.count_request()
         self.log.append(f"{method} {name.partition('/')[0]}")
         self.before(method, name)
 
@@ -73,16 +73,16 @@ class Memory:
             self.files[name] = data
         return self._compares
 
-    def rest(self) -> None:
-        self.log.append("rest")
+    def close_idle(self) -> None:
+        self.log.append("close idle")
 
     def close(self) -> None:
-        self.rest()
+        self.close_idle()
 
-    def asked(self) -> list[str]:
+    def take_log(self) -> list[str]:
         """Return what was asked since the last time."""
         log, self.log = self.log, []
-        return [each for each in log if each != "rest"]
+        return [each for each in log if each != "close idle"]
 
     def names(self, start: str) -> list[str]:
         return sorted(name for name in self.files if name.startswith(start))
@@ -90,7 +90,7 @@ class Memory:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_store, "_APART_S", 0)
+    monkeypatch.setattr(shared_store, "_RETRY_PAUSE_S", 0)
 
 
 @pytest.fixture
@@ -99,31 +99,36 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, said: list[str]) -> Callable[..., Shared]:
+def opened(tmp_path: Path, said: list[str]) -> Callable[..., SharedStore]:
     """Open a store for a build on a machine of its own."""
     machines = iter(range(1000))
 
-    def open_shared(
-        store: Memory, items: Iterable[Item] = (), units: int = FEW, trust: Judge | None = None
-    ) -> Shared:
+    def open_shared_store(
+        store: Memory,
+        items: Iterable[PackedResult] = (),
+        units: int = MAX_SINGLE_UNITS,
+        trust: StorePolicy | None = None,
+    ) -> SharedStore:
         cache = folder_with(tmp_path / str(next(machines)), items)
-        return Shared(Calls(store, said.append), cache, name=("demo", "13.0.88"), units=units, trust=trust)
+        return SharedStore(
+            StoreCalls(store, said.append), cache, name=("demo", "13.0.88"), units=units, trust=trust
+        )
 
-    return open_shared
+    return open_shared_store
 
 
-Open = Callable[..., Shared]
+Open = Callable[..., SharedStore]
 
 
-def keys(items: Iterable[Item]) -> list[bytes]:
+def keys(items: Iterable[PackedResult]) -> list[bytes]:
     return [each.key for each in items]
 
 
-def fetch(one: Shared, items: Sequence[Item] = ITEMS) -> list[Item]:
+def fetch(one: SharedStore, items: Sequence[PackedResult] = ITEMS) -> list[PackedResult]:
     """Fetch *items*, and return those that lie in the folder then."""
     one.fetch(dict.fromkeys(keys(items), Request()))
     there = ((each.key, exchange.stored(one._cache.folder, each.key)) for each in items)
-    return [Item(key, *found) for key, found in there if found is not None]
+    return [PackedResult(key, *found) for key, found in there if found is not None]
 
 
 @MODES
@@ -154,8 +159,11 @@ def test_results_that_the_cache_folder_cannot_take_do_not_count_as_fetched(
     folder = tmp_path / "no room"
     folder.mkdir()
     (folder / "entries").write_text("this is not a folder")
-    other = Shared(
-        Calls(store, said.append), Cache(folder, None, said.append), name=("demo", "13.0.88"), units=units
+    other = SharedStore(
+        StoreCalls(store, said.append),
+        Cache(folder, None, said.append),
+        name=("demo", "13.0.88"),
+        units=units,
     )
     assert fetch(other) == []
     assert other.fetched == set()
@@ -169,18 +177,18 @@ def test_few_units_have_an_action_each_and_their_bytes_lie_under_their_digests(o
     name = file_digest(b"hatch-cubin/unit/v1\0" + one.key)
     action = Action((File(one.key.hex(), digest, len(one.data)),), one.record)
     assert store.files == {f"cas/{digest}": one.data, f"ac/{name}": bazel_actions.encode(action)}
-    assert store.asked() == ["get ac", "put cas", "put ac"]  # never before what it leads to
+    assert store.take_log() == ["get ac", "put cas", "put ac"]  # never before what it leads to
     opened(store, ITEMS).push([one.key])
-    assert store.asked() == ["get ac", "has cas"]
+    assert store.take_log() == ["get ac", "has cas"]
 
 
 def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Memory()
     with monkeypatch.context() as patch:
-        patch.setattr(shared_store, "_MOST_ACTION", len(ITEMS[0].record))
+        patch.setattr(shared_store, "_MAX_ACTION_SIZE", len(ITEMS[0].record))
         opened(store, ITEMS).push(keys(ITEMS[:1]))
-    monkeypatch.setattr(shared_store, "_MOST_BLOB", len(ITEMS[0].record + ITEMS[0].data))
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS[1:]))
+    monkeypatch.setattr(shared_store, "_MAX_BLOB_SIZE", len(ITEMS[0].record + ITEMS[0].data))
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS[1:]))
     assert store.files == {}
     opened(store, ITEMS).push(keys(ITEMS))
     assert len(store.files) == 2  # of the first, which is just as large as may be
@@ -188,50 +196,50 @@ def test_what_nobody_would_read_is_not_put_there(opened: Open, monkeypatch: pyte
 
 def test_many_units_lie_in_packs_that_an_index_finds(opened: Open) -> None:
     store = Memory()
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
-    assert store.asked() == ["get ac", "put cas", "replace ac"]
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
+    assert store.take_log() == ["get ac", "put cas", "replace ac"]
     (pack,) = packs.cut(ITEMS)
     index = bazel_actions.decode(
         store.files[f"ac/{file_digest(b'hatch-cubin/index/v1' + bytes(1) + b'demo' + bytes(1) + b'13.0.88')}"]
     )
     assert index.files == (File(f"{pack.sha256}.pack", pack.sha256, pack.size),)
-    assert packs.decode(index.said) == Index().aged(set()).united([pack])
+    assert packs.decode(index.stdout) == PackIndex().drop_unused(set()).with_packs([pack])
     assert store.files[f"cas/{pack.sha256}"] == pack.data
-    assert fetch(opened(store, units=FEW + 1)) == ITEMS
-    assert store.asked() == ["get ac", "get cas"]  # one request, and one for the pack
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
-    assert store.asked() == ["get ac", "has cas"]
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == ITEMS
+    assert store.take_log() == ["get ac", "get cas"]  # one request, and one for the pack
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
+    assert store.take_log() == ["get ac", "has cas"]
 
 
 def test_a_part_of_a_large_project_finds_what_is_in_packs(opened: Open) -> None:
     store = Memory()
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     assert fetch(opened(store, units=1), ITEMS[:1]) == ITEMS[:1]
 
 
 def test_a_large_project_finds_what_its_parts_have_stored(opened: Open) -> None:
     """A job of CI may have few of its units: those of an arch, or of a shard."""
-    many = [item(f"unit {number}") for number in range(2 * FEW)]
+    many = [item(f"unit {number}") for number in range(2 * MAX_SINGLE_UNITS)]
     store = Memory()
-    for part in (many[:FEW], many[FEW:]):
+    for part in (many[:MAX_SINGLE_UNITS], many[MAX_SINGLE_UNITS:]):
         opened(store, part).push(keys(part))
     whole = opened(store, units=len(many))
     assert fetch(whole, many) == many
     whole.push(keys(many))  # together, from now on
-    store.asked()
+    store.take_log()
     assert fetch(opened(store, units=len(many)), many) == many
-    assert store.asked() == ["get ac", "get cas"]
+    assert store.take_log() == ["get ac", "get cas"]
 
 
 def test_an_empty_store_costs_what_was_asked(opened: Open, said: list[str]) -> None:
     store = Memory()
-    assert fetch(opened(store, units=FEW)) == []
-    assert store.asked() == ["get ac"] * (len(ITEMS) + 1)
-    assert fetch(opened(store, units=FEW + 1)) == []
-    assert store.asked() == ["get ac"] * (len(ITEMS) + 1)
-    many = [item(f"unit {number}") for number in range(2 * FEW)]
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS)) == []
+    assert store.take_log() == ["get ac"] * (len(ITEMS) + 1)
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == []
+    assert store.take_log() == ["get ac"] * (len(ITEMS) + 1)
+    many = [item(f"unit {number}") for number in range(2 * MAX_SINGLE_UNITS)]
     assert fetch(opened(store, units=len(many)), many) == []
-    assert store.asked() == ["get ac"] * (32 + 1)
+    assert store.take_log() == ["get ac"] * (32 + 1)
     assert said == []
 
 
@@ -271,7 +279,7 @@ def test_a_store_that_lost_something_has_it_again_after_the_next_build(
     del store.files[store.names(kind)[0]]
     other = opened(store, units=units)
     got = fetch(other)
-    assert len(got) == (3 if units == FEW else 0)
+    assert len(got) == (3 if units == MAX_SINGLE_UNITS else 0)
     folder_with(other._cache.folder, ITEMS)  # as if compiled
     other.push(keys(ITEMS))
     assert (store.names(""), said) == (sorted(whole), [])
@@ -294,12 +302,12 @@ def test_what_a_store_has_lost_is_given_by_who_has_it_and_need_not_fetch(
 
 def test_a_pack_that_was_read_just_now_is_not_looked_for(opened: Open) -> None:
     store = Memory()
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
-    store.asked()
-    other = opened(store, units=FEW + 1)
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
+    store.take_log()
+    other = opened(store, units=MAX_SINGLE_UNITS + 1)
     fetch(other)
     other.push(keys(ITEMS))
-    assert store.asked() == ["get ac", "get cas", "get ac"]
+    assert store.take_log() == ["get ac", "get cas", "get ac"]
 
 
 def flip(data: bytes) -> bytes:
@@ -331,9 +339,11 @@ def test_what_no_build_would_store_is_not_taken_whoever_put_it_there(
 ) -> None:
     store, (one, two, *_others) = Memory(), ITEMS
     stranger = Record(one.key.hex(), file_digest(one.data), len(one.data), {"no": "no"}, (), {}).encode()
-    swapped = [Item(one.key, stranger, one.data), Item(two.key, one.record, one.data)]
+    swapped = [PackedResult(one.key, stranger, one.data), PackedResult(two.key, one.record, one.data)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Shared, "_stored", lambda _self, key: next(each for each in swapped if each.key == key))
+        patch.setattr(
+            SharedStore, "_stored", lambda _self, key: next(each for each in swapped if each.key == key)
+        )
         opened(store, (), units).push(keys(swapped))
     other = opened(store, units=units)
     assert fetch(other) == []
@@ -355,17 +365,17 @@ def test_an_action_that_leads_to_something_else_is_not_followed(opened: Open, sa
 
 def test_an_index_of_something_else_is_none(opened: Open, said: list[str]) -> None:
     store = Memory()
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     (name,) = store.names("ac")
     store.files[name] = bazel_actions.encode(Action((), b"{}"))
-    assert fetch(opened(store, units=FEW + 1)) == []
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == []
     assert said == [DAMAGED]
 
 
 @MODES
 def test_a_store_that_fails_is_left_alone(opened: Open, said: list[str], units: int) -> None:
     def fail(_method: str, _name: str) -> None:
-        raise FaultError("it fails (500)")
+        raise StoreError("it fails (500)")
 
     store = Memory()
     store.before = fail
@@ -375,9 +385,9 @@ def test_a_store_that_fails_is_left_alone(opened: Open, said: list[str], units: 
     one.push(keys(ITEMS))
     assert one.pushed == set()
     assert (said, one.facts["fault"]) == (["it fails (500)"], "it fails (500)")
-    assert len(store.asked()) >= 3
+    assert len(store.take_log()) >= 3
     one.fetch(dict.fromkeys(keys(ITEMS), Request()))
-    assert store.asked() == []
+    assert store.take_log() == []
 
 
 # Several writers
@@ -392,11 +402,11 @@ def test_two_writers_at_once_lose_nothing_if_they_meet_at_the_index(
     def meanwhile(method: str, _name: str) -> None:
         if method == "replace":
             store.before = lambda _method, _name: None
-            opened(store, ITEMS[2:], FEW + 1).push(keys(ITEMS[2:]))
+            opened(store, ITEMS[2:], MAX_SINGLE_UNITS + 1).push(keys(ITEMS[2:]))
 
     store.before = meanwhile
-    opened(store, ITEMS[:2], FEW + 1).push(keys(ITEMS[:2]))
-    got = fetch(opened(store, units=FEW + 1))
+    opened(store, ITEMS[:2], MAX_SINGLE_UNITS + 1).push(keys(ITEMS[:2]))
+    got = fetch(opened(store, units=MAX_SINGLE_UNITS + 1))
     assert got == (ITEMS if compares else ITEMS[:2])  # without, the last one wins, and the others are misses
     assert said == []
 
@@ -411,9 +421,9 @@ def test_a_writer_that_others_overwrite_tries_again(opened: Open, said: list[str
                 del store.files[each]
 
     store.before = overwrite
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     store.before = lambda _method, _name: None
-    assert fetch(opened(store, units=FEW + 1)) == ITEMS
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == ITEMS
     assert said == []
 
 
@@ -423,12 +433,12 @@ def test_a_writer_that_never_gets_its_turn_gives_up(opened: Open, said: list[str
 
     def another(method: str, name: str) -> None:
         if method == "replace":
-            new = Index(writes=next(turns)).encode()
+            new = PackIndex(writes=next(turns)).encode()
             store.files[name] = bazel_actions.encode(Action((), new))
 
     store.before = another
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
-    assert [each for each in store.asked() if each != "get ac"] == ["put cas"] + [
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
+    assert [each for each in store.take_log() if each != "get ac"] == ["put cas"] + [
         "replace ac"
     ] * shared_store._TRIES
     assert said == []
@@ -439,33 +449,33 @@ def test_a_writer_that_never_gets_its_turn_gives_up(opened: Open, said: list[str
 
 def test_a_build_that_adds_little_adds_a_small_pack(opened: Open) -> None:
     store = Memory()
-    opened(store, ITEMS[:3], FEW + 1).push(keys(ITEMS[:3]))
+    opened(store, ITEMS[:3], MAX_SINGLE_UNITS + 1).push(keys(ITEMS[:3]))
     before = store.names("cas")
-    opened(store, ITEMS, FEW + 1).push(keys(ITEMS))
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1).push(keys(ITEMS))
     new = {*store.names("cas")} - {*before}
     assert [store.files[name] for name in new] == [ITEMS[3].record + ITEMS[3].data]
 
 
 def test_many_small_packs_are_folded_into_one(opened: Open, said: list[str]) -> None:
     store = Memory()
-    items = [item(f"{number}") for number in range(packs._FEW + 2)]
+    items = [item(f"{number}") for number in range(packs._MAX_SMALL_PACKS + 2)]
     for count in range(1, len(items) + 1):
-        opened(store, items[:count], FEW + 1).push(keys(items[:count]))
-    store.asked()
-    assert fetch(opened(store, units=FEW + 1), items) == items
-    assert store.asked() == ["get ac", "get cas"]
+        opened(store, items[:count], MAX_SINGLE_UNITS + 1).push(keys(items[:count]))
+    store.take_log()
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1), items) == items
+    assert store.take_log() == ["get ac", "get cas"]
     assert said == []
 
 
 def test_a_pack_that_is_lost_while_it_is_folded_costs_its_units(opened: Open, said: list[str]) -> None:
     store = Memory()
-    items = [item(f"{number}") for number in range(packs._FEW + 2)]
+    items = [item(f"{number}") for number in range(packs._MAX_SMALL_PACKS + 2)]
     for count in range(1, len(items)):
-        opened(store, items[:count], FEW + 1).push(keys(items[:count]))
+        opened(store, items[:count], MAX_SINGLE_UNITS + 1).push(keys(items[:count]))
     digest = file_digest(items[0].record + items[0].data)
     del store.files[f"cas/{digest}"]
-    opened(store, items[1:], FEW + 1).push(keys(items[1:]))
-    assert fetch(opened(store, units=FEW + 1), items) == items[1:]
+    opened(store, items[1:], MAX_SINGLE_UNITS + 1).push(keys(items[1:]))
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1), items) == items[1:]
     assert said == []
 
 
@@ -479,26 +489,26 @@ class Wax:
         self._mark = mark
         self.strangers: set[bytes] = set()  # what such have made
 
-    def vouches(self, record: bytes) -> bool:
+    def accepts_record(self, record: bytes) -> bool:
         return record not in self.strangers
 
-    def seal(self, index: bytes) -> bytes:
+    def sign_index(self, index: bytes) -> bytes:
         return self._mark + file_digest(index).encode()
 
-    def holds(self, index: bytes, seal: bytes) -> bool:
-        return seal == self.seal(index)
+    def accepts_index(self, index: bytes, seal: bytes) -> bool:
+        return seal == self.sign_index(index)
 
 
 def test_an_index_that_nobody_who_is_trusted_has_sealed_is_not_there(opened: Open, said: list[str]) -> None:
     store = Memory()
-    opened(store, ITEMS, FEW + 1, Wax(b"ours")).push(keys(ITEMS))
-    assert fetch(opened(store, units=FEW + 1, trust=Wax(b"ours"))) == ITEMS
-    assert fetch(opened(store, units=FEW + 1)) == ITEMS  # who trusts everybody
-    other = opened(store, units=FEW + 1, trust=Wax(b"others"))
+    opened(store, ITEMS, MAX_SINGLE_UNITS + 1, Wax(b"ours")).push(keys(ITEMS))
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, trust=Wax(b"ours"))) == ITEMS
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1)) == ITEMS  # who trusts everybody
+    other = opened(store, units=MAX_SINGLE_UNITS + 1, trust=Wax(b"others"))
     assert fetch(other) == []
     folder_with(other._cache.folder, ITEMS)
     other.push(keys(ITEMS))
-    assert fetch(opened(store, units=FEW + 1, trust=Wax(b"others"))) == ITEMS
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, trust=Wax(b"others"))) == ITEMS
     assert said == []
 
 
@@ -508,17 +518,17 @@ def test_an_index_that_was_sealed_is_not_replaced_by_who_cannot_seal(opened: Ope
     ours, checking = Signing(OWNER, trust), Signing(trust=trust)
     right = [each._replace(record=signed(each.record)) for each in ITEMS]
     no_seal = "it is given nothing, for its index has to be signed: set HATCH_CUBIN_SIGNING_KEY"
-    opened(store, right, FEW + 1, checking).push(keys(right))
+    opened(store, right, MAX_SINGLE_UNITS + 1, checking).push(keys(right))
     assert (store.files, said) == ({}, [no_seal])
-    opened(store, right[:2], FEW + 1, ours).push(keys(right))
+    opened(store, right[:2], MAX_SINGLE_UNITS + 1, ours).push(keys(right))
     before = dict(store.files)
     for trust_of_another in (None, Signing(), checking):
-        opened(store, right, FEW + 1, trust_of_another).push(keys(right))
+        opened(store, right, MAX_SINGLE_UNITS + 1, trust_of_another).push(keys(right))
     assert (store.files, said) == (before, [no_seal] * 4)
-    opened(store, right[:2], FEW + 1, checking).push(keys(right[:2]))
+    opened(store, right[:2], MAX_SINGLE_UNITS + 1, checking).push(keys(right[:2]))
     assert said == [no_seal] * 4  # there is nothing to be given
-    opened(store, right, FEW + 1, ours).push(keys(right))
-    assert fetch(opened(store, units=FEW + 1, trust=checking)) == right
+    opened(store, right, MAX_SINGLE_UNITS + 1, ours).push(keys(right))
+    assert fetch(opened(store, units=MAX_SINGLE_UNITS + 1, trust=checking)) == right
 
 
 @MODES
@@ -566,6 +576,6 @@ def test_of_a_store_who_trusts_keys_takes_only_what_one_of_them_has_signed(
     opened(store, right, units, trusting).push(keys(right))
     assert fetch(opened(store, units=units, trust=Signing(trust=trusting.trust))) == right
     assert fetch(opened(store, units=units)) == right  # who trusts everybody
-    if units > FEW:
+    if units > MAX_SINGLE_UNITS:
         stranger = Signing(STRANGER, Trust([STRANGER.key], required=False))
         assert fetch(opened(store, units=units, trust=stranger)) == []

@@ -18,7 +18,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from tests import strange
 from tests.helpers import SAXPY, pyproject, write_tree
-from tests.shelf import shelf
+from tests.store_server import store_server
 
 AXPY = SAXPY.replace("saxpy", "axpy")
 PROJECT = {
@@ -185,7 +185,7 @@ def test_what_one_machine_pushes_another_pulls(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, say: Any
 ) -> None:
     main(["bake", "--archs", "sm_90"])
-    with shelf() as server:
+    with store_server() as server:
         monkeypatch.setenv("HATCH_CUBIN_REMOTE", server.url)
         pushed, again = (say("push") for _ in range(2))
         assert [line.rpartition(",")[0] for line in pushed[1:]] == ["2 units: 1 pushed"]
@@ -223,7 +223,7 @@ def test_without_a_store_nothing_is_pushed(project: Path, capsys: pytest.Capture
 def test_a_store_that_fails_is_an_error_here(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with shelf() as server:
+    with store_server() as server:
         server.fault = lambda handler: handler.answer(500)
         monkeypatch.setenv("HATCH_CUBIN_REMOTE", server.url)
         told = refusal(capsys, 1, "pull")

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 
-class Asked(NamedTuple):
+class LoggedRequest(NamedTuple):
     """A request, as it came."""
 
     method: str
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
 Fault = Callable[["Handler"], bool]  # answers a request in some wrong way, or says False
 
 
-class Shelf(ThreadingHTTPServer):
+class StoreServer(ThreadingHTTPServer):
     """What is stored, what was asked, and how to go wrong."""
 
     daemon_threads = True
@@ -32,7 +32,7 @@ class Shelf(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
-        self.log: list[Asked] = []
+        self.log: list[LoggedRequest] = []
         self.fault: Fault = lambda _handler: False
         self.over = threading.Event()  # for what hangs
 
@@ -40,7 +40,7 @@ class Shelf(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def asked(self) -> list[str]:
+    def take_log(self) -> list[str]:
         """Return what was asked since the last time, in order."""
         log, self.log = self.log, []
         return [f"{each.method} {each.path.split('/')[1]}" for each in log]
@@ -50,14 +50,14 @@ class Shelf(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection to a shelf."""
+    """One connection to a store_server."""
 
     protocol_version = "HTTP/1.1"
-    server: Shelf
+    server: StoreServer
     body = b""
 
     def do_GET(self) -> None:
-        self.server.log.append(Asked(self.command, self.path, dict(self.headers)))
+        self.server.log.append(LoggedRequest(self.command, self.path, dict(self.headers)))
         self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if not self.server.fault(self):
             self.usual()
@@ -121,9 +121,9 @@ def reset(handler: Handler) -> bool:
 
 
 @contextmanager
-def shelf() -> Iterator[Shelf]:
-    """Return a shelf that is there for as long as it is used."""
-    with Shelf() as server:
+def store_server() -> Iterator[StoreServer]:
+    """Return a store_server that is there for as long as it is used."""
+    with StoreServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
