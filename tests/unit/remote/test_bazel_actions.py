@@ -20,12 +20,12 @@ WITH_MORE = bytes.fromhex(
 )
 
 
-def test_an_action_is_written_as_everybody_writes_it() -> None:
+def test_an_action_is_encoded_as_by_the_published_classes() -> None:
     assert encode(ACTION) == PUBLISHED
     assert encode(Action(())) == b""
 
 
-def test_what_a_server_adds_is_skipped() -> None:
+def test_fields_that_a_server_adds_are_skipped() -> None:
     fixed = bytes.fromhex(
         "65 00000000 69 0000000000000000"
     )  # four bytes and eight, of fields that nobody has
@@ -48,6 +48,6 @@ def test_what_a_server_adds_is_skipped() -> None:
         pytest.param(PUBLISHED.replace(b"\x10\xac\x02", b"\x12\x01\x02"), id="a text for a size"),
     ],
 )
-def test_what_is_no_action_is_refused(data: bytes) -> None:
+def test_bytes_that_are_not_an_action_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(data)

@@ -61,13 +61,13 @@ def fail() -> None:
     raise StoreError("it is full")
 
 
-def test_what_comes_of_each_task_is_told_with_its_name(asked: StoreCalls, said: list[str]) -> None:
+def test_each_result_comes_with_the_key_of_its_task(asked: StoreCalls, said: list[str]) -> None:
     tasks = [(number, lambda number=number: number * number) for number in range(100)]
     assert sorted(asked.run_all(tasks, 16)) == [(number, number * number) for number in range(100)]
     assert (said, asked.first_fault) == ([], None)
 
 
-def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: StoreCalls) -> None:
+def test_tasks_run_in_parallel_up_to_the_limit(asked: StoreCalls) -> None:
     both = threading.Barrier(2, timeout=60)
     begun = list[int]()
 
@@ -83,7 +83,9 @@ def test_tasks_are_done_at_once_and_no_more_than_may_be(asked: StoreCalls) -> No
     assert len([*answers]) == 5
 
 
-def test_three_faults_are_enough_and_the_first_is_told(asked: StoreCalls, said: list[str]) -> None:
+def test_after_three_faults_the_store_is_given_up_and_the_first_is_reported(
+    asked: StoreCalls, said: list[str]
+) -> None:
     begun = list[int]()
 
     def tasks() -> Iterator[tuple[int, Callable[[], None]]]:
@@ -97,12 +99,12 @@ def test_three_faults_are_enough_and_the_first_is_told(asked: StoreCalls, said: 
     assert begun == [0, 1, 2]
 
 
-def test_one_fault_costs_one_task(asked: StoreCalls, said: list[str]) -> None:
+def test_after_one_fault_the_other_tasks_still_run(asked: StoreCalls, said: list[str]) -> None:
     assert [*asked.run_all([(1, fail), (2, lambda: None)], 1)] == [(2, None)]
     assert said == ["it is full"]
 
 
-def test_what_no_store_should_do_is_a_fault_without_its_text(asked: StoreCalls, said: list[str]) -> None:
+def test_an_unexpected_exception_is_a_fault_without_its_text(asked: StoreCalls, said: list[str]) -> None:
     def broken() -> None:
         raise ValueError("Invalid header value 'Bearer secret'")
 
@@ -110,15 +112,13 @@ def test_what_no_store_should_do_is_a_fault_without_its_text(asked: StoreCalls, 
     assert said == ["asking it ended with ValueError"]
 
 
-def test_a_store_that_hangs_is_left_alone(
-    asked: StoreCalls, said: list[str], hang: Callable[[], None]
-) -> None:
+def test_a_store_that_hangs_is_given_up(asked: StoreCalls, said: list[str], hang: Callable[[], None]) -> None:
     assert [*asked.run_all([(1, hang), (2, hang)], 2)] == []
     assert said == ["it does not answer"]
     assert asked.run_one(lambda: 1) is None
 
 
-def test_a_store_that_sends_next_to_nothing_is_left_alone_too(
+def test_a_store_that_sends_next_to_nothing_is_given_up(
     asked: StoreCalls, said: list[str], store: Store
 ) -> None:
     over = threading.Event()
@@ -132,7 +132,7 @@ def test_a_store_that_sends_next_to_nothing_is_left_alone_too(
     assert said == ["it is too slow"]
 
 
-def test_a_store_that_sends_much_is_waited_for(asked: StoreCalls, said: list[str], store: Store) -> None:
+def test_a_store_that_sends_much_may_take_longer(asked: StoreCalls, said: list[str], store: Store) -> None:
     asked._patience_s = asked._patience_left_s = 1.0  # no thread of a busy machine waits so long for its turn
     slices = 0
 
@@ -168,22 +168,20 @@ def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
-def test_the_patience_with_a_store_that_trickles_is_a_total(share: float) -> None:
+def test_waits_for_a_trickling_store_add_up(share: float) -> None:
     """However its bytes are spread: in each slice something comes."""
     said, took = trickled(int(share * calls._MIN_BYTES_PER_S), seconds=20)
     assert said == ["it is too slow" if share else "it does not answer"]
     assert took < 20  # 0.5 to 1 s on a quiet machine; it would send for longer
 
 
-def test_a_line_that_is_slow_and_fast_enough_is_waited_for() -> None:
+def test_a_line_above_the_minimum_rate_may_take_longer() -> None:
     said, took = trickled(2 * calls._MIN_BYTES_PER_S, seconds=1.5)
     assert said == []
     assert took >= 1.5  # three times what it would wait for a store that sends nothing
 
 
-def test_many_answers_that_are_each_slow_cost_patience_together(
-    said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waits_for_many_slow_answers_add_up(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_CREDIT_PER_ANSWER_S", 0.001)
     asked = StoreCalls(Store(), said.append, patience_s=0.1)  # type: ignore[arg-type]
     tasks = [(number, lambda: time.sleep(0.01)) for number in range(1000)]
@@ -192,7 +190,7 @@ def test_many_answers_that_are_each_slow_cost_patience_together(
     assert asked.run_one(lambda: 1) is None
 
 
-def test_answers_earn_no_more_patience_than_there_was(
+def test_answers_never_raise_patience_above_its_start(
     asked: StoreCalls, said: list[str], store: Store, hang: Callable[[], None]
 ) -> None:
     store.traffic.count_bytes(1 << 40)
@@ -202,7 +200,7 @@ def test_answers_earn_no_more_patience_than_there_was(
     assert said == ["it does not answer"]
 
 
-def test_a_pause_because_of_others_costs_patience(asked: StoreCalls, said: list[str]) -> None:
+def test_a_pause_costs_patience(asked: StoreCalls, said: list[str]) -> None:
     asked.pause(0.05)
     assert asked._patience_left_s == pytest.approx(0.05)
     for _ in range(2):
@@ -210,7 +208,7 @@ def test_a_pause_because_of_others_costs_patience(asked: StoreCalls, said: list[
     assert said == ["it is too slow"]
 
 
-def test_what_nobody_can_see_go_is_given_time_by_its_size_and_no_more(
+def test_an_upload_without_progress_may_take_time_by_its_size(
     asked: StoreCalls, said: list[str], store: Store, hang: Callable[[], None]
 ) -> None:
     slices = 20  # twice what is waited for otherwise
@@ -227,7 +225,7 @@ def test_what_nobody_can_see_go_is_given_time_by_its_size_and_no_more(
     assert said == ["it does not answer"]
 
 
-def test_what_has_gone_is_waited_for_no_more() -> None:
+def test_a_finished_upload_gives_no_more_time() -> None:
     traffic = TrafficCounter()
     traffic.begin_sending(10)
     assert traffic.assume_sent(4)
@@ -236,7 +234,7 @@ def test_what_has_gone_is_waited_for_no_more() -> None:
     assert not traffic.assume_sent(1)
 
 
-def test_threads_end_with_their_work(asked: StoreCalls) -> None:
+def test_threads_end_when_no_tasks_are_left(asked: StoreCalls) -> None:
     before = {*threading.enumerate()}
     [*asked.run_all([(number, threading.current_thread) for number in range(50)], 8)]
     for thread in {*threading.enumerate()} - before:

@@ -44,14 +44,14 @@ def opened() -> Iterator[Open]:
         store.close_idle()
 
 
-def why(store: HttpStore, server: StoreServer, fault: Fault, most: int = 100) -> str:
+def error_of(store: HttpStore, server: StoreServer, fault: Fault, max_size: int = 100) -> str:
     server.fault = fault
     with pytest.raises(StoreError) as caught:
-        store.get("cas/a", most)
+        store.get("cas/a", max_size)
     return str(caught.value)
 
 
-def test_what_was_put_is_there(server: StoreServer, opened: Open) -> None:
+def test_stored_bytes_come_back(server: StoreServer, opened: Open) -> None:
     store = opened(f"{server.url}/of/mine/")
     assert store.get("cas/a", 3) is None
     store.put("cas/a", b"abc")
@@ -65,7 +65,7 @@ def test_what_was_put_is_there(server: StoreServer, opened: Open) -> None:
     assert store.traffic.bytes == 16 + 40_000
 
 
-def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: StoreServer, opened: Open) -> None:
+def test_an_index_is_read_without_caches_and_without_etags(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     store.read("ac/i", 5)
     (asked,) = server.log
@@ -73,7 +73,7 @@ def test_what_can_change_is_asked_for_anew_and_by_no_tag(server: StoreServer, op
     assert not {name for name in asked.headers if name.startswith("If-")}
 
 
-def test_what_is_there_is_told_without_its_bytes(server: StoreServer, opened: Open) -> None:
+def test_has_asks_without_reading_the_bytes(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert not store.has("cas/a")
     store.put("cas/a", b"abc")
@@ -84,7 +84,7 @@ def test_what_is_there_is_told_without_its_bytes(server: StoreServer, opened: Op
     assert server.take_log() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
 
 
-def test_little_of_what_is_sent_waits_in_the_system(server: StoreServer, opened: Open) -> None:
+def test_the_system_buffers_little_of_an_upload(server: StoreServer, opened: Open) -> None:
     """What that has taken counts as sent. Megabytes of it would be seconds in which nothing is seen."""
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is None:
@@ -95,18 +95,18 @@ def test_little_of_what_is_sent_waits_in_the_system(server: StoreServer, opened:
     assert connection.sock.getsockopt(socket.IPPROTO_TCP, option) == http._MAX_UNSENT
 
 
-def test_who_asks_and_is_not_known_is_told_that(server: StoreServer, opened: Open) -> None:
+def test_a_401_despite_credentials_says_that_they_are_not_right(server: StoreServer, opened: Open) -> None:
     told = "it does not know who asks: the user and password, or the token, are not right (401)"
-    assert why(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
+    assert error_of(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
 
 
-def test_it_is_told_who_asks(server: StoreServer, opened: Open) -> None:
+def test_credentials_are_sent(server: StoreServer, opened: Open) -> None:
     opened(server.url, "Bearer hunter2").get("cas/a", 1)
     opened(server.url).get("cas/a", 1)
     assert [asked.headers.get("Authorization") for asked in server.log] == ["Bearer hunter2", None]
 
 
-def test_a_line_that_is_cut_amid_a_body_is_a_fault(
+def test_a_connection_that_breaks_within_a_body_is_an_error(
     server: StoreServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(*_asked: object) -> bytes:
@@ -121,7 +121,7 @@ def test_a_line_that_is_cut_amid_a_body_is_a_fault(
     assert store._idle == []
 
 
-def test_a_connection_is_kept(server: StoreServer, opened: Open) -> None:
+def test_a_connection_is_reused(server: StoreServer, opened: Open) -> None:
     peers = list[int]()
 
     def look(handler: Handler) -> bool:
@@ -138,7 +138,7 @@ def test_a_connection_is_kept(server: StoreServer, opened: Open) -> None:
     assert all(before == after for before, after in pairwise(peers))
 
 
-def test_one_that_was_closed_meanwhile_is_made_anew(server: StoreServer, opened: Open) -> None:
+def test_a_connection_that_the_server_closed_is_opened_again(server: StoreServer, opened: Open) -> None:
     def close(handler: Handler) -> bool:
         handler.usual()
         return handler.hang_up()
@@ -151,7 +151,7 @@ def test_one_that_was_closed_meanwhile_is_made_anew(server: StoreServer, opened:
     assert store.get("cas/a", 3) == b"abc"
 
 
-def test_one_that_is_not_to_be_kept_is_not(server: StoreServer, opened: Open) -> None:
+def test_a_connection_that_must_not_be_reused_is_closed(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     server.fault = lambda handler: handler.answer(200, b"abc", Connection="close")
     assert [store.get("cas/a", 3) for _ in range(2)] == [b"abc"] * 2
@@ -159,7 +159,7 @@ def test_one_that_is_not_to_be_kept_is_not(server: StoreServer, opened: Open) ->
     assert [store.get("cas/a", 3) for _ in range(2)] == [None] * 2
 
 
-def test_a_store_that_was_closed_is_asked_for_nothing(server: StoreServer, opened: Open) -> None:
+def test_a_closed_store_sends_no_requests(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     store.get("cas/a", 3)
     store.close()
@@ -168,7 +168,9 @@ def test_a_store_that_was_closed_is_asked_for_nothing(server: StoreServer, opene
     assert len(server.log) == 1
 
 
-def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: StoreServer, opened: Open) -> None:
+def test_an_answer_that_comes_after_closing_leaves_no_connection_open(
+    server: StoreServer, opened: Open
+) -> None:
     store = opened(server.url)
 
     def close(_handler: Handler) -> bool:
@@ -180,7 +182,7 @@ def test_what_is_answered_after_it_was_closed_leaves_no_connection(server: Store
     assert store._idle == []
 
 
-def test_what_comes_in_chunks_is_read(server: StoreServer, opened: Open) -> None:
+def test_a_chunked_body_is_read(server: StoreServer, opened: Open) -> None:
     def chunks(handler: Handler) -> bool:
         handler.send_response(200)
         handler.send_header("Transfer-Encoding", "chunked")
@@ -208,21 +210,21 @@ def test_what_comes_in_chunks_is_read(server: StoreServer, opened: Open) -> None
         (507, "it is full (507)"),
     ],
 )
-def test_an_answer_is_told_as_what_it_means_and_nothing_of_its_text(
+def test_each_status_is_reported_by_its_meaning_without_the_servers_text(
     server: StoreServer, status: int, told: str, opened: Open
 ) -> None:
     store = opened(server.url)
 
     headers = {"Location": "https://ada:hunter2@evil.example", "Retry_After": "9999"}
-    assert why(store, server, answer(status, b"a secret", **headers)) == told
+    assert error_of(store, server, answer(status, b"a secret", **headers)) == told
     with pytest.raises(StoreError) as caught:
         store.put("cas/a", b"abc")
     assert str(caught.value) == told
     assert len(server.log) == 2
 
 
-def test_an_answer_to_what_was_not_asked_leads_nowhere(server: StoreServer, opened: Open) -> None:
-    assert why(opened(server.url), server, answer(304)) == "it refuses (304)"
+def test_a_304_is_an_error(server: StoreServer, opened: Open) -> None:
+    assert error_of(opened(server.url), server, answer(304)) == "it refuses (304)"
 
 
 def promise(size: int, body: bytes) -> Fault:
@@ -238,23 +240,25 @@ def nonsense(handler: Handler) -> bool:
     return handler.hang_up()
 
 
-def test_a_body_that_is_not_as_promised_is_refused(server: StoreServer, opened: Open) -> None:
+def test_a_body_of_another_length_than_announced_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
-    assert why(store, server, promise(5, b"abc")) == "it broke off"
+    assert error_of(store, server, promise(5, b"abc")) == "it broke off"
     too_much = "it sends more than the 100 B that there should be"
-    assert why(store, server, promise(10 << 30, b"abc")) == too_much
-    assert why(store, server, endless) == too_much
+    assert error_of(store, server, promise(10 << 30, b"abc")) == too_much
+    assert error_of(store, server, endless) == too_much
     assert store.traffic.bytes < 1 << 20
 
 
-def test_what_is_no_answer_is_told(server: StoreServer, opened: Open) -> None:
+def test_an_answer_that_is_not_http_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
-    assert why(store, server, reset) == "it broke off"
-    assert why(store, server, nonsense) == "it does not speak HTTP"
-    assert why(opened(server.url.replace("http:", "https:")), server, nonsense) == "it does not speak TLS"
+    assert error_of(store, server, reset) == "it broke off"
+    assert error_of(store, server, nonsense) == "it does not speak HTTP"
+    assert (
+        error_of(opened(server.url.replace("http:", "https:")), server, nonsense) == "it does not speak TLS"
+    )
 
 
-def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
+def test_an_address_without_a_server_is_an_error(opened: Open) -> None:
     with store_server() as gone:
         url = gone.url
     with pytest.raises(StoreError, match="nobody listens there"):
@@ -276,11 +280,11 @@ def test_a_place_where_nobody_is_is_told(opened: Open) -> None:
         (OSError(113, "No route to host"), "it cannot be reached"),
     ],
 )
-def test_what_goes_wrong_is_told_in_words_of_our_own(exc: Exception, told: str) -> None:
+def test_exceptions_are_reported_in_our_own_words(exc: Exception, told: str) -> None:
     assert http._reason(exc) == told
 
 
-def test_a_proxy_is_used_as_the_environment_says(
+def test_the_proxy_of_the_environment_is_used(
     server: StoreServer, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url.replace("//", "//ada:hunter2@"))
@@ -296,7 +300,7 @@ def test_a_proxy_is_used_as_the_environment_says(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_what_is_on_this_machine_is_asked_through_no_proxy(
+def test_a_store_on_this_machine_is_asked_without_a_proxy(
     scheme: str, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
     """It may be told a password over http:// because nobody hears it."""
@@ -305,7 +309,7 @@ def test_what_is_on_this_machine_is_asked_through_no_proxy(
     assert opened(f"{scheme}://cache.example", None)._proxy is not None
 
 
-def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(
+def test_a_proxy_does_not_see_credentials_that_go_over_https(
     monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
@@ -328,7 +332,9 @@ def test_what_is_secret_goes_through_a_proxy_in_a_tunnel(
     assert b"hunter2" not in heard[0]
 
 
-def test_a_proxy_that_is_none_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+def test_an_invalid_proxy_variable_is_reported_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
     monkeypatch.setenv("https_proxy", "http://ada:hunter2@proxy.example:port")
     with pytest.raises(StoreError) as caught:
         opened("https://cache.example")
