@@ -1,4 +1,4 @@
-"""A fault of a shared store costs a build one warning and little time: no wrong byte, and not the build."""
+"""Whatever a shared store does wrong, a build gets one warning and the right wheel, and loses little time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def wrong_length(handler: Handler) -> bool:
 
 
 def another(handler: Handler) -> bool:
-    """Send what was asked for at another name."""
+    """Send the file of another name."""
     files = handler.server.files
     return handler.answer(200, next((files[name] for name in files if name != handler.path), b""))
 
@@ -65,14 +65,14 @@ def hang(handler: Handler) -> bool:
 
 
 def drip(handler: Handler) -> bool:
-    """Send a header that has no end, a byte at a time."""
+    """Send an endless header, a byte at a time."""
     while not handler.server.over.wait(0.005):
         handler.wfile.write(b"X")
     return True
 
 
 def trickle(handler: Handler) -> bool:
-    """Send what is right, slowly: in each slice of a build's patience there is some of it."""
+    """Send the right file so slowly that each poll of the build sees a few bytes."""
     body = handler.server.files.get(handler.path, bytes(1 << 16))
     handler.answer(200, b"", Content_Length=str(len(body)))
     return trickled(handler, body)
@@ -144,14 +144,14 @@ SILENT = {"404 with a body"}
 def store_of_machine(
     server: StoreServer, folder: Path, units: int, said: list[str], patience_s: float = 60
 ) -> SharedStore:
-    """Return the store of a build on a machine of its own, which already has what is in *folder*."""
+    """Open the store for a build whose cache folder is *folder*."""
     store = HttpStore(StoreTarget(store_urls.parse(server.url), None, is_from_environment=True))
     cache = Cache(folder, None, said.append)
     return SharedStore(StoreCalls(store, said.append, patience_s), cache, name=("demo", "13.0"), units=units)
 
 
 def count_right_results(folder: Path) -> int:
-    """Return how many results are in a folder; each one is right."""
+    """Check that all results in a cache folder are right, and return how many there are."""
     cache = Cache(folder, None, lambda _text: None)
     found = {each: cache.get(each.key) for each in ITEMS}
     assert all(hit is None or hit.data == each.data for each, hit in found.items())
@@ -261,7 +261,7 @@ def test_many_writers_at_once_leave_right_results(tmp_path: Path, server: StoreS
 def build(
     tmp_path: Path, server: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Any]]:
-    """Build a project with a cache of its own behind which the server is; return what came of it."""
+    """Return a function that builds with a new cache folder and the server, and returns the report."""
     pytest.importorskip("cuda.core")
     monkeypatch.setattr(user_folders, "own_folder", lambda: tmp_path / "own")
     machines = iter(range(100))

@@ -1,4 +1,4 @@
-"""Laws of packs and their index, and of the message that holds it."""
+"""Laws of packs and their index, and of the message that an index is stored in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACTIONS = st.builds(Action, st.lists(FILES).map(tuple), st.binary(), st.binary()
 
 
 def written(builds: list[list[PackedResult]]) -> tuple[PackIndex, dict[str, bytes]]:
-    """Return the index and the packs after one build after another wrote, each with results of its own."""
+    """Return the index and the packs after these builds, each with its results, have written one by one."""
     index, blobs = PackIndex(), dict[str, bytes]()
     for items in builds:
         index = index.drop_unused({item.key for item in items})
@@ -38,7 +38,7 @@ def written(builds: list[list[PackedResult]]) -> tuple[PackIndex, dict[str, byte
         again = [
             slot.read_from(key, blobs[slot.pack]) for key, slot in index.slots.items() if slot.pack in folded
         ]
-        made: list[Pack] = [*packs.cut([*lacking, *again])]
+        made: list[Pack] = [*packs.make_packs([*lacking, *again])]
         blobs |= {pack.sha256: pack.data for pack in made}
         index = packs.decode(index.with_packs(made).encode())
     return index, blobs
@@ -50,7 +50,7 @@ def test_an_index_finds_each_result_as_it_was_first_written(
 ) -> None:
     index, blobs = written(builds)
     first = {item.key: item for items in reversed(builds) for item in items}
-    assert index.slots.keys() == first.keys()  # none of them was unused for long
+    assert index.slots.keys() == first.keys()  # there are too few builds for a key to be dropped
     assert {key: slot.read_from(key, blobs[slot.pack]) for key, slot in index.slots.items()} == first
 
 

@@ -7,7 +7,7 @@ import pytest
 from hatch_cubin.remote.bazel_actions import Action, File, decode, encode
 
 ACTION = Action((File("a", "0" * 64, 300), File("b/c", "f" * 64, 0)), b"said", b"seal")
-# What the published classes write for it, and for the same with an exit code, a worker, a file's contents.
+# The bytes that the published classes write, and those with more fields: an exit code, a worker, contents.
 PUBLISHED = bytes.fromhex(
     f"124a 0a0161 1245 0a40 {'30' * 64} 10ac02"
     f"1249 0a03622f63 1242 0a40 {'66' * 64}"
@@ -26,9 +26,7 @@ def test_an_action_is_encoded_as_by_the_published_classes() -> None:
 
 
 def test_fields_that_a_server_adds_are_skipped() -> None:
-    fixed = bytes.fromhex(
-        "65 00000000 69 0000000000000000"
-    )  # four bytes and eight, of fields that nobody has
+    fixed = bytes.fromhex("65 00000000 69 0000000000000000")  # unknown fields of 32 and of 64 bits
     assert decode(PUBLISHED) == decode(WITH_MORE) == decode(PUBLISHED + fixed) == ACTION
 
 

@@ -1,4 +1,4 @@
-"""A store in a bucket, asked for real: of an S3 that runs here."""
+"""A store in a bucket of an S3 server that the tests start."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Open = Callable[..., BucketStore]
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """Return where an S3 is, with an empty bucket."""
-    from moto.server import ThreadedMotoServer  # which takes long
+    """Start an S3 server with an empty bucket; return its URL."""
+    from moto.server import ThreadedMotoServer  # slow to import
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -72,7 +72,7 @@ def test_has_asks_without_reading_the_bytes(endpoint: str, server: StoreServer, 
     store.put("cas/a", b"abc")
     assert store.has("cas/a")
     server.fault = answer(403)
-    assert opened(server.url).has("cas/a")  # who knows
+    assert opened(server.url).has("cas/a")  # a HEAD that is refused says nothing
 
 
 def test_bytes_of_an_upload_count_as_being_sent_until_it_ends(server: StoreServer, opened: Open) -> None:
@@ -94,7 +94,7 @@ def test_bytes_of_an_upload_count_as_being_sent_until_it_ends(server: StoreServe
 def test_an_answer_larger_than_expected_is_not_read(endpoint: str, opened: Open) -> None:
     store = opened(endpoint)
     store.put("cas/large", b"x" * 1000)
-    with pytest.raises(StoreError, match="it sends more than the 999 B that there should be"):
+    with pytest.raises(StoreError, match="it sends more than the expected 999 B"):
         store.get("cas/large", 999)
 
 
@@ -113,15 +113,15 @@ def test_replace_does_not_overwrite_a_newer_write(endpoint: str, opened: Open) -
 def test_a_missing_bucket_is_empty_and_cannot_be_written(endpoint: str, opened: Open) -> None:
     store = opened(endpoint, "s3://nowhere/x")
     assert store.get("cas/a", 9) is None
-    with pytest.raises(StoreError, match="there is no such bucket"):
+    with pytest.raises(StoreError, match="the bucket does not exist"):
         store.put("cas/a", b"abc")
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (401, "it refuses whoever asks"),
-        (403, "it refuses whoever asks"),
+        (401, "it denies access"),
+        (403, "it denies access"),
         (503, "it fails, or cannot be reached"),
     ],
 )
@@ -167,7 +167,7 @@ def test_without_credentials_the_clouds_metadata_server_is_not_asked(
 
 
 def test_a_redirect_is_followed_without_credentials(server: StoreServer, opened: Open) -> None:
-    """obstore follows redirects: what comes so is proven like anything else, and no credentials go along."""
+    """obstore follows redirects. That is safe: results are checked, and credentials are not sent along."""
     with store_server() as other:
         server.fault = answer(307, Location=f"{other.url}/elsewhere")
         opened(server.url).get("cas/a", 9)

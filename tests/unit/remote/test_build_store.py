@@ -1,4 +1,4 @@
-"""A build without a store is what it was before there were any."""
+"""The store of a build; a build without one imports nothing for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_project_without_a_store_opens_none(tmp_path: Path) -> None:
 
 
 def test_a_build_without_a_store_imports_none_of_its_modules(tmp_path: Path) -> None:
-    """Neither the store nor what only it needs."""
+    """Neither modules of this room nor libraries that only they need."""
     ours = ("hatch_cubin.remote.shared_store", "hatch_cubin.config.store_urls")
     unneeded = (*ours, "http.client", "ssl", "obstore")
     code = (

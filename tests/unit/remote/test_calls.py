@@ -1,4 +1,4 @@
-"""Asking a store: at once, no longer than it is worth, and no more when it fails."""
+"""Requests to a store: in parallel, with a limit on waiting in total, and none after three faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hatch_cubin.remote.store import StoreError, TrafficCounter
 
 
 class Store:
-    """A store of which only the traffic counts."""
+    """A store with nothing but a counter of its traffic."""
 
     url = "https://cache.example"
 
@@ -47,7 +47,7 @@ def asked(store: Store, said: list[str]) -> StoreCalls:
 
 @pytest.fixture
 def hang() -> Iterator[Callable[[], None]]:
-    """Return what does not come back before the test is over."""
+    """Return a task that runs until the test is over."""
     over = threading.Event()
     yield lambda: assert_waited(over)
     over.set()
@@ -79,7 +79,7 @@ def test_tasks_run_in_parallel_up_to_the_limit(asked: StoreCalls) -> None:
     asked._patience_left_s = 60
     answers = asked.run_all(tasks(), 2)
     next(answers)
-    assert begun == [0, 1]  # the next begins when somebody wants it
+    assert begun == [0, 1]  # the next one starts when its result is wanted
     assert len([*answers]) == 5
 
 
@@ -109,7 +109,7 @@ def test_an_unexpected_exception_is_a_fault_without_its_text(asked: StoreCalls, 
         raise ValueError("Invalid header value 'Bearer secret'")
 
     assert asked.run_one(broken) is None
-    assert said == ["asking it ended with ValueError"]
+    assert said == ["a request ended with ValueError"]
 
 
 def test_a_store_that_hangs_is_given_up(asked: StoreCalls, said: list[str], hang: Callable[[], None]) -> None:
@@ -133,7 +133,9 @@ def test_a_store_that_sends_next_to_nothing_is_given_up(
 
 
 def test_a_store_that_sends_much_may_take_longer(asked: StoreCalls, said: list[str], store: Store) -> None:
-    asked._patience_s = asked._patience_left_s = 1.0  # no thread of a busy machine waits so long for its turn
+    asked._patience_s = asked._patience_left_s = (
+        1.0  # longer than a thread of a busy machine is kept from running
+    )
     slices = 0
 
     def send() -> str:
@@ -149,7 +151,7 @@ def test_a_store_that_sends_much_may_take_longer(asked: StoreCalls, said: list[s
 
 
 def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float]:
-    """Return what is said of a store from which an answer comes so slowly, and how long it is waited for."""
+    """Read an answer at this speed; return the warnings, and for how long the store was waited for."""
     store, said = Store(), list[str]()
     over = threading.Event()
 
@@ -169,16 +171,16 @@ def trickled(bytes_a_second: int, seconds: float = 60) -> tuple[list[str], float
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
 def test_waits_for_a_trickling_store_add_up(share: float) -> None:
-    """However its bytes are spread: in each slice something comes."""
+    """Some bytes come in each poll, so a limit for a single wait would never end it."""
     said, took = trickled(int(share * calls._MIN_BYTES_PER_S), seconds=20)
     assert said == ["it is too slow" if share else "it does not answer"]
-    assert took < 20  # 0.5 to 1 s on a quiet machine; it would send for longer
+    assert took < 20  # 0.5 to 1 s on an idle machine
 
 
 def test_a_line_above_the_minimum_rate_may_take_longer() -> None:
     said, took = trickled(2 * calls._MIN_BYTES_PER_S, seconds=1.5)
     assert said == []
-    assert took >= 1.5  # three times what it would wait for a store that sends nothing
+    assert took >= 1.5  # three times the wait for a store that sends nothing
 
 
 def test_waits_for_many_slow_answers_add_up(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,14 +206,14 @@ def test_a_pause_costs_patience(asked: StoreCalls, said: list[str]) -> None:
     asked.pause(0.05)
     assert asked._patience_left_s == pytest.approx(0.05)
     for _ in range(2):
-        asked.pause(60)  # of which no more is waited than patience is left
+        asked.pause(60)  # cut to the patience that is left
     assert said == ["it is too slow"]
 
 
 def test_an_upload_without_progress_may_take_time_by_its_size(
     asked: StoreCalls, said: list[str], store: Store, hang: Callable[[], None]
 ) -> None:
-    slices = 20  # twice what is waited for otherwise
+    slices = 20  # twice as long as the patience of these calls
 
     def send() -> str:
         store.traffic.begin_sending(slices * calls._ASSUMED_SENT_PER_POLL)
@@ -238,6 +240,6 @@ def test_threads_end_when_no_tasks_are_left(asked: StoreCalls) -> None:
     before = {*threading.enumerate()}
     [*asked.run_all([(number, threading.current_thread) for number in range(50)], 8)]
     for thread in {*threading.enumerate()} - before:
-        assert thread.daemon  # or it would hold the process
+        assert thread.daemon  # otherwise it would keep the process alive
         thread.join(60)
         assert not thread.is_alive()

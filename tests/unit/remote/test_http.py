@@ -1,4 +1,4 @@
-"""A store that speaks HTTP, asked over a real socket."""
+"""A store on an HTTP server, over a real socket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Open = Callable[..., HttpStore]
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """Open stores, which rest when the test is over."""
+    """Return a function that opens stores; close their connections after the test."""
     stores = list[HttpStore]()
 
     def open_store(url: str, authorization: str | None = None) -> HttpStore:
@@ -56,7 +56,7 @@ def test_stored_bytes_come_back(server: StoreServer, opened: Open) -> None:
     assert store.get("cas/a", 3) is None
     store.put("cas/a", b"abc")
     assert store.get("cas/a", 3) == b"abc"
-    assert store.replace("ac/i", b"index", None) is False  # nobody can tell whether another did too
+    assert store.replace("ac/i", b"index", None) is False  # another write may have been lost
     assert store.read("ac/i", 5) == (b"index", None)
     assert server.files == {"/of/mine/cas/a": b"abc", "/of/mine/ac/i": b"index"}
     assert (store.url, store.traffic.requests) == (f"{server.url}/of/mine", 5)
@@ -79,13 +79,13 @@ def test_has_asks_without_reading_the_bytes(server: StoreServer, opened: Open) -
     store.put("cas/a", b"abc")
     assert store.has("cas/a")
     assert store.traffic.bytes == 3
-    server.fault = answer(405)  # there are servers that know no such question
+    server.fault = answer(405)  # some servers do not support HEAD
     assert store.has("cas/b")
     assert server.take_log() == ["HEAD cas", "PUT cas", "HEAD cas", "HEAD cas"]
 
 
 def test_the_system_buffers_little_of_an_upload(server: StoreServer, opened: Open) -> None:
-    """What that has taken counts as sent. Megabytes of it would be seconds in which nothing is seen."""
+    """Buffered bytes count as sent: with megabytes in a buffer, a slow upload would show no progress."""
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is None:
         pytest.skip("this system takes as much as it likes")
@@ -96,7 +96,7 @@ def test_the_system_buffers_little_of_an_upload(server: StoreServer, opened: Ope
 
 
 def test_a_401_despite_credentials_says_that_they_are_not_right(server: StoreServer, opened: Open) -> None:
-    told = "it does not know who asks: the user and password, or the token, are not right (401)"
+    told = "it does not accept the user and password, or the token (401)"
     assert error_of(opened(server.url, "Bearer hunter3"), server, answer(401)) == told
 
 
@@ -117,7 +117,7 @@ def test_a_connection_that_breaks_within_a_body_is_an_error(
     monkeypatch.setattr(HTTPResponse, "read", cut)
     with pytest.raises(StoreError) as caught:
         store.get("cas/a", 3)
-    assert str(caught.value) == "it broke off"
+    assert str(caught.value) == "the connection broke off"
     assert store._idle == []
 
 
@@ -163,7 +163,7 @@ def test_a_closed_store_sends_no_requests(server: StoreServer, opened: Open) -> 
     store = opened(server.url)
     store.get("cas/a", 3)
     store.close()
-    with pytest.raises(StoreError, match="it broke off"):
+    with pytest.raises(StoreError, match="the connection broke off"):
         store.get("cas/a", 3)
     assert len(server.log) == 1
 
@@ -193,18 +193,18 @@ def test_a_chunked_body_is_read(server: StoreServer, opened: Open) -> None:
     server.fault = chunks
     store = opened(server.url)
     assert store.get("cas/a", 3) == b"abc"
-    with pytest.raises(StoreError, match="it sends more than the 2 B that there should be"):
+    with pytest.raises(StoreError, match="it sends more than the expected 2 B"):
         store.get("cas/a", 2)
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (301, "it leads elsewhere (301), and no redirect is followed: name the other place"),
-        (401, "it wants to know who asks: user and password belong in HATCH_CUBIN_REMOTE (401)"),
-        (403, "it refuses whoever asks (403)"),
-        (413, "it takes no file of that size; nginx does with 'client_max_body_size 64m' (413)"),
-        (418, "it refuses (418)"),
+        (301, "it redirects to another URL (301), which is not followed: use that URL"),
+        (401, "it asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"),
+        (403, "it denies access (403)"),
+        (413, "it does not accept a file of that size; nginx does with 'client_max_body_size 64m' (413)"),
+        (418, "it refuses the request (418)"),
         (429, "it asks for fewer requests (429)"),
         (500, "it fails (500)"),
         (507, "it is full (507)"),
@@ -224,7 +224,7 @@ def test_each_status_is_reported_by_its_meaning_without_the_servers_text(
 
 
 def test_a_304_is_an_error(server: StoreServer, opened: Open) -> None:
-    assert error_of(opened(server.url), server, answer(304)) == "it refuses (304)"
+    assert error_of(opened(server.url), server, answer(304)) == "it refuses the request (304)"
 
 
 def promise(size: int, body: bytes) -> Fault:
@@ -242,8 +242,8 @@ def nonsense(handler: Handler) -> bool:
 
 def test_a_body_of_another_length_than_announced_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
-    assert error_of(store, server, promise(5, b"abc")) == "it broke off"
-    too_much = "it sends more than the 100 B that there should be"
+    assert error_of(store, server, promise(5, b"abc")) == "the connection broke off"
+    too_much = "it sends more than the expected 100 B"
     assert error_of(store, server, promise(10 << 30, b"abc")) == too_much
     assert error_of(store, server, endless) == too_much
     assert store.traffic.bytes < 1 << 20
@@ -251,7 +251,7 @@ def test_a_body_of_another_length_than_announced_is_an_error(server: StoreServer
 
 def test_an_answer_that_is_not_http_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
-    assert error_of(store, server, reset) == "it broke off"
+    assert error_of(store, server, reset) == "the connection broke off"
     assert error_of(store, server, nonsense) == "it does not speak HTTP"
     assert (
         error_of(opened(server.url.replace("http:", "https:")), server, nonsense) == "it does not speak TLS"
@@ -261,7 +261,7 @@ def test_an_answer_that_is_not_http_is_an_error(server: StoreServer, opened: Ope
 def test_an_address_without_a_server_is_an_error(opened: Open) -> None:
     with store_server() as gone:
         url = gone.url
-    with pytest.raises(StoreError, match="nobody listens there"):
+    with pytest.raises(StoreError, match="no server listens there"):
         opened(url).get("cas/a", 1)
 
 
@@ -269,13 +269,13 @@ def test_an_address_without_a_server_is_an_error(opened: Open) -> None:
     ("exc", "told"),
     [
         (TimeoutError("timed out"), "it does not answer"),
-        (socket.gaierror(-2, "Name or service not known"), "nobody knows its name"),
+        (socket.gaierror(-2, "Name or service not known"), "its host name cannot be resolved"),
         (
             ssl.SSLCertVerificationError(1, "self-signed"),
-            "nothing that is trusted here accepts_record for its certificate",
+            "its TLS certificate is not trusted on this machine",
         ),
-        (BrokenPipeError(32, "Broken pipe"), "it broke off"),
-        (IncompleteRead(b"abc"), "it broke off"),
+        (BrokenPipeError(32, "Broken pipe"), "the connection broke off"),
+        (IncompleteRead(b"abc"), "the connection broke off"),
         (BadStatusLine("hunter2"), "it does not speak HTTP"),
         (OSError(113, "No route to host"), "it cannot be reached"),
     ],
@@ -303,7 +303,7 @@ def test_the_proxy_of_the_environment_is_used(
 def test_a_store_on_this_machine_is_asked_without_a_proxy(
     scheme: str, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    """It may be told a password over http:// because nobody hears it."""
+    """A password may be sent over http:// to this machine only because it does not leave it."""
     monkeypatch.setenv(f"{scheme}_proxy", "http://proxy.example:3128")
     assert opened(f"{scheme}://localhost:8080", "Basic password")._proxy is None
     assert opened(f"{scheme}://cache.example", None)._proxy is not None
@@ -338,4 +338,4 @@ def test_an_invalid_proxy_variable_is_reported_without_its_value(
     monkeypatch.setenv("https_proxy", "http://ada:hunter2@proxy.example:port")
     with pytest.raises(StoreError) as caught:
         opened("https://cache.example")
-    assert str(caught.value) == "the variable HTTPS_PROXY names no proxy"
+    assert str(caught.value) == "the variable HTTPS_PROXY is not the URL of a proxy"

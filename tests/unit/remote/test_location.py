@@ -1,4 +1,4 @@
-"""Which store a build has, and what may be sent there."""
+"""Which store a build uses, and which credentials are sent to it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_store_from_the_table_gets_no_credentials() -> None:
         ("http://localhost:8080", "Bearer hunter2"),
         ("http://ada:b@127.0.0.1:8080", "Basic YWRhOmI="),
         ("http://[::1]:8080", "Bearer hunter2"),
-        ("http://mine.example", None),  # others can read what goes there
-        ("s3://bucket/x", "Bearer hunter2"),  # which nobody reads
+        ("http://mine.example", None),  # not encrypted
+        ("s3://bucket/x", "Bearer hunter2"),  # a bucket ignores the token
     ],
 )
 def test_a_store_from_the_environment_replaces_the_tables_and_gets_credentials(

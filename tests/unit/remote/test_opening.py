@@ -1,4 +1,4 @@
-"""A build opens the store that its project has."""
+"""Open the store that a project names."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def test_invalid_credentials_of_a_cloud_are_reported_without_their_value(
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", "hunter2")
     said = list[str]()
     assert opened(tmp_path, "gs://bucket/x", said) is None
-    why = "the variables of the environment that are for it are not right"
+    why = "the environment variables with its settings are not valid"
     assert said == [f"the remote cache at gs://bucket/x cannot be used fully: {why}"]

@@ -1,4 +1,4 @@
-"""How results are packed, found again, and packed anew."""
+"""Packs of results: how they are made, found through an index, and rewritten."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 
 from hatch_cubin.remote import packs
-from hatch_cubin.remote.packs import Pack, PackIndex, cut, decode
+from hatch_cubin.remote.packs import Pack, PackIndex, decode, make_packs
 from tests.results import item
 
 A, B, C = item("a"), item("b", 200), item("c", 300)
 
 
 def one(*items: packs.PackedResult) -> Pack:
-    (pack,) = cut(items)
+    (pack,) = make_packs(items)
     return pack
 
 
 def indexed(*made: Pack) -> PackIndex:
-    """Return the index that one write makes of packs."""
+    """Return an index of these packs after a single write."""
     return PackIndex().drop_unused(set()).with_packs(made)
 
 
@@ -31,7 +31,7 @@ def test_a_pack_holds_records_and_bytes_in_order() -> None:
         len(pack.data),
         [A, B],
     )
-    assert [*cut([])] == []
+    assert [*make_packs([])] == []
 
 
 def test_packs_are_filled_up_to_their_maximum_and_only_a_single_result_may_exceed_it(
@@ -39,7 +39,7 @@ def test_packs_are_filled_up_to_their_maximum_and_only_a_single_result_may_excee
 ) -> None:
     size = len(A.record) + len(A.data)
     monkeypatch.setattr(packs, "MAX_PACK_SIZE", 2 * size)
-    made = [*cut([A, item("d"), item("e"), item("f", 10 * size), item("g")])]
+    made = [*make_packs([A, item("d"), item("e"), item("f", 10 * size), item("g")])]
     assert [len(pack.slots) for pack in made] == [2, 1, 1, 1]
 
 
@@ -63,7 +63,7 @@ def test_an_index_is_decoded_as_it_was_encoded() -> None:
         ("packs", []),
         ("packs", None),
         ("packs", [["../../elsewhere", 1 << 20]]),
-        ("units", {"00": [0, 0, 100, 100, 1], "01": [0, 0, 100, 100, 1]}),  # one over the other
+        ("units", {"00": [0, 0, 100, 100, 1], "01": [0, 0, 100, 100, 1]}),  # they overlap
         ("units", [1]),
         ("units", {"xyz": [0, 0, 1, 1, 1]}),
         ("units", {"00": [0, 0, 1, 1]}),
@@ -110,7 +110,7 @@ def test_more_than_eight_small_packs_are_rewritten() -> None:
     more = indexed(*few, one(A))
     assert more.packs_to_rewrite() == {*more.packs}
     large = replace(more, packs=dict.fromkeys(more.packs, packs.MAX_PACK_SIZE))
-    assert large.packs_to_rewrite() == {*more.packs}  # for they hold next to nothing
+    assert large.packs_to_rewrite() == {*more.packs}  # less than half of each is used
 
 
 def test_a_result_that_is_packed_again_is_found_in_the_new_pack_only() -> None:
