@@ -18,7 +18,7 @@ from ..common import read_limits, user_folders
 from ..common.digest import file_digest
 
 if TYPE_CHECKING:
-    from ..cubin.elf import Kernel
+    from ..cubin.elf import KernelUse
 
 _OBJECT = "object"  # the input of a unit that is to be linked: how
 BLOCK = "block"  # the only input of a block of a packed bundle: the digests of the results in it
@@ -49,25 +49,25 @@ class Request(NamedTuple):
         which is to be linked, may have no kernel, and LTO-IR shows no names.
         """
         from ..cubin.kernel_names import (  # nothing of these is needed if all is recalled
-            are_spelled,
-            squeezed,
+            names_fit_symbols,
+            without_blanks,
         )
-        from ..cubin.target import other_arch
+        from ..cubin.target import differing_arch
 
         named = {*kernels.values()}
         end = b"\0" if symbols else b""  # around each name of a cubin
         try:
-            real = None if self.arch is None else other_arch(data, self.arch)
+            real = None if self.arch is None else differing_arch(data, self.arch)
         except ValueError as exc:
             return str(exc)
         if real is not None:
             return f"is for {real}, not for {self.arch}"
         if is_object:
-            same = self.names is None or {*map(squeezed, self.names)} == {*map(squeezed, kernels)}
+            same = self.names is None or {*map(without_blanks, self.names)} == {*map(without_blanks, kernels)}
             return None if same else _OTHER_NAMES
         if not named.issuperset(symbols) or any(end + name.encode() + end not in data for name in named):
             return "does not have the kernels that are listed for it"
-        if self.names is not None and not are_spelled(kernels, symbols or named, self.names):
+        if self.names is not None and not names_fit_symbols(kernels, symbols or named, self.names):
             return _OTHER_NAMES
         missing = [symbol for symbol in self.declared() if symbol not in named]
         return f"lacks kernels of its source: {', '.join(sorted(missing))}" if missing else None
@@ -213,7 +213,7 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def kernels_of(data: bytes) -> dict[str, Kernel]:
+def kernels_of(data: bytes) -> dict[str, KernelUse]:
     """Return what is known of each kernel of a cubin; nothing where that cannot be read, as of PTX."""
     from ..cubin.elf import read_kernels  # nor of this
 

@@ -23,7 +23,7 @@ class Definition(NamedTuple):
 
 def base_of(symbol: str) -> str:
     """Return the last part of a symbol's name, without a template's arguments."""
-    return re.sub(r"<.*", "", kernel_names.plain_name(symbol)).rpartition("::")[2]
+    return re.sub(r"<.*", "", kernel_names.demangle(symbol)).rpartition("::")[2]
 
 
 def word_of(symbol: str) -> re.Pattern[str]:

@@ -20,7 +20,7 @@ from ..common.arch_names import parse_arch
 from ..common.digest import file_digest
 from ..config.toml_lines import setting
 from ..cubin import elf, kernel_names, objects
-from ..cubin.objects import Symbols
+from ..cubin.objects import LinkSymbols
 from ..cubin.target import arch_of
 from ..errors import Location, SourceError
 from ..keys.jobs import Job, request_of
@@ -72,7 +72,7 @@ class Links:
     def __init__(self, project: Project, jobs: Sequence[Job], results: Results) -> None:
         self._project, self._results = project, results
         self._contents: dict[Unit, tuple[Content, ...]] = {}
-        self._symbols: dict[Unit, list[tuple[str, Symbols]]] = {}
+        self._symbols: dict[Unit, list[tuple[str, LinkSymbols]]] = {}
         self._read: dict[str, bytes | None] = {}  # None where it is not what it was
         self.ready = [job for job in jobs if self._is_ready(job)]
 
@@ -103,7 +103,7 @@ class Links:
         return not wrong
 
     def _load(self, job: Job) -> Iterator[Diagnostic]:
-        contents, symbols = list[Content](), list[tuple[str, Symbols]]()
+        contents, symbols = list[Content](), list[tuple[str, LinkSymbols]]()
         for each in job.linked:
             if each.digest not in self._read:
                 self._read[each.digest] = self._data(each)
@@ -180,7 +180,7 @@ class Links:
     def _unlike(self, job: Job) -> Iterator[Diagnostic]:
         """Yield an error for each symbol that inputs declare differently, unless it is defined twice."""
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
-        for symbol, descriptions in objects.disagreements(self._symbols[job.unit]):
+        for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
             if symbol not in twice:
                 yield self._disagreement(job, symbol, descriptions)
 
@@ -191,7 +191,7 @@ class Links:
         )
         return self._error(job, f"{_called(symbol)} {', and '.join(told)}", hint=_ALIKE)
 
-    def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, Symbols]) -> Diagnostic:
+    def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
         """Return what the linker found out about inputs, some of which do not show their symbols."""
         suspects = []
         for name in (each.name for each in job.linked):
@@ -223,7 +223,7 @@ class Links:
         if not kernels:
             return [self._error(job, diagnostics.NO_KERNEL)]
         code = result.ptx if unit.arch.is_ptx else result.output
-        named = kernel_names.spelled_names(kernels, self._instantiated(job))
+        named = kernel_names.kernels_by_name(kernels, self._instantiated(job))
         symbols = () if unit.arch.is_ptx else kernels
         if (wrong := request_of(unit).refusal(named, symbols, code)) is not None:
             return [self._error(job, f"the linker's result {wrong}")]
@@ -278,7 +278,7 @@ class Links:
             return replace(first, context=())
         return self._error(job, text, *(line for line in lines[:20] if text not in line))
 
-    def _missing(self, job: Job, symbol: str, known: Mapping[str, Symbols]) -> Diagnostic:
+    def _missing(self, job: Job, symbol: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
         """Say what nothing defines, who needs it, and what nearly is it."""
         users = [name for name, symbols in known.items() if symbol in symbols.needed]
         word = word_of(symbol)
@@ -371,7 +371,7 @@ def _place(job: Job, symbol: str, name: str) -> str:
     return str((source and mention(symbol, source)) or name)
 
 
-def _nearly(symbol: str, known: Mapping[str, Symbols]) -> Iterator[str]:
+def _nearly(symbol: str, known: Mapping[str, LinkSymbols]) -> Iterator[str]:
     """Yield what inputs have under the same name, in another namespace or with other parameters."""
     base = base_of(symbol)
     for name, symbols in known.items():

@@ -63,7 +63,7 @@ def _compiled(unit: Unit, result: executor.Result) -> Compiled:
     code, kernels = code_of(unit, result), elf.read_cubin(result.output).kernels
     if unit.arch.is_ptx:
         kernels = ptx_entries(code.decode("utf-8", "replace"))
-    return Compiled(code, kernel_names.spelled_names(kernels, symbols))
+    return Compiled(code, kernel_names.kernels_by_name(kernels, symbols))
 
 
 def code_of(unit: Unit, result: executor.Result) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from ..cubin.elf import read_order
+from ..cubin.elf import read_symbol_order
 from ..headers.resolve import OWN
 from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
@@ -177,7 +177,7 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
             named = [(line.decode(), b".func" in line) for line in _DEFINED.findall(output)]
             named = [] if all(".entry" in line for line, _function in named) else named
         else:
-            named = [*read_order(output)]
+            named = [*read_symbol_order(output)]
     except ValueError:
         named = [("unreadable", True)]  # whoever takes the result reports that
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)

@@ -24,6 +24,7 @@ _LIBRARIES = {
     **dict.fromkeys(
         ("cub", "thrust", "libcudacxx", "libcu++", "cccl", "cuda-cccl", "cooperative-groups"), _WITH_TOOLKIT
     ),
+    **dict.fromkeys(("cuda-toolkit", "cuda-core", "cuda-bindings", "cuda-python"), _WITH_TOOLKIT),
     **dict.fromkeys(("nvidia-cub", "nvidia-thrust", "nvidia-libcudacxx", "nvidia-cccl"), _WITH_TOOLKIT),
     **dict.fromkeys(("torch", "pytorch", "libtorch", "numpy", "pybind11", "nanobind"), _HOST),
     **{name: f"did you mean 'nvidia-{name}'?" for name in ("curand", "cublas", "cufft", "cusparse", "npp")},

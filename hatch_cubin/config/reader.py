@@ -244,6 +244,8 @@ def _linkable(entry: str, reader: _Reader) -> None:
     wheel, colon, _files = (part.strip() for part in entry.partition(":"))
     if colon and not re.fullmatch("(lib)?cudadevrt", wheel):  # no wheel has that name, anybody could
         _of_this_cuda(wheel, reader)
+    elif not colon and entry.endswith((".cu", ".cuh", ".cpp", ".cc", ".c")):
+        raise ValueError(f"{entry!r} is a source, and what is linked is compiled already")
     elif colon or re.fullmatch(r"-.*|(lib)?cudadevrt(\.\w+)?|nvidia-cuda-runtime[\w-]*", entry):
         raise ValueError(f"{entry!r} is not a file of the project, and not a wheel with a glob of its files")
 

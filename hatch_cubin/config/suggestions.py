@@ -337,6 +337,8 @@ def header_package(text: str) -> str | None:
 
 def link(entry: str, major: int | None) -> str | None:
     """Return what an entry of a module's `link` may be meant as that is not a file of the project."""
+    if entry.endswith(".cu"):
+        return f"put it into 'sources' of the same table: \"{entry}\""
     if not nvidia_wheels.may_be_device_runtime(entry):
         return above(entry, is_file=True)
     found = {each: toml_lines.setting("link", [nvidia_wheels.device_runtime(each)]) for each in (12, 13)}

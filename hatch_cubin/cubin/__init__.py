@@ -1,1 +1,1 @@
-"""Read what compilers wrote: what a cubin holds, and the names of kernels in the source."""
+"""Read the files that compilers wrote: cubins, PTX and objects, and the names of kernels in them."""

@@ -1,38 +1,43 @@
-"""Read a cubin, which is an ELF file: whether it can be loaded, its kernels, and what each of them uses."""
+"""Read a cubin, an ELF file: whether it can be loaded, its kernels, and the resources of each kernel."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_EXECUTABLE = 2
+_ET_EXEC = 2
 _SYMTAB = 2
-# The types of sections whose size is that of memory: NOBITS, and NVIDIA's uninitialised global, local, shared
-# and reserved shared memory, as `cuobjdump -elf` names them. Relocatable cubins use NVIDIA's.
-_NOT_IN_FILE = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
+# Types of sections that have a size in memory and no bytes in the file: NOBITS, and NVIDIA's types for
+# uninitialised global, local, shared and reserved shared memory, as `cuobjdump -elf` names them. Relocatable
+# cubins use NVIDIA's types.
+_SIZED_BUT_EMPTY = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015})
 _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
-_NAMED = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
+_LINKED_KINDS = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
 _GLOBAL = 1  # a binding; a local one is 0, a weak one 2
 _RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
-_TABLES = ("__UDT", "__UFT")  # of indirect calls, in every object
-_OWN = "."  # what the toolkit's own symbols begin with
-_KERNEL = 0x10  # st_other of an entry point
-_MANAGED, _SPACES = 0x04, {0x20: "__device__", 0x40: "__shared__", 0x80: "__constant__"}  # of a variable
+_INDIRECT_CALL_TABLES = ("__UDT", "__UFT")  # tables of indirect calls, in every object
+_TOOLKIT_PREFIX = "."  # the first character of the toolkit's own symbols
+_ENTRY_POINT = 0x10  # st_other of an entry point
+_MANAGED_BIT, _SPACES = (
+    0x04,
+    {0x20: "__device__", 0x40: "__shared__", 0x80: "__constant__"},
+)  # bits of st_other, for variables
 
-# The position of the target in the header's flags, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8.
-_TARGET_AT = {7: 0, 8: 8}
+# The shift of the target in the flags of the header, by the ABI: CUDA 12 writes 7, CUDA 13 writes 8.
+_TARGET_SHIFTS = {7: 0, 8: 8}
 
 # NVIDIA's sections of attributes, as `cuobjdump -elf` names them
 _CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
-_LONG = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
+_SIZED_FORMAT = 4  # EIFMT_SVAL: the value follows the attribute; in any other format it is part of it
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
-_BYTE, _HALF = 2, 3  # EIFMT_BVAL and EIFMT_HVAL: the value is so large, in the place of a size
-_LIMITS = {
+_BYTE_FORMAT, _HALF_FORMAT = 2, 3  # EIFMT_BVAL, EIFMT_HVAL: one or two bytes, at the place of the size
+_LIMIT_NAMES = {
     0x05: "max_threads",
     0x10: "required_threads",
     0x1B: "max_registers",
@@ -41,35 +46,36 @@ _LIMITS = {
     0x4C: "barriers",
 }
 _ANY_REGISTERS = (0xFF,)
-_SPILL = 1  # the annotation of an instruction that spills or refills a register
-_ANNOTATES = 129  # CUDA 12.9 writes them, 12.1 does not
+_SPILL_OR_REFILL = 1  # the annotation of an instruction that spills or refills a register
+_FIRST_ANNOTATING = 129  # CUDA 12.9 writes these annotations, 12.1 does not
+_UNREADABLE = (struct.error, LookupError, OverflowError, ValueError)  # what damaged bytes lead to
 
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """What a cubin holds: its kernels by symbol, whether it is final code, and its target.
+    """The kernels of a cubin by symbol, whether it can be loaded, and its target.
 
-    What is not final code waits for a linker and cannot be loaded.
+    A cubin that cannot be loaded is relocatable code, which has to be linked first.
     """
 
     kernels: tuple[str, ...]
     loadable: bool
-    target: int | None = None  # 90 for sm_90 and sm_90a; None where the layout is not known
+    target: int | None = None  # 90 for sm_90 and sm_90a; None if the layout is not known
 
 
-class Kernel(NamedTuple):
-    """What a kernel uses, and the offset and size of each of its parameters; None where these are unknown."""
+class KernelUse(NamedTuple):
+    """The resources of a kernel, and the offset and size of each parameter; None if these are unknown."""
 
     uses: dict[str, int]
     parameters: tuple[tuple[int, int], ...] | None
 
 
-class Shape(NamedTuple):
-    """What all objects have to agree on about a symbol. 0 and "" are for what an object does not say."""
+class SymbolShape(NamedTuple):
+    """The facts about a symbol on which all objects of a link have to agree; 0 and "" stand for unknown."""
 
     kind: str = ""  # "function", "kernel", or the keyword of a variable
     size: int = 0  # in bytes, of a variable
-    prototype: str = ""  # the sizes of what a function returns and takes, as NVIDIA's linkers write them
+    prototype: str = ""  # the sizes that a function returns and takes, as NVIDIA's linkers write them
 
 
 class _Section(NamedTuple):
@@ -82,7 +88,7 @@ class _Section(NamedTuple):
 
     @property
     def is_in_file(self) -> bool:
-        return self.kind not in _NOT_IN_FILE
+        return self.kind not in _SIZED_BUT_EMPTY
 
 
 class _Symbol(NamedTuple):
@@ -101,32 +107,39 @@ class _Symbol(NamedTuple):
 
     @property
     def is_kernel(self) -> bool:
-        return self.kind == _FUNC and bool(self.other & _KERNEL) and bool(self.section)
+        return self.kind == _FUNC and bool(self.other & _ENTRY_POINT) and bool(self.section)
 
 
 def read_cubin(data: bytes) -> Cubin:
-    """Return what *data* holds; ValueError where it is no 64-bit ELF file."""
+    """Return the facts about a cubin; ValueError if *data* is not a 64-bit ELF file or is damaged."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("is not a cubin")
-    try:
+    with _refusing("is a damaged cubin"):
         (kind,), (flags,) = struct.unpack_from("<H", data, 16), struct.unpack_from("<I", data, 48)
         kernels = [name for name, _index, _section in _kernels(data, _sections(data))]
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
-    shift = _TARGET_AT.get(data[8])
+    shift = _TARGET_SHIFTS.get(data[8])
     target = None if shift is None else flags >> shift & 0xFF
-    return Cubin(tuple(sorted(kernels)), kind == _EXECUTABLE, target)
+    return Cubin(tuple(sorted(kernels)), kind == _ET_EXEC, target)
 
 
-def read_kernels(data: bytes) -> dict[str, Kernel]:
-    """Return what is known of each kernel of a cubin, by symbol; ValueError where that cannot be read.
+@contextlib.contextmanager
+def _refusing(complaint: str) -> Iterator[None]:
+    """Raise ValueError with *complaint* if bytes cannot be read."""
+    try:
+        yield
+    except _UNREADABLE as exc:
+        raise ValueError(complaint) from exc
+
+
+def read_kernels(data: bytes) -> dict[str, KernelUse]:
+    """Return the resources and parameters of each kernel of a cubin, by symbol; ValueError if damaged.
 
     A kernel uses registers for each thread, bytes of static shared memory for each block, and bytes of stack
-    for each thread. The number of instructions that spill or refill a register is there if the toolkit wrote
-    it down.
+    for each thread. The number of instructions that spill or refill a register is in the result if the
+    toolkit wrote it down.
     """
     kernels = {}
-    try:
+    with _refusing("is a cubin whose attributes cannot be read"):
         sections = _sections(data)
         attributes = [
             (section.info, attribute, value)
@@ -134,148 +147,136 @@ def read_kernels(data: bytes) -> dict[str, Kernel]:
             if section.kind == _CUDA_INFO
             for attribute, value in _attributes(data[section.offset : section.offset + section.size])
         ]
-        registers, stacks = _by_symbol(attributes, _REGCOUNT), _by_symbol(attributes, _FRAME_SIZE)
+        registers, stacks = (
+            _values_by_symbol(attributes, _REGCOUNT),
+            _values_by_symbol(attributes, _FRAME_SIZE),
+        )
         shared = {each.info: each.size for each in sections if each.name.startswith(".nv.shared.")}
-        spills = {code: _spills(value) for code, attribute, value in attributes if attribute == _ANNOTATIONS}
-        silent = {
+        spills = {
+            code: _count_spills(value) for code, attribute, value in attributes if attribute == _ANNOTATIONS
+        }
+        without_annotations = {
             code
             for code, attribute, value in attributes
-            if attribute == _API_VERSION and int.from_bytes(value, "little") < _ANNOTATES
+            if attribute == _API_VERSION and int.from_bytes(value, "little") < _FIRST_ANNOTATING
         }
-        own: dict[int, list[tuple[int, bytes]]] = {}
+        by_section: dict[int, list[tuple[int, bytes]]] = {}
         for code, attribute, value in attributes:
             if attribute in (_PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END):
-                own.setdefault(code, []).append((attribute, value))
+                by_section.setdefault(code, []).append((attribute, value))
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            if code in spills or not stack or code not in silent:  # without a stack nothing spills
+            # Without annotations it is still certain that nothing spills if there is no stack.
+            if code in spills or not stack or code not in without_annotations:
                 uses["spills"] = spills.get(code, 0)
-            kernels[name] = Kernel(uses, _parameters(own.get(code, ())))
-    except (struct.error, IndexError, OverflowError, ValueError, KeyError) as exc:
-        raise ValueError("is a cubin whose attributes cannot be read") from exc
+            kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
     return kernels
 
 
 def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return what the code of each kernel limits or requires of a launch, by symbol, as far as it says so.
+    """Return the limits and requirements that the code of each kernel has for a launch, by symbol.
 
-    Threads and clusters have three dimensions. ValueError if that cannot be read.
+    Threads and clusters have three dimensions. ValueError if the attributes cannot be read.
     """
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    try:
+    with _refusing("is a cubin whose attributes cannot be read"):
         sections = _sections(data)
-        own: dict[int, dict[str, tuple[int, ...]]] = {}
+        by_section: dict[int, dict[str, tuple[int, ...]]] = {}
         for section in sections:
             if section.kind == _CUDA_INFO and section.info:
                 for attribute, value in _attributes(data[section.offset : section.offset + section.size]):
-                    if attribute in _LIMITS:
-                        own.setdefault(section.info, {})[_LIMITS[attribute]] = _integers(value)
+                    if attribute in _LIMIT_NAMES:
+                        by_section.setdefault(section.info, {})[_LIMIT_NAMES[attribute]] = _integers(value)
         for name, _symbol, code in _kernels(data, sections):
-            limits = own.get(code, {})
+            limits = by_section.get(code, {})
             if limits.get("max_registers") == _ANY_REGISTERS:
                 del limits["max_registers"]
             found[name] = limits
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a cubin whose attributes cannot be read") from exc
     return found
 
 
-def number_of(data: bytes, kernel: str) -> int:
-    """Return the number of a kernel's symbol, by which NVIDIA's tools know it; ValueError without one."""
-    try:
+def symbol_number(data: bytes, kernel: str) -> int:
+    """Return the number of a kernel's symbol, which NVIDIA's tools take; ValueError without such a kernel."""
+    with _refusing("is a damaged cubin"):
         found = {name: number for name, number, _section in _kernels(data, _sections(data))}
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
     if kernel not in found:
         raise ValueError(f"has no kernel {kernel}")
     return found[kernel]
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
-    """Return what each kernel of a cubin uses, as `read_kernels` does."""
+    """Return the resources of each kernel of a cubin, as `read_kernels` does."""
     return {symbol: kernel.uses for symbol, kernel in read_kernels(data).items()}
 
 
-def read_order(data: bytes) -> tuple[tuple[str, bool], ...]:
-    """Return a cubin's symbols twice: as its table lists them, then as they lie in its sections.
+def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
+    """Return a cubin's symbols twice: in the order of its symbol table, then in the order of its sections.
 
-    Each symbol comes with its name and whether it is a device function; kernels count as variables. A cubin
-    with nothing but kernels has no order: it returns nothing. ValueError where the symbols cannot be read.
+    Each symbol comes with its name and whether it is a device function; kernels count as variables. The
+    result is empty for a cubin that has only kernels. ValueError if the symbols cannot be read.
     """
-    try:
+    with _refusing("is a damaged cubin"):
         symbols = [
-            (_text(data, symbol.name_at), symbol)
+            (_string_at(data, symbol.name_at), symbol)
             for symbol in _symbols(data, _sections(data))
             if symbol.kind in {_FUNC, _OBJECT}
         ]
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
-    listed = [(name, symbol) for name, symbol in symbols if not name.startswith(_OWN)]
+    listed = [(name, symbol) for name, symbol in symbols if not name.startswith(_TOOLKIT_PREFIX)]
     if all(symbol.is_kernel for _name, symbol in listed):
         return ()
     lying = sorted(listed, key=lambda pair: (pair[1].section, pair[1].value))
     return tuple((name, symbol.kind == _FUNC and not symbol.is_kernel) for name, symbol in [*listed, *lying])
 
 
-def read_code(data: bytes) -> bytes:
-    """Return what of a cubin is about its kernels alone, in one piece: their code and what describes it.
+def read_kernel_code(data: bytes) -> bytes:
+    """Return the sections of a cubin that belong to a kernel, joined: its code and the facts about it.
 
-    ValueError where the sections cannot be read.
+    ValueError if the sections cannot be read.
     """
-    try:
+    with _refusing("is a damaged cubin"):
         sections = _sections(data)
         endings = tuple(f".{name}" for name, _index, _section in _kernels(data, sections))
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
-    own = (each for each in sections if each.name.endswith(endings) and each.is_in_file)
-    return b"".join(data[each.offset : each.offset + each.size] for each in own)
+    return b"".join(_section_bytes(data, each) for each in sections if each.name.endswith(endings))
 
 
 def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
-    """Return the names of all symbols, and each section's name and bytes; ValueError if damaged."""
-    try:
+    """Return the names of all symbols, and the name and size of each section in the file.
+
+    ValueError if the cubin is damaged.
+    """
+    with _refusing("is a damaged cubin"):
         sections = _sections(data)
-        names = [_text(data, symbol.name_at) for symbol in _symbols(data, sections)]
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
+        names = [_string_at(data, symbol.name_at) for symbol in _symbols(data, sections)]
     return names, [(each.name, each.size) for each in sections if each.is_in_file]
 
 
 def read_sections(data: bytes) -> list[tuple[str, int, bytes]]:
-    """Return each section's name, its size, and what the file has of it; ValueError if damaged."""
-    try:
-        return [
-            (each.name, each.size, _inside(data, each) if each.is_in_file else b"")
-            for each in _sections(data)
-        ]
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
+    """Return each section's name, its size, and its bytes in the file; ValueError if the cubin is damaged."""
+    with _refusing("is a damaged cubin"):
+        return [(each.name, each.size, _section_bytes(data, each)) for each in _sections(data)]
 
 
 def read_section(data: bytes, name: str) -> bytes:
-    """Return what is in the sections of this name, in one piece; ValueError if that cannot be read."""
-    try:
-        return b"".join(
-            _inside(data, each) for each in _sections(data) if each.name == name and each.is_in_file
-        )
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
+    """Return the bytes of all sections of this name, joined; ValueError if the cubin is damaged."""
+    with _refusing("is a damaged cubin"):
+        return b"".join(_section_bytes(data, each) for each in _sections(data) if each.name == name)
 
 
-def _inside(data: bytes, section: _Section) -> bytes:
-    return data[section.offset : section.offset + section.size]
+def _section_bytes(data: bytes, section: _Section) -> bytes:
+    return data[section.offset : section.offset + section.size] if section.is_in_file else b""
 
 
-def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, Shape]]:
-    """Return what a relocatable cubin defines, what others may define too, what it needs, and its functions.
+def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, SymbolShape]]:
+    """Return the strong, weak and needed symbols of a relocatable cubin, its functions, and all shapes.
 
-    The functions are those that it defines and no other may. The last part is the shape of every symbol.
-    ValueError where the symbols cannot be read, or lie in no section.
+    Strong symbols are those that only this cubin may define, weak symbols may be defined in other inputs too,
+    and needed symbols have to be defined in another input. The functions are the strong symbols that are
+    device functions. ValueError if the symbols cannot be read, or a symbol is outside of all sections.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
-    shapes = dict[str, Shape]()
-    try:
+    shapes = dict[str, SymbolShape]()
+    with _refusing("is a damaged cubin"):
         sections = _sections(data)
         prototypes = _prototypes(data, sections)
         for name, symbol in _shared_symbols(data, sections):
@@ -286,18 +287,16 @@ def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str
                 needed.append(name)
             if symbol.section and is_strong and symbol.kind == _FUNC and not symbol.is_kernel:
                 functions.append(name)
-            shapes[name] = _shape(symbol, prototypes.get(symbol.number, ""))
-    except (struct.error, IndexError, OverflowError, ValueError) as exc:
-        raise ValueError("is a damaged cubin") from exc
+            shapes[name] = _shape_of(symbol, prototypes.get(symbol.number, ""))
     return strong, weak, needed, functions, shapes
 
 
-def _shape(symbol: _Symbol, prototype: str) -> Shape:
+def _shape_of(symbol: _Symbol, prototype: str) -> SymbolShape:
     if symbol.kind == _FUNC:
-        return Shape("kernel" if symbol.other & _KERNEL else "function", 0, prototype)
+        return SymbolShape("kernel" if symbol.other & _ENTRY_POINT else "function", 0, prototype)
     space = next((keyword for bit, keyword in _SPACES.items() if symbol.other & bit), "")
     size = 0 if symbol.is_common else symbol.size  # a common symbol takes the largest size
-    return Shape("__managed__" if symbol.other & _MANAGED else space, size)
+    return SymbolShape("__managed__" if symbol.other & _MANAGED_BIT else space, size)
 
 
 def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
@@ -305,33 +304,37 @@ def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
     found = dict[int, str]()
     for table in sections:
         if table.kind == _PROTOTYPES:
-            texts_at = sections[sections[table.link].link].offset  # of the table of symbols
+            texts_at = sections[sections[table.link].link].offset  # for the symbol table
             pairs = struct.iter_unpack("<II", data[table.offset : table.offset + table.size])
-            found |= {number: _text(data, texts_at + at) for number, at in pairs}
+            found |= {number: _string_at(data, texts_at + at) for number, at in pairs}
     return found
 
 
 def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, _Symbol]]:
-    """Yield what linkers join: no local symbols, and none of the toolkit's own."""
+    """Yield the symbols that linkers resolve between inputs: no local symbols, and not the toolkit's own."""
     if any(each.is_in_file and each.offset + each.size > len(data) for each in sections):
-        raise ValueError("a section reaches beyond the end")
+        raise ValueError("a section extends beyond the end")
     for symbol in _symbols(data, sections):
-        name = _text(data, symbol.name_at)
-        if symbol.kind not in _NAMED or not symbol.binding or name.startswith((_OWN, *_TABLES)):
+        name = _string_at(data, symbol.name_at)
+        if (
+            symbol.kind not in _LINKED_KINDS
+            or not symbol.binding
+            or name.startswith((_TOOLKIT_PREFIX, *_INDIRECT_CALL_TABLES))
+        ):
             continue
         if _RESERVED > symbol.section >= len(sections):
-            raise ValueError("a symbol lies in no section")
+            raise ValueError("a symbol is outside of all sections")
         yield name, symbol
 
 
-@functools.lru_cache(maxsize=1)  # a result is read for its kernels, and then for its arch
+@functools.lru_cache(maxsize=1)  # a build reads each result twice: for its kernels, then for its arch
 def _sections(data: bytes) -> tuple[_Section, ...]:
     (at,) = struct.unpack_from("<Q", data, 40)
     entry_size, count, names = struct.unpack_from("<HHH", data, 58)
     rows = [struct.unpack_from("<IIQQQQIIQQ", data, at + index * entry_size) for index in range(count)]
     texts_at = rows[names][4]
     return tuple(
-        _Section(_text(data, texts_at + name), kind, offset, size, link, info)
+        _Section(_string_at(data, texts_at + name), kind, offset, size, link, info)
         for name, kind, _flags, _address, offset, size, link, info, _alignment, _entry in rows
     )
 
@@ -340,7 +343,7 @@ def _kernels(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, i
     """Yield each kernel's symbol, the number of that symbol, and the number of its code's section."""
     for symbol in _symbols(data, sections):
         if symbol.is_kernel:
-            yield _text(data, symbol.name_at), symbol.number, symbol.section
+            yield _string_at(data, symbol.name_at), symbol.number, symbol.section
 
 
 def _symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[_Symbol]:
@@ -358,20 +361,22 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     while at < len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
         at += 4
-        if form == _LONG:
+        if form == _SIZED_FORMAT:
             yield attribute, data[at : at + size]
             at += size
-        elif attribute == _PARAMETERS_END or (attribute in _LIMITS and form in (_BYTE, _HALF)):
-            yield attribute, size.to_bytes(2, "little")[: 1 if form == _BYTE else 2]
+        elif attribute == _PARAMETERS_END or (
+            attribute in _LIMIT_NAMES and form in (_BYTE_FORMAT, _HALF_FORMAT)
+        ):
+            yield attribute, size.to_bytes(2, "little")[: 1 if form == _BYTE_FORMAT else 2]
 
 
 def _integers(value: bytes) -> tuple[int, ...]:
-    """Return a value of one, two or four bytes, or several of four."""
+    """Return the integer in one, two or four bytes, or several integers of four bytes."""
     return tuple(int.from_bytes(value[at : at + 4], "little") for at in range(0, len(value), 4))
 
 
 def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int], ...] | None:
-    """Return the offset and size of each parameter, in order; None where they do not add up."""
+    """Return the offset and size of each parameter, in order; None if they do not add up."""
     found, end = {}, 0
     for attribute, value in attributes:
         if attribute == _PARAMETERS_END:
@@ -379,24 +384,26 @@ def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int
         elif len(value) == 12:
             _index, number, offset, size, rest = struct.unpack("<IHHHH", value)
             if attribute == _PARAMETER:
-                size = (rest << 16 | size) >> 18  # what is larger has the other attribute
+                size = (rest << 16 | size) >> 18  # a larger size is in the other attribute
             found[number] = (offset, size)
     parameters = tuple(found[number] for number in sorted(found))
     adds_up = [*sorted(found)] == [*range(len(found))] and max(map(sum, parameters), default=0) == end
     return parameters if adds_up else None
 
 
-def _by_symbol(attributes: list[tuple[int, int, bytes]], wanted: int) -> dict[int, int]:
-    pairs = [struct.unpack("<II", value) for _code, attribute, value in attributes if attribute == wanted]
+def _values_by_symbol(attributes: list[tuple[int, int, bytes]], attribute_wanted: int) -> dict[int, int]:
+    pairs = [
+        struct.unpack("<II", value) for _code, attribute, value in attributes if attribute == attribute_wanted
+    ]
     return dict(pairs)
 
 
-def _spills(annotations: bytes) -> int:
+def _count_spills(annotations: bytes) -> int:
     kinds = [kind for kind, _offset in struct.iter_unpack("<II", annotations)]
-    if set(kinds) - {_SPILL}:
-        raise ValueError("there are annotations of another kind, of unknown length")
+    if set(kinds) - {_SPILL_OR_REFILL}:
+        raise ValueError("an annotation is of another kind, whose length is not known")
     return len(kinds)
 
 
-def _text(data: bytes, start: int) -> str:
+def _string_at(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode()

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 _LENGTH = re.compile(r"L?([0-9]{1,4})")
 _ANONYMOUS = re.compile(r"_GLOBAL__N_|_INTERNAL_|_NV_ANON_NAMESPACE|<unnamed>")
 _NUMBER = re.compile(r"L([ijlmxy])(n?[0-9]{1,20})E")
-_EARLIER = re.compile(r"S([0-9A-Z]{0,3})_")
+_BACK_REFERENCE = re.compile(r"S([0-9A-Z]{0,3})_")
 _POINTERS = re.compile(r"[PROK]*")
-_SIMPLE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template with arguments that have no arguments
+_FLAT_TEMPLATE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template whose arguments are not templates
 _INTEGER = re.compile(r"(-?(?:0|[1-9][0-9]{0,19}))[uUlL]{0,3}")
-_LONGEST = 4096  # characters of a name: each part of a symbol can repeat all parts before it
+_LONGEST_NAME = 4096  # a limit is needed: each part of a symbol can repeat all parts before it
 
-_BUILTIN = {
+_BUILTIN_TYPES = {
     "v": "void",
     "w": "wchar_t",
     "b": "bool",
@@ -33,184 +33,191 @@ _BUILTIN = {
     "f": "float",
     "d": "double",
 }
-_TYPES = {*_BUILTIN.values()}
-_SUFFIX = {"i": "", "j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
+_BUILTIN_NAMES = {*_BUILTIN_TYPES.values()}
+_INTEGER_SUFFIX = {"i": "", "j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull"}
 _POINTER = {"P": "*", "R": "&", "O": "&&"}
 
 
-def plain_name(symbol: str) -> str:
+def demangle(symbol: str) -> str:
     """Return `ns::scale<float, 4>` for `_ZN2ns5scaleIfLi4EEEvPT_`.
 
-    A symbol with parts that are not read here is returned as it is.
+    A symbol that cannot be read completely is returned unchanged.
     """
     if not symbol.startswith("_Z"):
         return symbol
     try:
-        return Symbol(symbol[2:]).name()
-    except (UnknownError, RecursionError):
+        return SymbolReader(symbol[2:]).name()
+    except (UnreadableSymbolError, RecursionError):
         return symbol
 
 
 def signature(symbol: str) -> str:
-    """Return `ns::f(int, float*)` for `_ZN2ns1fEiPf`, and for a template or a variable its name alone."""
-    name = plain_name(symbol)
+    """Return `ns::f(int, float*)` for `_ZN2ns1fEiPf`, and only the name of a template or a variable."""
+    name = demangle(symbol)
     if name == symbol or name.endswith(">"):
         return name
     try:
-        return Symbol(symbol[2:]).signature()
-    except (UnknownError, RecursionError):
+        return SymbolReader(symbol[2:]).signature()
+    except (UnreadableSymbolError, RecursionError):
         return name
 
 
-def spelled_names(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
-    """Return the symbol of every kernel by its spelled name; kernels that share a name keep their symbols."""
+def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
+    """Return the symbol of every kernel by its name in the source.
+
+    *instantiated* has the names that the table asks for. Kernels that would share a name keep their symbols
+    as names.
+    """
     known = set(instantiated.values())
     names = dict(instantiated)
     others = [symbol for symbol in symbols if symbol not in known]
-    counts = Counter(map(plain_name, others))
+    counts = Counter(map(demangle, others))
     for symbol in others:
-        name = plain_name(symbol)
+        name = demangle(symbol)
         names[name if counts[name] == 1 and name not in names else symbol] = symbol
     return dict(sorted(names.items()))
 
 
-def are_spelled(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
-    """Say whether *kernels* are the names that a compile gives to *symbols*, some of which are *asked* for.
+def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
+    """Return whether *kernels* are the names that a compile gives to *symbols*.
 
-    Which symbol a name has that was asked for, only the compiler knows, unless it is a symbol's own name.
+    *asked*: the names that the table asks for. Only the compiler knows the symbols of these, except for names
+    that are the demangled name of exactly one symbol.
     """
-    wanted = {*map(squeezed, asked)}
-    instantiated = {name: symbol for name, symbol in kernels.items() if squeezed(name) in wanted}
-    if {*map(squeezed, instantiated)} != wanted or dict(kernels) != spelled_names(symbols, instantiated):
+    wanted = {*map(without_blanks, asked)}
+    instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}
+    if {*map(without_blanks, instantiated)} != wanted or dict(kernels) != kernels_by_name(
+        symbols, instantiated
+    ):
         return False
     own: dict[str, set[str]] = {}
     for symbol in symbols:
-        own.setdefault(plain_name(symbol), set()).add(symbol)
+        own.setdefault(demangle(symbol), set()).add(symbol)
     return all(len(own.get(name, ())) != 1 or symbol in own[name] for name, symbol in instantiated.items())
 
 
-def may_be_spelled(kernels: Mapping[str, str], symbols: Iterable[str]) -> bool:
-    """Say whether *kernels* can be the names that a compile gives to *symbols*, whatever was instantiated.
+def names_may_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str]) -> bool:
+    """Return whether *kernels* can be the names that a compile gives to *symbols*, for any table.
 
-    A name that a macro or a `using` gives to a kernel cannot be told from a wrong one.
+    Some wrong names pass: a name with a macro or an alias in it cannot be distinguished from a wrong name.
     """
     symbols = {*symbols}
-    own = spelled_names(symbols, {})
+    own = kernels_by_name(symbols, {})
     renamed = {symbol for name, symbol in kernels.items() if own.get(name) != symbol}
     asked = {name: symbol for name, symbol in kernels.items() if symbol in renamed}
     if any(name in symbols and symbol != name for name, symbol in kernels.items()):
         return False
-    return are_spelled(kernels, symbols, asked) and not any(
-        _differ(given, has)
+    return names_fit_symbols(kernels, symbols, asked) and not any(
+        _contradict(given, has)
         for name, symbol in asked.items()
-        for given, has in zip(_arguments(name), _arguments(plain_name(symbol)), strict=False)
+        for given, has in zip(_arguments(name), _arguments(demangle(symbol)), strict=False)
     )
 
 
 def _arguments(name: str) -> list[str]:
-    match = _SIMPLE.fullmatch(name.strip())
+    match = _FLAT_TEMPLATE.fullmatch(name.strip())
     return [" ".join(each.split()) for each in match[1].split(",")] if match else []
 
 
-def _differ(given: str, has: str) -> bool:
-    """Say whether two arguments of templates are of different builtin types, or different integers."""
-    types = {_base(each) for each in (given, has)}
-    if types <= _TYPES:
+def _contradict(given: str, has: str) -> bool:
+    """Return whether two template arguments are different builtin types or different integers."""
+    types = {_base_type(each) for each in (given, has)}
+    if types <= _BUILTIN_NAMES:
         return len(types) > 1
     one, other = _INTEGER.fullmatch(given), _INTEGER.fullmatch(has)
     return one is not None and other is not None and int(one[1]) != int(other[1])
 
 
-def _base(spelled: str) -> str:
+def _base_type(spelled: str) -> str:
     """Return `float` for `const float *`."""
     return spelled.removeprefix("const ").rstrip("*& ")
 
 
-def squeezed(name: str) -> str:
+def without_blanks(name: str) -> str:
     """Return a name without blanks."""
     return "".join(name.split())
 
 
-class UnknownError(Exception):
-    """The symbol has a part that is not read here: a name without it would be a wrong one."""
+class UnreadableSymbolError(Exception):
+    """The symbol has a part that this module cannot read; a name without this part would be wrong."""
 
 
-class Symbol:
-    """A walk over a symbol, mangled as in the Itanium C++ ABI. A part can refer to parts before it."""
+class SymbolReader:
+    """Reads a symbol that is mangled as in the Itanium C++ ABI. A part can refer to parts before it."""
 
-    builtin: Mapping[str, str] = _BUILTIN
+    builtin: Mapping[str, str] = _BUILTIN_TYPES
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._symbol = text
         self._at = 0
-        self._earlier: list[str] = []
+        self._remembered_parts: list[str] = []
 
     def name(self) -> str:
-        """Return the name that the symbol begins with; the parameters follow it, and are not read."""
-        name = self._nested(function=True) if self._takes("N") else self._unscoped(function=True)
-        if not name or self._next() == "B":  # an ABI tag, which belongs to the name
-            raise UnknownError
+        """Return the name at the start of the symbol, without the parameters that follow it."""
+        name = self._nested(function=True) if self._accept("N") else self._unscoped(function=True)
+        if not name or self._peek() == "B":  # an ABI tag would belong to the name
+            raise UnreadableSymbolError
         return name
 
     def signature(self) -> str:
         """Return the name with the types of the parameters, if there are any."""
         name, types = self.name(), list[str]()
-        while self._next():
+        while self._peek():
             types.append(self._type())
         return f"{name}({', '.join(types if types != ['void'] else ())})" if types else name
 
-    def _next(self) -> str:
-        return self._text[self._at : self._at + 1]
+    def _peek(self) -> str:
+        return self._symbol[self._at : self._at + 1]
 
-    def _takes(self, start: str) -> bool:
-        found = self._text.startswith(start, self._at)
+    def _accept(self, start: str) -> bool:
+        found = self._symbol.startswith(start, self._at)
         self._at += len(start) * found
         return found
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        if (match := pattern.match(self._text, self._at)) is None:
-            raise UnknownError
+        if (match := pattern.match(self._symbol, self._at)) is None:
+            raise UnreadableSymbolError
         self._at = match.end()
         return match
 
-    def _keep(self, name: str) -> str:
-        """Return a name that the rest of the symbol may refer to."""
-        if len(name) > _LONGEST:
-            raise UnknownError
-        self._earlier.append(name)
+    def _remember(self, name: str) -> str:
+        """Return *name*, and keep it: the rest of the symbol may refer to it."""
+        if len(name) > _LONGEST_NAME:
+            raise UnreadableSymbolError
+        self._remembered_parts.append(name)
         return name
 
-    def _kept(self) -> str:
-        digits = self._match(_EARLIER)[1]
+    def _remembered(self) -> str:
+        digits = self._match(_BACK_REFERENCE)[1]
         number = int(digits, 36) + 1 if digits else 0
-        if number >= len(self._earlier):
-            raise UnknownError
-        return self._earlier[number]
+        if number >= len(self._remembered_parts):
+            raise UnreadableSymbolError
+        return self._remembered_parts[number]
 
-    def _word(self) -> str:
-        """Return one identifier; an empty text for a namespace without a name."""
+    def _identifier(self) -> str:
+        """Return one identifier; "" for an anonymous namespace."""
         length = int(self._match(_LENGTH)[1])
-        word = self._text[self._at : self._at + length]
+        word = self._symbol[self._at : self._at + length]
         if not word or len(word) < length:
-            raise UnknownError
+            raise UnreadableSymbolError
         self._at += length
         return "" if _ANONYMOUS.match(word) else word
 
     def _unscoped(self, *, function: bool = False) -> str:
-        name = "std::" * self._takes("St") + self._word()
-        if self._next() == "I":
-            name = self._keep(name) + self._arguments()
-        return name if function else self._keep(name)
+        name = "std::" * self._accept("St") + self._identifier()
+        if self._peek() == "I":
+            name = self._remember(name) + self._arguments()
+        return name if function else self._remember(name)
 
     def _nested(self, *, function: bool = False) -> str:
-        name = "std" * self._takes("St") or (self._kept() if self._next() == "S" else "")
-        while not self._takes("E"):
-            if name and self._next() == "I":
+        name = "std" * self._accept("St") or (self._remembered() if self._peek() == "S" else "")
+        while not self._accept("E"):
+            if name and self._peek() == "I":
                 name += self._arguments()
             else:
-                name = "::".join(filter(None, (name, self._word())))
-            if not function or self._next() != "E":  # the function itself is no type
-                self._keep(name)
+                name = "::".join(filter(None, (name, self._identifier())))
+            if not function or self._peek() != "E":  # the function itself is not a type
+                self._remember(name)
         return name
 
     def _type(self) -> str:
@@ -219,43 +226,43 @@ class Symbol:
         for mark in reversed(marks):
             if mark != "K":
                 name += _POINTER[mark]
-            elif name.endswith(("*", "&")):  # a constant pointer, not one to a constant
-                raise UnknownError
+            elif name.endswith(("*", "&")):  # a constant pointer, not a pointer to a constant
+                raise UnreadableSymbolError
             else:
                 name = f"const {name}"
-            self._keep(name)
+            self._remember(name)
         return name
 
     def _named_type(self) -> str:
-        if builtin := self.builtin.get(self._next()):
+        if builtin := self.builtin.get(self._peek()):
             self._at += 1
             return builtin
-        if self._takes("N"):
+        if self._accept("N"):
             return self._nested()
-        if self._next() != "S" or self._text.startswith("St", self._at):
+        if self._peek() != "S" or self._symbol.startswith("St", self._at):
             return self._unscoped()
-        name = self._kept()
-        return self._keep(name + self._arguments()) if self._next() == "I" else name
+        name = self._remembered()
+        return self._remember(name + self._arguments()) if self._peek() == "I" else name
 
     def _arguments(self) -> str:
-        self._takes("I")
+        self._accept("I")
         return f"<{', '.join(self._list())}>"
 
     def _list(self) -> list[str]:
-        """Return the arguments of a template; those of a pack are listed with the others."""
+        """Return the arguments of a template. The arguments of a pack are in the same list."""
         found: list[str] = []
-        while not self._takes("E"):
+        while not self._accept("E"):
             found += self._argument()
         return found
 
     def _argument(self) -> list[str]:
-        if self._takes("J"):
+        if self._accept("J"):
             return self._list()
-        return [self._value() if self._next() == "L" else self._type()]
+        return [self._value() if self._peek() == "L" else self._type()]
 
     def _value(self) -> str:
         for text, value in (("Lb0E", "false"), ("Lb1E", "true")):
-            if self._takes(text):
+            if self._accept(text):
                 return value
         kind, digits = self._match(_NUMBER).groups()
-        return digits.replace("n", "-") + _SUFFIX[kind]
+        return digits.replace("n", "-") + _INTEGER_SUFFIX[kind]

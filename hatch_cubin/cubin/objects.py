@@ -1,4 +1,4 @@
-"""Read what linkers take: tell its kind, prove that it is whole, list what it defines and needs. Pure."""
+"""Read the inputs of a link: their kind and their symbols, and whether they are complete. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from . import elf
-from .elf import Shape
+from .elf import SymbolShape
 
 LTO_MAGIC = b"\xedCN\x7f"
 
 _FATBIN_MAGIC = b"\x50\xed\x55\xba"
 _ARCHIVE_MAGIC = b"!<arch>\n"
 _BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-_OF_CUDA = 190  # e_machine
-_LTO_HEADER = 48
-_KINDS = "PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"
-_BITCODE = "is NVVM bitcode, which nvJitLink does not take: it has to be LTO-IR (NVRTC and nvcc write it)"
+_EM_CUDA = 190  # e_machine
+_LTO_HEADER_SIZE = 48
+_LINKABLE_KINDS = "PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"
+_BITCODE_REFUSED = (
+    "is NVVM bitcode, which nvJitLink cannot link: it has to be LTO-IR (NVRTC and nvcc write it)"
+)
 
 _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PTX_SYMBOL = re.compile(
@@ -29,92 +31,93 @@ _PTX_NAME = re.compile(
 )
 
 
-class Symbols(NamedTuple):
-    """What an input of a link has and what it lacks: weak is what another one may define too."""
+class LinkSymbols(NamedTuple):
+    """The symbols that an input of a link defines and needs."""
 
-    strong: Collection[str] = ()
-    weak: Collection[str] = ()
-    needed: Collection[str] = ()
-    functions: Collection[str] = ()  # of what is strong
-    shapes: Mapping[str, Shape] = {}  # of all of these, where the input shows them
+    strong: Collection[str] = ()  # only one input may define each
+    weak: Collection[str] = ()  # several inputs may define each
+    needed: Collection[str] = ()  # another input has to define each
+    functions: Collection[str] = ()  # the device functions among the strong symbols
+    shapes: Mapping[str, SymbolShape] = {}  # of all these symbols, if the input has shapes
 
 
 def kind_of(data: bytes) -> str:
-    """Return what an input is: ptx, lto, cubin, fatbin or library; ValueError says why it is none of these.
+    """Return the kind of an input: ptx, lto, cubin, fatbin or library; ValueError with the reason for others.
 
-    What a linker would read beyond the end of, or follow to anywhere, is refused: it does not look itself.
+    Damaged inputs are refused here, because linkers do not check: they would read beyond the end of the
+    bytes, or follow a wrong offset.
     """
     if data.startswith(LTO_MAGIC):
-        if len(data) < _LTO_HEADER:
+        if len(data) < _LTO_HEADER_SIZE:
             raise ValueError("is damaged LTO-IR: it is cut off")
         return "lto"
     if data.startswith(b"\x7fELF"):
-        _prove_cubin(data)
+        _check_cubin(data)
         return "cubin"
     if data.startswith(_FATBIN_MAGIC):
-        _prove_fatbin(data)
+        _check_fatbin(data)
         return "fatbin"
     if data.startswith(_ARCHIVE_MAGIC):
-        _prove_archive(data)
+        _check_archive(data)
         return "library"
     if data.startswith(_BITCODE_MAGIC):
-        raise ValueError(_BITCODE)
+        raise ValueError(_BITCODE_REFUSED)
     if re.search(rb"^\s*\.version\s+\d", data, re.MULTILINE) and b"\0" not in data:
         return "ptx"
-    raise ValueError(f"is not {_KINDS}")
+    raise ValueError(f"is not {_LINKABLE_KINDS}")
 
 
-def _prove_cubin(data: bytes) -> None:
+def _check_cubin(data: bytes) -> None:
     try:
         (machine,) = struct.unpack_from("<H", data, 18)
-        if machine != _OF_CUDA:
-            raise ValueError("is an object for the host, and no cubin")
+        if machine != _EM_CUDA:
+            raise ValueError("is an object file for the host, not a cubin")
         found = elf.read_cubin(data)
         elf.read_symbols(data)
     except struct.error as exc:
         raise ValueError("is a damaged cubin") from exc
     if found.loadable:
-        raise ValueError("is a finished cubin, which nothing can be linked to: a relocatable one can be")
+        raise ValueError("is a finished cubin: only relocatable cubins can be linked")
 
 
-def _prove_fatbin(data: bytes) -> None:
-    """Walk its entries, each of which has a header that tells both sizes."""
+def _check_fatbin(data: bytes) -> None:
+    """Walk over the entries. The header of each entry has the sizes of the header and of its content."""
     try:
         header, size = struct.unpack_from("<HQ", data, 6)
         at, end = header, header + size
         if end != len(data):
-            raise ValueError("is a damaged fatbin: its header tells another size")
+            raise ValueError("is a damaged fatbin: its header has another size")
         while at < end:
             length, payload = struct.unpack_from("<IQ", data, at + 4)
             if not length or at + length + payload > end:
-                raise ValueError("is a damaged fatbin: an entry reaches beyond its end")
+                raise ValueError("is a damaged fatbin: an entry extends beyond its end")
             at += length + payload
     except struct.error as exc:
         raise ValueError("is a damaged fatbin: it is cut off") from exc
 
 
-def _prove_archive(data: bytes) -> None:
-    """Walk its members, each of which has a header of 60 characters."""
+def _check_archive(data: bytes) -> None:
+    """Walk over the members. Each member has a header of 60 characters."""
     at = len(_ARCHIVE_MAGIC)
     while at < len(data):
         head = data[at : at + 60]
         if len(head) < 60 or head[58:] != b"`\n" or not head[48:58].strip().isdigit():
-            raise ValueError("is a damaged archive: a member has no header")
+            raise ValueError("is a damaged archive: the header of a member is missing")
         at += 60 + int(head[48:58])
         if at > len(data):
-            raise ValueError("is a damaged archive: a member reaches beyond its end")
+            raise ValueError("is a damaged archive: a member extends beyond its end")
         at += at & 1
 
 
-def symbols_of(kind: str, data: bytes) -> Symbols | None:
-    """Return the symbols of an input; None of a kind that does not show them."""
+def symbols_of(kind: str, data: bytes) -> LinkSymbols | None:
+    """Return the symbols of an input; None if its kind does not show them."""
     if kind == "cubin":
-        return Symbols(*elf.read_symbols(data))
+        return LinkSymbols(*elf.read_symbols(data))
     return ptx_symbols(data.decode("utf-8", "replace")) if kind == "ptx" else None
 
 
-def ptx_symbols(text: str) -> Symbols:
-    """Return the symbols of a PTX text; what is declared and defined too is defined."""
+def ptx_symbols(text: str) -> LinkSymbols:
+    """Return the symbols of a PTX text. A symbol that is both declared and defined counts as defined."""
     found: dict[str, set[str]] = {"visible": set(), "weak": set(), "extern": set(), "common": set()}
     functions = set[str]()
     for match in _PTX_SYMBOL.finditer(_PTX_COMMENT.sub(" ", text)):
@@ -126,22 +129,22 @@ def ptx_symbols(text: str) -> Symbols:
     weak = found["weak"] | found["common"]
     strong = found["visible"] - weak
     needed = found["extern"] - strong - weak
-    return Symbols(sorted(strong), sorted(weak), sorted(needed), sorted(strong & functions))
+    return LinkSymbols(sorted(strong), sorted(weak), sorted(needed), sorted(strong & functions))
 
 
-def disagreements(
-    inputs: Sequence[tuple[str, Symbols]],
+def shape_conflicts(
+    inputs: Sequence[tuple[str, LinkSymbols]],
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each symbol on whose shape the inputs of a link do not agree, as nvlink compares them.
+    """Yield each symbol for which inputs of a link have different shapes, by the rules of nvlink.
 
-    With it come the descriptions that inputs give of it, each with the names of these inputs.
+    With each symbol come descriptions of its shapes, each with the names of the inputs that have this shape.
     """
-    having: dict[str, list[tuple[str, Shape]]] = {}
+    having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
         for symbol, shape in symbols.shapes.items():
             having.setdefault(symbol, []).append((name, shape))
     for symbol, shapes in having.items():
-        for field, described in _DESCRIBED.items():
+        for field, described in _DESCRIBE_FIELD.items():
             found: dict[str, list[str]] = {}
             for name, shape in shapes:
                 if value := getattr(shape, field):
@@ -151,24 +154,30 @@ def disagreements(
                 break
 
 
-def _kind(keyword: str) -> str:
+def _describe_kind(keyword: str) -> str:
     return f"is a {keyword}" if keyword in {"function", "kernel"} else f"is {keyword}"
 
 
-def _size(size: int) -> str:
+def _describe_size(size: int) -> str:
     return f"has {size} byte{'s' * (size != 1)}"
 
 
-def _prototype(text: str) -> str:
-    """Return what a function returns and takes: "#vib12" is a void function of an int and a struct."""
-    sizes = [_SIZES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)]
+def _describe_prototype(text: str) -> str:
+    """Describe what a function returns and takes: "#vib12" is a void function of an int and a struct."""
+    sizes = [
+        _SIZE_NAMES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)
+    ]
     return f"returns {sizes[0]} and takes {', '.join(sizes[1:]) or 'nothing'}" if sizes else f"is {text}"
 
 
-_SIZES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}  # what is smaller than an int takes as much
-_DESCRIBED: Mapping[str, Callable[..., str]] = {"kind": _kind, "size": _size, "prototype": _prototype}
+_SIZE_NAMES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}  # smaller types are passed as an int
+_DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
+    "kind": _describe_kind,
+    "size": _describe_size,
+    "prototype": _describe_prototype,
+}
 
 
 def is_newer_lto(data: bytes, own: bytes) -> bool:
-    """Say whether LTO-IR is of a newer compiler than other LTO-IR: their headers count up."""
+    """Return whether a newer compiler made LTO-IR than our *own*: each format has a higher number."""
     return (data[5], data[7]) > (own[5], own[7])

@@ -1,26 +1,26 @@
-"""Read what a PTX text says of itself, and which parameters its kernels have. Pure."""
+"""Read the directives of a PTX text, and the parameters and launch limits of its kernels. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-_ENTRY = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\)|\(?)")
-# A number that begins with 0 is octal. What is aligned further than 16 does not lie where that says.
+_ENTRY_PARAMETERS = re.compile(r"\.entry\s+([\w$%.]+)\s*(\([^()]*\)|\(?)")
+# A number that begins with 0 would be octal. ptxas does not follow alignments above 16.
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(1|2|4|8|16)\s+)?\.(?:[busf]|bf)([0-9]{1,3})(x2)?\s+"
     r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+[0-9]{1,4}\s+)?)?"
     r"[\w$%]+\s*(?:\[\s*([1-9][0-9]{0,5})\s*\])?"
 )
 
-_NOT_CODE = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_COMMENT_OR_STRING = re.compile(r'/(?:/[^\n]*|\*.*?\*/)|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _VERSION = re.compile(r"\.version\s+([0-9]{1,4})\.([0-9]{1,4})\b")
-_HEAD = re.compile(r"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*")  # what may precede the version
+_BEFORE_VERSION = re.compile(r"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*")  # blanks and comments
 _TARGET = re.compile(r"(?<![\w.$%])\.target\s+(\w+(?:\s*,\s*\w+)*)")
 _ARCH = re.compile(r"sm_([0-9]{2,4})([af]?)")
-_HEADING = re.compile(r"\.entry\s+([\w$%.]+)([^{;]*)")
+_ENTRY_HEADER = re.compile(r"\.entry\s+([\w$%.]+)([^{;]*)")
 _LIMIT = re.compile(r"\.(\w+)\s+([0-9]{1,9}(?:\s*,\s*[0-9]{1,9})*)")
-_LIMITS = {
+_LIMIT_NAMES = {
     "maxntid": "max_threads",
     "reqntid": "required_threads",
     "maxnreg": "max_registers",
@@ -31,22 +31,24 @@ _LIMITS = {
 
 
 class Directives(NamedTuple):
-    """What a PTX text says of itself: the archs of its targets, and whether it is for a debugger."""
+    """The archs in the `.target` directives of a PTX text, and whether it is for a debugger."""
 
     targets: tuple[tuple[int, str], ...]  # the number and the suffix of each
     debug: bool
 
 
 def ptx_version(text: str) -> tuple[int, int] | None:
-    """Return the `.version` of a text, which is its first directive; None without one."""
-    start = _HEAD.match(text)
-    found = _VERSION.match(text, start.end() if start else 0) or _VERSION.search(_NOT_CODE.sub(" ", text))
+    """Return the version in the first directive of a text, `.version`; None if it is missing."""
+    start = _BEFORE_VERSION.match(text)
+    found = _VERSION.match(text, start.end() if start else 0) or _VERSION.search(
+        _COMMENT_OR_STRING.sub(" ", text)
+    )
     return (int(found[1]), int(found[2])) if found else None
 
 
 def read_directives(text: str) -> Directives:
-    """Return what every `.target` of a text says, but for those in comments and strings."""
-    code = _NOT_CODE.sub(" ", text)
+    """Return the facts in the `.target` directives of a text, outside of comments and strings."""
+    code = _COMMENT_OR_STRING.sub(" ", text)
     words = [word.strip() for listed in _TARGET.findall(code) for word in listed.split(",")]
     archs = [match for word in words if (match := _ARCH.fullmatch(word))]
     return Directives(
@@ -56,13 +58,13 @@ def read_directives(text: str) -> Directives:
 
 
 def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return what each kernel of a text limits or requires of a launch, as far as it says so."""
+    """Return the limits and requirements that each kernel of a text declares for a launch."""
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    for name, between in _HEADING.findall(_NOT_CODE.sub(" ", text)):
+    for name, between in _ENTRY_HEADER.findall(_COMMENT_OR_STRING.sub(" ", text)):
         found[name] = {
-            _LIMITS[what]: tuple(int(each) for each in value.split(","))
+            _LIMIT_NAMES[what]: tuple(int(each) for each in value.split(","))
             for what, value in _LIMIT.findall(between)
-            if what in _LIMITS
+            if what in _LIMIT_NAMES
         }
     return found
 
@@ -70,17 +72,17 @@ def ptx_limits(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
 def ptx_parameters(text: str) -> dict[str, tuple[tuple[int, int], ...]]:
     """Return the offset and size of each parameter of a text's kernels.
 
-    A kernel with parameters of another kind is left out, and one that the text declares in different ways.
+    Kernels with other kinds of parameters are left out, and so are kernels with different declarations.
     """
     found: dict[str, set[tuple[tuple[int, int], ...] | None]] = {}
-    for name, listed in _ENTRY.findall(_NOT_CODE.sub(" ", text)):
-        found.setdefault(name, set()).add(_parameters(listed))
+    for name, listed in _ENTRY_PARAMETERS.findall(_COMMENT_OR_STRING.sub(" ", text)):
+        found.setdefault(name, set()).add(_parameter_layout(listed))
     alone = ((name, parameters) for name, (parameters, *others) in found.items() if not others)
     return {name: parameters for name, parameters in alone if parameters is not None}
 
 
-def _parameters(listed: str) -> tuple[tuple[int, int], ...] | None:
-    """Return the same of a list of parameters with its parentheses; None if it cannot be told."""
+def _parameter_layout(listed: str) -> tuple[tuple[int, int], ...] | None:
+    """Return the offset and size of each parameter in a parenthesised list; None if they are not certain."""
     if listed == "(":
         return None
     parameters, end = [], 0

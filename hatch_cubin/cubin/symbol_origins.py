@@ -1,4 +1,4 @@
-"""Say what a cubin is made of: code, relocations, and the symbol tables that headers bring along."""
+"""Measure or digest each part of a cubin: code, relocations, and the symbols of each library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from .elf import read_layout, read_sections
 
-_FAMILIES = {
+_LIBRARIES = {
     "cub": "CUB",
     "cuda": "libcu++",
     "cute": "CuTe",
@@ -17,12 +17,12 @@ _FAMILIES = {
     "thrust": "Thrust",
     "cooperative_groups": "cooperative groups",
 }
-_OTHERS = "the rest"
-_SYMBOL = 24  # bytes in the table, beside the name and the zero behind it
-_TABLES = (".symtab", ".strtab")
+_OTHER_ORIGIN = "the rest"
+_SYMBOL_ENTRY_SIZE = 24  # bytes in the symbol table; the name and a zero are in the table of strings
+_SYMBOL_TABLES = (".symtab", ".strtab")
 _DEBUG = "debug information"
-_KINDS = {".text": "code", ".rel": "relocations", ".debug": _DEBUG, ".nv_debug": _DEBUG}
-_LOADED = {
+_PART_OF_SECTION = {".text": "code", ".rel": "relocations", ".debug": _DEBUG, ".nv_debug": _DEBUG}
+_DIGESTED_PART_OF_SECTION = {
     ".text": "code",
     ".rel": "code",
     ".nv.constant": "constants",
@@ -30,44 +30,49 @@ _LOADED = {
     ".nv.shared": "shared",
     ".nv.info": "attributes",
 }
-_REST = "rest"  # notes, symbols, debug information
-_START = re.compile(r"_Z(?:T[VTIS]|GV)?(?:N[rVK]*)?")
+_OTHER_PART = "rest"  # notes, symbols, debug information
+_MANGLING_PREFIX = re.compile(r"_Z(?:T[VTIS]|GV)?(?:N[rVK]*)?")
 _LENGTH = re.compile(r"[0-9]{1,6}")
-_LOCAL = ("_INTERNAL_", "_GLOBAL__N")  # scopes of a file's own, around those of headers
+_FILE_LOCAL_SCOPES = ("_INTERNAL_", "_GLOBAL__N")  # they may enclose the scope of a library
 
 
-def made_of(data: bytes) -> Mapping[str, int]:
-    """Return the bytes of each part of a cubin; ValueError where it cannot be read."""
+def bytes_by_part(data: bytes) -> Mapping[str, int]:
+    """Return how many bytes each part of a cubin has; ValueError if the cubin is damaged."""
     names, sections = read_layout(data)
     found: Counter[str] = Counter()
     for name in names:
-        found[f"symbol tables of {family(name)}"] += _SYMBOL + len(name.encode("utf-8", "replace")) + 1
+        found[f"symbol tables of {origin_of(name)}"] += (
+            _SYMBOL_ENTRY_SIZE + len(name.encode("utf-8", "replace")) + 1
+        )
     for name, size in sections:
-        if name not in _TABLES:
-            kind = next((kind for start, kind in _KINDS.items() if name.startswith(start)), "other")
+        if name not in _SYMBOL_TABLES:
+            kind = next((kind for start, kind in _PART_OF_SECTION.items() if name.startswith(start)), "other")
             found[kind] += size
     found["other"] += max(0, len(data) - sum(found.values()))
     return {name: count for name, count in found.items() if count}
 
 
-def digests_of(data: bytes) -> dict[str, str]:
-    """Return a digest of each part of a cubin that a change may be in; ValueError where it cannot be read."""
-    hashers = {part: hashlib.sha256() for part in (*_LOADED.values(), _REST)}
+def digests_by_part(data: bytes) -> dict[str, str]:
+    """Return a digest of each part of a cubin, to show which parts differ; ValueError if it is damaged."""
+    hashers = {part: hashlib.sha256() for part in (*_DIGESTED_PART_OF_SECTION.values(), _OTHER_PART)}
     for name, size, inside in read_sections(data):
         plain = name.replace(".nv.merc", "", 1)
-        part = next((part for start, part in _LOADED.items() if plain.startswith(start)), _REST)
-        part = _REST if "debug" in name or name in _TABLES else part
+        part = next(
+            (part for start, part in _DIGESTED_PART_OF_SECTION.items() if plain.startswith(start)),
+            _OTHER_PART,
+        )
+        part = _OTHER_PART if "debug" in name or name in _SYMBOL_TABLES else part
         hashers[part].update(f"{name} {size}\n".encode("utf-8", "replace") + inside)
     return {part: hasher.hexdigest()[:16] for part, hasher in hashers.items()}
 
 
-def family(symbol: str) -> str:
-    """Return whose a symbol is, by the outermost scope of its name: that of CUB's kernels is CUB."""
-    start = _START.match(symbol)
+def origin_of(symbol: str) -> str:
+    """Return the library that a symbol comes from, by its outermost scope: 'CUB' for `cub::…`."""
+    start = _MANGLING_PREFIX.match(symbol)
     at = len(symbol) if start is None else start.end()
     while (length := _LENGTH.match(symbol, at)) is not None:
         scope = symbol[length.end() : length.end() + int(length[0])]
-        if not scope.startswith(_LOCAL):
-            return _FAMILIES.get(scope, _OTHERS)
+        if not scope.startswith(_FILE_LOCAL_SCOPES):
+            return _LIBRARIES.get(scope, _OTHER_ORIGIN)
         at = length.end() + int(length[0])
-    return _OTHERS
+    return _OTHER_ORIGIN

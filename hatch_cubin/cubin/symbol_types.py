@@ -1,4 +1,4 @@
-"""Tell the types of a kernel's parameters from its symbol. Pure."""
+"""Read the types of a kernel's parameters from its symbol. Pure."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ import re
 from collections.abc import Mapping
 from itertools import chain
 
-from .kernel_names import Symbol, UnknownError
+from .kernel_names import SymbolReader, UnreadableSymbolError
 
-_PARAMETER = re.compile(r"T([0-9A-Z]{0,3})_")
+_PARAMETER_REFERENCE = re.compile(r"T([0-9A-Z]{0,3})_")
 _MARKS = re.compile(r"(?:[PRO]|V?K|V)*")
 _MARK = re.compile(r"[PRO]|V?K|V")
 _POINTER = {"P": "*", "R": "&", "O": "&&"}
 _QUALIFIER = {"K": "const", "V": "volatile", "VK": "const volatile"}
-_TAIL = re.compile(r"(?:\*(?:const volatile|const|volatile)?|&)+$")
+_TRAILING_MARKS = re.compile(r"(?:\*(?:const volatile|const|volatile)?|&)+$")
 
 
-@functools.lru_cache(maxsize=256)  # each arch of a module asks
+@functools.lru_cache(maxsize=256)  # called for each arch of a module
 def parameter_types(symbol: str) -> tuple[str, ...] | None:
     """Return `("float *", "int")` for `_Z5scaleIfLi4EEvPT_i`.
 
-    None for a symbol that has no types, as that of `extern "C"`, and for one with parts that are not read
-    here.
+    None for the symbol of an `extern "C"` kernel, which has no types, and for a symbol that cannot be read
+    completely.
     """
     if not symbol.startswith("_Z"):
         return None
     try:
-        return tuple(map(_spaced, _Kernel(symbol[2:]).types()))
-    except (UnknownError, RecursionError):
+        return tuple(map(_with_space_before_marks, _KernelSymbolReader(symbol[2:]).types()))
+    except (UnreadableSymbolError, RecursionError):
         return None
 
 
-def _spaced(text: str) -> str:
+def _with_space_before_marks(text: str) -> str:
     """Return `const float *` for `const float*`."""
-    tail = _TAIL.search(text)
+    tail = _TRAILING_MARKS.search(text)
     return text if tail is None else f"{text[: tail.start()]} {re.sub(r'(?<=[a-z])(?=[*&])', ' ', tail[0])}"
 
 
-class _Kernel(Symbol):
-    """A walk over a kernel's whole symbol: its name, then the types of its parameters."""
+class _KernelSymbolReader(SymbolReader):
+    """Reads a kernel's whole symbol: its name, then the types of its parameters."""
 
     builtin: Mapping[str, str] = {
-        **Symbol.builtin,
+        **SymbolReader.builtin,
         "e": "long double",
         "n": "__int128",
         "o": "unsigned __int128",
@@ -50,43 +50,45 @@ class _Kernel(Symbol):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._given: list[list[str]] = []  # the arguments of the kernel's template, those of a pack together
-        self._named = False
+        self._template_arguments: list[
+            list[str]
+        ] = []  # the arguments of the kernel's template, those of a pack together
+        self._name_is_read = False
         self._depth = 0
 
     def types(self) -> list[str]:
         name = self.name()
-        self._named = True
-        if name.endswith(">"):  # of a template's kernel, what it returns comes first
+        self._name_is_read = True
+        if name.endswith(">"):  # for a template, the returned type comes first
             self._type()
         found: list[str] = []
-        while self._next():
-            found += self._pack() if self._takes("Dp") else [self._type()]
+        while self._peek():
+            found += self._pack() if self._accept("Dp") else [self._type()]
         return [] if found == ["void"] else found
 
     def _pack(self) -> list[str]:
-        """Return the types of a pack; one with anything around its name is not read here."""
-        types = self._parameter()
-        self._keep("")
-        self._keep("")  # the name of the pack and its expansion, to which no plain type can refer
+        """Return the types of a pack, such as `T...`. One such as `const T *...` cannot be read."""
+        types = self._template_parameter()
+        self._remember("")
+        self._remember("")  # places of the pack and of its expansion, to which no plain type can refer
         return types
 
-    def _parameter(self) -> list[str]:
-        digits = self._match(_PARAMETER)[1]
+    def _template_parameter(self) -> list[str]:
+        digits = self._match(_PARAMETER_REFERENCE)[1]
         number = int(digits, 36) + 1 if digits else 0
-        if number >= len(self._given):
-            raise UnknownError
-        return self._given[number]
+        if number >= len(self._template_arguments):
+            raise UnreadableSymbolError
+        return self._template_arguments[number]
 
-    def _single(self) -> str:
-        found = self._parameter()
+    def _single_argument(self) -> str:
+        found = self._template_parameter()
         if len(found) != 1:
-            raise UnknownError
+            raise UnreadableSymbolError
         return found[0]
 
-    def _kept(self) -> str:
-        if not (name := super()._kept()):
-            raise UnknownError
+    def _remembered(self) -> str:
+        if not (name := super()._remembered()):
+            raise UnreadableSymbolError
         return name
 
     def _type(self) -> str:
@@ -99,27 +101,27 @@ class _Kernel(Symbol):
                 name += _QUALIFIER[mark]
             else:
                 name = f"{_QUALIFIER[mark]} {name}"
-            self._keep(name)
+            self._remember(name)
         return name
 
     def _named_type(self) -> str:
-        return self._keep(self._single()) if self._next() == "T" else super()._named_type()
+        return self._remember(self._single_argument()) if self._peek() == "T" else super()._named_type()
 
     def _arguments(self) -> str:
-        self._takes("I")
+        self._accept("I")
         self._depth += 1
-        given: list[list[str]] = []
-        while not self._takes("E"):
-            given.append(self._argument())
+        arguments: list[list[str]] = []
+        while not self._accept("E"):
+            arguments.append(self._argument())
         self._depth -= 1
-        if not self._depth and not self._named:
-            self._given = given
-        return f"<{', '.join(chain.from_iterable(given))}>"
+        if not self._depth and not self._name_is_read:
+            self._template_arguments = arguments
+        return f"<{', '.join(chain.from_iterable(arguments))}>"
 
     def _argument(self) -> list[str]:
-        if not self._takes("X"):
+        if not self._accept("X"):
             return super()._argument()
-        value = self._single()  # a value that the kernel's template was given
-        if not self._takes("E"):
-            raise UnknownError
+        value = self._single_argument()  # a value among the template's arguments
+        if not self._accept("E"):
+            raise UnreadableSymbolError
         return [value]

@@ -1,7 +1,7 @@
-"""Read what a compiler's result is for: its arch, the CUDA that it needs, and whether it is for a debugger.
+"""Read from a compiler's result its arch, the CUDA that it needs, and whether it is for a debugger.
 
-A label may be wrong. This reads the file: PTX, LTO-IR, or a cubin of any CUDA 12 or 13, whether NVRTC,
-nvJitLink, ptxas, nvlink or tileiras made it. Pure.
+The name of a file may be wrong, so this reads its bytes: PTX, LTO-IR, or a cubin that NVRTC, nvJitLink,
+ptxas, nvlink or tileiras of any CUDA 12 or 13 made. Pure.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from . import elf
 from .objects import LTO_MAGIC
 from .ptx import read_directives
 
-# By the ABI in the header: where its flags have the number of the arch, and which one is set for `a` code.
-# CUDA 12 writes 7, and 8 for sm_100 and newer. CUDA 13 writes 8, and sets no flag for `a`.
-_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
+# By the ABI in the header: where the flags have the number of the arch, and which flag is set for `a` code.
+# CUDA 12 writes ABI 7, and 8 for sm_100 and newer. CUDA 13 writes ABI 8, and does not set a flag for `a`
+# code.
+_ARCH_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
 
-_TOOLS = ".note.nv.tkinfo"  # the command lines of the tools that made a cubin, and their releases
-_ARCH = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
-_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
+_TOOL_NOTES = ".note.nv.tkinfo"  # the command lines of the tools that made a cubin, and their releases
+_ARCH_OPTION = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
+_TOOL_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
 _FIRST_NEW_LAYOUT = 100  # the first arch for which CUDA 12 wrote the layout of CUDA 13
-_DEBUG = ".nv_debug_info_reg_sass"  # which only -G makes; other .debug_… sections come with line numbers too
+_DEBUG_SECTION = ".nv_debug_info_reg_sass"  # only -G makes it; .debug_… sections have line numbers too
 _LTO_NUMBER, _LTO_EXACT = 1, 32  # attributes of LTO-IR
 
-Part = tuple[int, str]  # the number of an arch, and its suffix
+ArchAndSuffix = tuple[int, str]  # such as (90, "a")
 
 
 def arch_of(data: bytes) -> str | None:
-    """Return the arch that a result is for, such as `sm_100a` or, of PTX, `compute_90`.
+    """Return the arch that a result is for, such as `sm_100a`, or `compute_90` for PTX.
 
-    A cubin that was linked of parts for several archs runs only where all of them do: it is for the strictest
-    one. None if the layout is not known. ValueError if *data* is neither a cubin, nor PTX, nor LTO-IR.
+    A cubin that was linked from parts for several archs runs only on GPUs that run all parts, so its arch is
+    the strictest of these. None if the layout is not known. ValueError if *data* is neither a cubin, nor PTX,
+    nor LTO-IR.
     """
     if data.startswith(b"\x7fELF"):
         return _arch_of_cubin(data)
@@ -44,51 +46,53 @@ def arch_of(data: bytes) -> str | None:
     return f"compute_{_strictest(max(number for number, _suffix in targets), targets)}"
 
 
-def other_arch(data: bytes, arch: str) -> str | None:
-    """Return the arch that a result is for if it is not *arch*; ValueError as above."""
+def differing_arch(data: bytes, arch: str) -> str | None:
+    """Return the arch that a result is for, if it is not *arch*; ValueError as in `arch_of`."""
     real = arch_of(data)
     if data.startswith(LTO_MAGIC):
-        arch = arch.removesuffix("f")  # LTO-IR does not tell families
+        arch = arch.removesuffix("f")  # LTO-IR does not have the suffix of families
     return None if real in (None, arch) else real
 
 
 def oldest_toolkit(data: bytes) -> int:
-    """Return the major version of CUDA that a cubin needs at least, as far as it tells; else 0."""
-    number, _flag = _flags(data)
+    """Return the lowest major version of CUDA that runs a cubin; 0 if the cubin does not have it."""
+    number, _flag = _arch_in_header(data)
     is_new = data[8] == 8 and number is not None and number < _FIRST_NEW_LAYOUT
-    return max([13 * is_new, *(int(major) for major in _RELEASE.findall(elf.read_section(data, _TOOLS)))])
+    return max(
+        [13 * is_new, *(int(major) for major in _TOOL_RELEASE.findall(elf.read_section(data, _TOOL_NOTES)))]
+    )
 
 
 def is_for_debugger(data: bytes) -> bool:
-    """Say whether a result was compiled with -G, which leaves out optimization; ValueError if damaged."""
+    """Return whether a result was compiled with -G, that is, not optimized; ValueError if it is damaged."""
     if data.startswith(b"\x7fELF"):
-        return any(name == _DEBUG for name, _size in elf.read_layout(data)[1])
+        return any(name == _DEBUG_SECTION for name, _size in elf.read_layout(data)[1])
     return read_directives(data.decode("utf-8", "replace")).debug
 
 
 def _arch_of_cubin(data: bytes) -> str | None:
-    number, is_exact = _flags(data)
+    number, is_exact = _arch_in_header(data)
     if number is None:
         return None
-    found = _ARCH.findall(elf.read_section(data, _TOOLS))
+    found = _ARCH_OPTION.findall(elf.read_section(data, _TOOL_NOTES))
     parts = [(int(digits), suffix.decode()) for digits, suffix in found]
     return f"sm_{_strictest(number, [*parts, (number, 'a' * is_exact)])}"
 
 
-def _flags(data: bytes) -> tuple[int | None, bool]:
-    """Return the number of the arch and whether the code is for this arch alone, as the header has them."""
+def _arch_in_header(data: bytes) -> tuple[int | None, bool]:
+    """Return the number of the arch in the header, and whether the code is only for this arch."""
     try:
         (flags,) = struct.unpack_from("<I", data, 48)
     except struct.error:
         raise ValueError("is a damaged cubin") from None
-    if data[8] not in _FLAGS:
+    if data[8] not in _ARCH_FLAGS:
         return None, False
-    shift, exact = _FLAGS[data[8]]
+    shift, exact = _ARCH_FLAGS[data[8]]
     return flags >> shift & 0xFF, bool(flags & exact)
 
 
 def _arch_of_lto(data: bytes) -> str | None:
-    """Return the arch of LTO-IR, whose header ends with a list of attributes and their values."""
+    """Return the arch of LTO-IR. Its header ends with a list of attributes and their values."""
     try:
         start, end = struct.unpack_from("<HxxH", data, 12)
         attributes = dict(struct.iter_unpack("<HH", data[start:end]))
@@ -98,10 +102,10 @@ def _arch_of_lto(data: bytes) -> str | None:
     return f"sm_{number}{'a' * (_LTO_EXACT in attributes)}" if number and not tenth else None
 
 
-def _strictest(number: int, parts: Iterable[Part]) -> str:
-    """Return the arch, without its kind, of what is for *number* and has *parts* for these."""
-    known: Collection[Part] = {*parts}
+def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
+    """Return the strictest arch, without its kind, of code for *number* that was linked from *parts*."""
+    known: Collection[ArchAndSuffix] = {*parts}
     for each, suffix in sorted(known):
-        if suffix == "a":  # code that no other arch runs
+        if suffix == "a":  # no other arch runs this code
             return f"{each}a"
     return f"{number}f" if (number, "f") in known else str(number)

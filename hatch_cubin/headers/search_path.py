@@ -53,6 +53,7 @@ def package_roots(config: Config) -> Iterator[Root]:
                 Problem(
                     f"header-packages: {name!r} has no include folder",
                     config.place.of("header-packages", index),
+                    "leave it out: its wheel has no folder 'include' with headers in it",
                 )
             )
     if problems:

@@ -27,6 +27,7 @@ from ..project.declared_kernels import ParameterTypes
 from ..project.project import Project, ProjectSources
 from ..project.required_kernels import required_kernels
 from ..project.scan import Include, can_hide_includes, include_values, line_of_include
+from ..project.source import without_comments
 from ..toolkit.toolkit import Keys, Toolkit
 from . import shared_names
 from .included_sources import drop_parts
@@ -104,6 +105,9 @@ def make_jobs(
     finder = _HeaderFinder(project, toolkit, recall)
     readable, problems = _readable(every_module(project, sources, toolkit), finder)
     modules, notes = drop_parts(readable, project.tree, finder.named)
+    finder.check_packages()
+    problems += _empty(dict.fromkeys(each.source.path for each in modules if _is_empty(each)), project)
+    modules = [module for module in modules if not _is_empty(module)]
     problems += shared_names.problems([each for each in modules if not each.part_of], project.config)
     if problems and refused is None:
         raise SourceError(*problems)
@@ -129,6 +133,21 @@ def make_jobs(
             job = Job(unit, own, (), Closure(), toolkit, asked, known, linked, declared)
             jobs.setdefault(unit.module, []).append(job)
     return [job for module, _units in groups for job in jobs[module]]
+
+
+def _is_empty(module: Module) -> bool:
+    """Say whether a module is of one source that has nothing but comments, and gets nothing from options."""
+    alone = not (module.link or module.part_of or module.pre_includes or module.source.is_ptx)
+    return alone and not without_comments(module.source.text).strip()
+
+
+def _empty(paths: Iterable[str], project: Project) -> list[Problem]:
+    from ..config.toml_lines import setting  # which only hints need
+
+    paths = [*paths]
+    exclude = setting("exclude", [*project.config.exclude, *paths])
+    hint = f"write a kernel into it, or leave it out: {exclude}"
+    return [Problem("is empty: there is no kernel in it", Location(path), hint) for path in paths]
 
 
 def _readable(modules: Iterable[Module], finder: _HeaderFinder) -> tuple[list[Module], list[Problem]]:
@@ -286,6 +305,11 @@ class _HeaderFinder:
     _by_chance: dict[str, str] | None = None  # headers that only this environment has, with their wheels
     _declared: dict[Module, Mapping[str, ParameterTypes]] = field(default_factory=dict)
     _named: dict[int, set[str]] = field(default_factory=dict)  # by the closure's identity
+
+    def check_packages(self) -> None:
+        """Raise ConfigError for a wheel of `header-packages` without headers, even if no source needs one."""
+        if self.project.config.header_packages:
+            self._package_roots()
 
     def find(self, module: Module) -> tuple[Closure, tuple[Root, ...]]:
         """Return a module's closure and the search path that it was found with."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..cache.records import Known
 from ..common import file_access, read_limits
 from ..common.digest import digest, file_digest
+from ..config.value_checks import guess
 from ..cubin.elf import read_cubin
 from ..cubin.objects import kind_of
 from ..errors import ConfigError, HatchCubinError, Problem, SourceError
@@ -22,7 +23,8 @@ from ..planning.linked_modules import location_of_file
 from ..planning.unit_plan import Module, Unit
 from ..project import disk
 from ..project.project import Project
-from ..project.source import LFS_HINT, glob_regex, is_lfs_pointer
+from ..project.source import LFS_HINT, glob_regex, is_lfs_pointer, walk
+from ..project.source_roots import ProjectTree
 from ..toolkit.linker import Input, refuse_older
 from ..toolkit.toolkit import Keys, Toolkit
 from .ingredients import Making, inputs_of, keys_of
@@ -62,16 +64,16 @@ class LinkedFiles:
         tree = self._project.tree
         place = tree.disk_path(path)
         if not os.path.isfile(place):
-            raise SourceError(Problem(f"{path!r} is not a file of the project", hint=_why_none(path)))
+            raise SourceError(Problem(f"{path!r} is not a file of the project", hint=_why_none(path, tree)))
         if not tree.is_inside(path):
             raise disk.outside_link_error(tree, path)
         return _input(path, disk.read_file(place, tree), place, None)
 
 
-def _why_none(path: str) -> str | None:
+def _why_none(path: str, tree: ProjectTree) -> str | None:
     if any(mark in path for mark in "*?["):
         return "a glob is for the files of a wheel, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
-    return None
+    return guess(path, sorted(walk(tree, ".")))
 
 
 def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:

@@ -17,8 +17,9 @@ from ..common.environment import SIGNING_KEY, is_on
 from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
+from ..config.value_checks import guess
 from ..errors import ConfigError, Problem, SourceError
-from .source import BUNDLE_FOLDER, ProjectFiles, Source, is_ptx, may_have_kernel, read_source, walk
+from .source import BUNDLE_FOLDER, ProjectFiles, Source, is_glob, is_ptx, may_have_kernel, read_source, walk
 from .source_roots import ProjectTree, find_tree
 
 _SUFFIXES = frozenset({".cu", ".ptx"})
@@ -227,6 +228,10 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
         return f"by its PKG-INFO this is an sdist, and it has no {folder}: it was made without hatch-cubin"
     if project.tree.disk_path(pattern).is_dir():
         return f'it is a folder: "{pattern}/**/*.cu" is what is in it'
+    if not is_glob(pattern):
+        suffixes = {*_SUFFIXES, PurePosixPath(pattern).suffix}
+        paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
+        return guess(pattern, sorted(paths))
     if pattern.startswith("*"):
         found = _sources_elsewhere(project)
         return (
@@ -258,6 +263,14 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
     return None
 
 
+def _folder_meant(project: Project, path: str) -> str | None:
+    """Return which folder may be meant by a path that is not one: that of a file, or one with such a name."""
+    if project.tree.disk_path(path).is_file():
+        return f'it is a file: "{PurePosixPath(path).parent}" is its folder'
+    folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
+    return guess(path, sorted(folders))
+
+
 def _include_folder_problems(project: Project) -> list[Problem]:
     """Return a problem for each include folder that is absent, which no compiler would say, or leads out."""
     config, tree = project.config, project.tree
@@ -275,7 +288,8 @@ def _include_folder_problems(project: Project) -> list[Problem]:
             if home is not None and home.is_partial and not os.path.lexists(tree.disk_path(folder)):
                 continue  # no kernel needs anything of it
             if not os.path.isdir(tree.disk_path(folder)):
-                problems.append(Problem(f"include-dirs: {folder!r} is not a folder of the project", where))
+                what = f"include-dirs: {folder!r} is not a folder of the project"
+                problems.append(Problem(what, where, _folder_meant(project, folder)))
             elif not tree.is_inside(folder):
                 what = f"include-dirs: {folder!r} is a link to a place outside the project"
                 problems.append(Problem(what, where, "put a copy of its headers into the project"))

@@ -176,13 +176,13 @@ def test_any_text_has_a_ptx_header_or_is_refused(text: str) -> None:
     )
 )
 def test_a_symbol_always_has_a_name(symbol: str) -> None:
-    assert kernel_names.plain_name(symbol) or not symbol
+    assert kernel_names.demangle(symbol) or not symbol
 
 
 @few
 @given(st.lists(st.sampled_from(["_Z1av", "_Z1ai", "a", "_ZN1b1aEv", "_Z1aIfEvv"]), unique=True))
 def test_every_symbol_is_named_exactly_once(symbols: list[str]) -> None:
-    named = kernel_names.spelled_names(symbols, {"a<float>": "_Z1aIfEvv"})
+    named = kernel_names.kernels_by_name(symbols, {"a<float>": "_Z1aIfEvv"})
     assert sorted(named.values()) == sorted({*symbols, "_Z1aIfEvv"})
 
 

@@ -322,6 +322,25 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
         read_config(meant)
 
 
+@pytest.mark.parametrize(
+    ("entry", "hint"),
+    [("lib/f.cu", "put it into 'sources' of the same table: \"lib/f.cu\""), ("lib/f.cpp", None)],
+)
+def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> None:
+    (problem,) = problems(f'{A_MODULE}link = ["{entry}"]')
+    what = f"link: {entry!r} is a source, and what is linked is compiled already"
+    assert (problem.what, problem.hint) == (what, hint)
+
+
+@pytest.mark.parametrize("name", ["cuda-toolkit", "cuda_core", "cuda-python"])
+def test_the_toolkit_is_not_a_header_package(name: str) -> None:
+    (problem,) = problems(f'header-packages = ["{name}"]')
+    assert problem.what == (
+        f"header-packages: {name!r} is not the distribution with these headers: "
+        "they come with the toolkit: leave it out"
+    )
+
+
 @pytest.mark.parametrize("flags", ["['--extended-lambda']", "'-O3 -Xcompiler=-fPIC'"])
 def test_flags_without_which_nothing_is_lost_are_left_out(flags: str) -> None:
     (problem,) = problems(f"options = {flags}")

@@ -1,4 +1,4 @@
-"""Reading cubins: which kernels they hold, whether they can be loaded, and no surprise from any bytes."""
+"""Reading cubins: their kernels, whether they can be loaded, and damage, which is only ever a ValueError."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hatch_cubin.cubin.elf import (
     read_cubin,
     read_kernels,
     read_limits,
-    read_order,
     read_resources,
     read_section,
     read_sections,
+    read_symbol_order,
 )
 from tests.capabilities import cuobjdump
 from tests.cubins import FUNC, KERNEL, OBJECT, SECTION, USING, elf
@@ -52,24 +52,24 @@ K = ("k", FUNC, KERNEL, SECTION)
         ),
     ],
 )
-def test_all_that_is_there_is_read_as_listed_and_as_it_lies(
+def test_symbols_are_in_the_order_of_the_table_then_of_the_sections(
     symbols: list[tuple[str, int, int, int]], order: tuple[tuple[str, bool], ...]
 ) -> None:
-    assert read_order(elf(*symbols)) == order
+    assert read_symbol_order(elf(*symbols)) == order
 
 
-def test_no_symbol_is_no_kernel() -> None:
+def test_a_cubin_without_symbols_has_no_kernels() -> None:
     assert read_cubin(elf()) == Cubin((), loadable=True)
 
 
-def test_what_waits_for_a_linker_cannot_be_loaded() -> None:
+def test_a_relocatable_cubin_cannot_be_loaded() -> None:
     assert read_cubin(elf(("k", FUNC, KERNEL, SECTION), kind=1)) == Cubin(("k",), loadable=False)
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"\x7fELF", b"\x7fELF\x01\x01" + bytes(100), b".version 8.0", b"PK\3\4"]
 )
-def test_anything_else_is_no_cubin(data: bytes) -> None:
+def test_other_files_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="is not a cubin"):
         read_cubin(data)
 
@@ -83,7 +83,7 @@ WHOLE = elf(("kernel", FUNC, KERNEL, SECTION))
         pytest.param(WHOLE[:40], id="cut header"),
         pytest.param(WHOLE[:-1], id="cut sections"),
         pytest.param(WHOLE[:40] + b"\xff" * 8 + WHOLE[48:], id="sections beyond all memory"),
-        pytest.param(WHOLE.replace(b"kernel\0", b"\xffernel\0"), id="a name that is no text"),
+        pytest.param(WHOLE.replace(b"kernel\0", b"\xffernel\0"), id="a name that is not text"),
         pytest.param(
             WHOLE.replace(struct.pack("<QQII", 64, 48, 1, 0), struct.pack("<QQII", 64, 48, 9, 0)),
             id="no names",
@@ -100,7 +100,7 @@ WHOLE = elf(("kernel", FUNC, KERNEL, SECTION))
         ),
     ],
 )
-def test_a_damaged_cubin_says_so(data: bytes) -> None:
+def test_a_damaged_cubin_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="is a damaged cubin"):
         read_cubin(data)
 
@@ -113,9 +113,9 @@ def test_a_section_of_a_damaged_cubin_cannot_be_read() -> None:
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=12))
-def test_no_bytes_raise_anything_but_value_error(at: int, patch: bytes) -> None:
+def test_damage_anywhere_raises_only_value_error(at: int, patch: bytes) -> None:
     data = WHOLE[:at] + patch + WHOLE[at + len(patch) :]
-    for read in (read_cubin, read_order):
+    for read in (read_cubin, read_symbol_order):
         try:
             read(data)
         except ValueError as exc:
@@ -147,7 +147,7 @@ def test_a_real_cubin(real: Path) -> None:
 
 @pytest.mark.nvrtc
 @pytest.mark.cuobjdump
-def test_nvidias_own_reader_agrees(real: Path) -> None:
+def test_cuobjdump_agrees_on_the_kernels(real: Path) -> None:
     output = subprocess.check_output([str(cuobjdump()), "-symbols", str(real)], text=True)
     entries = re.findall(r"^FUNC\s.*\sENTRY\s+(\S+)$", output, re.MULTILINE)
     assert sorted(entries) == list(read_cubin(real.read_bytes()).kernels)
@@ -170,18 +170,18 @@ def test_a_real_relocatable_cubin_cannot_be_loaded() -> None:
         pytest.param(9, 0x06005A04, None, id="unknown"),
     ],
 )
-def test_what_a_cubin_is_for_stands_in_its_header(abi: int, flags: int, target: int | None) -> None:
+def test_the_header_of_a_cubin_has_its_target(abi: int, flags: int, target: int | None) -> None:
     data = WHOLE[:8] + bytes([abi]) + WHOLE[9:48] + struct.pack("<I", flags) + WHOLE[52:]
     assert read_cubin(data).target == target
 
 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100f", "sm_120"])
-def test_a_real_cubin_is_for_what_it_was_compiled_for(arch: str) -> None:
-    assert read_cubin(using(arch)).target == int(arch.strip("smaf_"))
+def test_the_target_of_a_real_cubin_is_the_arch_of_its_compile(arch: str) -> None:
+    assert read_cubin(compiled(arch)).target == int(arch.strip("smaf_"))
 
 
-def using(arch: str) -> bytes:
+def compiled(arch: str) -> bytes:
     from cuda.core import Program, ProgramOptions
 
     return bytes(Program(USING, "c++", ProgramOptions(arch=arch)).compile("cubin").code)
@@ -190,8 +190,8 @@ def using(arch: str) -> bytes:
 @pytest.mark.nvrtc
 @pytest.mark.cuobjdump
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100f", "sm_120"])
-def test_nvidias_own_reader_agrees_on_what_each_kernel_uses(tmp_path: Path, arch: str) -> None:
-    data = using(arch)
+def test_cuobjdump_agrees_on_the_resources_of_each_kernel(tmp_path: Path, arch: str) -> None:
+    data = compiled(arch)
     (tmp_path / "k.cubin").write_bytes(data)
     usage = subprocess.check_output([str(cuobjdump()), "-res-usage", str(tmp_path / "k.cubin")], text=True)
     found = re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", usage)
@@ -209,8 +209,8 @@ def test_nvidias_own_reader_agrees_on_what_each_kernel_uses(tmp_path: Path, arch
 
 
 @pytest.mark.nvrtc
-def test_what_the_source_asks_for_is_what_is_read() -> None:
-    uses = read_resources(using("sm_80"))
+def test_resources_are_those_that_the_source_needs() -> None:
+    uses = read_resources(compiled("sm_80"))
     assert uses["plain"] == {"registers": uses["plain"]["registers"], "shared": 0, "spills": 0, "stack": 0}
     assert (uses["shares"]["shared"], uses["shares"]["stack"]) == (1200, 0)
     assert (uses["stacks"]["stack"], uses["stacks"]["spills"]) == (400, 0)
@@ -220,13 +220,13 @@ def test_what_the_source_asks_for_is_what_is_read() -> None:
 
 INFO, SHARED = 0x70000000, ".nv.shared.k"
 REGISTERS = struct.pack("<BBHII", 4, 0x2F, 8, 1, 40)
-K = ("k", FUNC, KERNEL, 7)
+KERNEL_IN_7 = ("k", FUNC, KERNEL, 7)
 
 
 def test_attributes_are_read_by_symbol_and_by_section() -> None:
     annotations = struct.pack("<BBHIIII", 4, 0x55, 16, 1, 0x100, 1, 0x110)
     data = elf(
-        K,
+        KERNEL_IN_7,
         more=[
             (".nv.info", INFO, REGISTERS + struct.pack("<BBHII", 4, 0x11, 8, 1, 24), 0),
             (".nv.info.k", INFO, struct.pack("<BBH", 3, 0x2F, 99) + annotations, 7),
@@ -240,23 +240,25 @@ def test_attributes_are_read_by_symbol_and_by_section() -> None:
 @pytest.mark.parametrize(
     ("version", "stack", "annotations", "spills"),
     [
-        pytest.param(129, 24, b"", {"spills": 0}, id="12.9 would say"),
-        pytest.param(121, 24, b"", {}, id="12.1 would not"),
-        pytest.param(121, 0, b"", {"spills": 0}, id="there is nowhere to spill to"),
-        pytest.param(121, 24, struct.pack("<BBHII", 4, 0x55, 8, 1, 0), {"spills": 1}, id="it says"),
+        pytest.param(129, 24, b"", {"spills": 0}, id="12.9 would write them"),
+        pytest.param(121, 24, b"", {}, id="12.1 would not write them"),
+        pytest.param(121, 0, b"", {"spills": 0}, id="without a stack nothing spills"),
+        pytest.param(
+            121, 24, struct.pack("<BBHII", 4, 0x55, 8, 1, 0), {"spills": 1}, id="they are written down"
+        ),
     ],
 )
-def test_spills_are_told_where_the_toolkit_wrote_them_down(
+def test_spills_are_known_if_the_toolkit_wrote_them_down(
     version: int, stack: int, annotations: bytes, spills: dict[str, int]
 ) -> None:
     frame = struct.pack("<BBHII", 4, 0x11, 8, 1, stack)
     about = struct.pack("<BBHI", 4, 0x37, 4, version) + annotations
-    data = elf(K, more=[(".nv.info", INFO, REGISTERS + frame, 0), (".nv.info.k", INFO, about, 7)])
+    data = elf(KERNEL_IN_7, more=[(".nv.info", INFO, REGISTERS + frame, 0), (".nv.info.k", INFO, about, 7)])
     assert read_resources(data) == {"k": {"registers": 40, "shared": 0, "stack": stack, **spills}}
 
 
-def test_what_is_not_said_is_none() -> None:
-    data = elf(K, more=[(".nv.info", INFO, REGISTERS, 0)])
+def test_resources_without_an_attribute_are_zero() -> None:
+    data = elf(KERNEL_IN_7, more=[(".nv.info", INFO, REGISTERS, 0)])
     assert read_resources(data) == {"k": {"registers": 40, "shared": 0, "spills": 0, "stack": 0}}
 
 
@@ -271,21 +273,21 @@ def test_what_is_not_said_is_none() -> None:
         pytest.param(REGISTERS + struct.pack("<BBHI", 4, 0x55, 4, 1), id="half an annotation"),
     ],
 )
-def test_attributes_of_an_unknown_shape_say_so(attributes: bytes) -> None:
+def test_attributes_in_an_unknown_format_are_refused(attributes: bytes) -> None:
     with pytest.raises(ValueError, match="attributes cannot be read"):
-        read_resources(elf(K, more=[(".nv.info", INFO, attributes, 0)]))
+        read_resources(elf(KERNEL_IN_7, more=[(".nv.info", INFO, attributes, 0)]))
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=12))
-def test_no_bytes_make_reading_attributes_raise_anything_else(at: int, patch: bytes) -> None:
-    data = elf(K, more=[(".nv.info", INFO, REGISTERS, 0), (SHARED, 8, b"", 7)])
+def test_damaged_attributes_raise_only_value_error(at: int, patch: bytes) -> None:
+    data = elf(KERNEL_IN_7, more=[(".nv.info", INFO, REGISTERS, 0), (SHARED, 8, b"", 7)])
     try:
         read_resources(data[:at] + patch + data[at + len(patch) :])
     except ValueError as exc:
         assert "attributes cannot be read" in str(exc)  # noqa: PT017
 
 
-TAKING = """
+WITH_PARAMETERS = """
     struct Large { char bytes[20000]; };
     struct alignas(16) Aligned { float x[4]; };
     struct Empty {};
@@ -302,11 +304,11 @@ TAKING = """
 @pytest.mark.nvrtc
 @pytest.mark.cuobjdump
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_120"])
-def test_nvidias_own_reader_agrees_on_where_each_parameter_is(tmp_path: Path, arch: str) -> None:
-    """But of kernels that take much, of which it prints what it does not read."""
+def test_cuobjdump_agrees_on_the_place_of_each_parameter(tmp_path: Path, arch: str) -> None:
+    """Except for kernels with large parameters: cuobjdump does not read their sizes."""
     from cuda.core import Program, ProgramOptions
 
-    data = bytes(Program(TAKING, "c++", ProgramOptions(arch=arch)).compile("cubin").code)
+    data = bytes(Program(WITH_PARAMETERS, "c++", ProgramOptions(arch=arch)).compile("cubin").code)
     (tmp_path / "k.cubin").write_bytes(data)
     listing = subprocess.check_output([str(cuobjdump()), "-elf", str(tmp_path / "k.cubin")], text=True)
     sections = dict(re.findall(r"^\.nv\.info\.(\S+)\n(.*?)(?=^\.|\Z)", listing, re.MULTILINE | re.DOTALL))
@@ -338,25 +340,27 @@ def end(offset: int) -> bytes:
     [
         pytest.param(b"", (), id="none"),
         pytest.param(parameter(1, 8, 4) + parameter(0, 0, 8) + end(12), ((0, 8), (8, 4)), id="in any order"),
-        pytest.param(parameter(0, 0, 8) + end(12), None, id="another that is not told"),
-        pytest.param(parameter(1, 8, 4) + end(12), None, id="the first is not told"),
-        pytest.param(end(4), None, id="told in another way"),
+        pytest.param(parameter(0, 0, 8) + end(12), None, id="a parameter is missing at the end"),
+        pytest.param(parameter(1, 8, 4) + end(12), None, id="the first is missing"),
+        pytest.param(end(4), None, id="in another format"),
         pytest.param(struct.pack("<BBHI", 4, 0x17, 4, 0) + end(4), None, id="of another length"),
     ],
 )
-def test_parameters_that_do_not_add_up_are_unknown_and_hide_nothing_else(
+def test_parameters_that_do_not_add_up_are_unknown_and_resources_are_still_read(
     attributes: bytes, parameters: tuple[tuple[int, int], ...] | None
 ) -> None:
-    data = elf(K, more=[(".nv.info", INFO, REGISTERS, 0), (".nv.info.k", INFO, attributes, 7)])
+    data = elf(KERNEL_IN_7, more=[(".nv.info", INFO, REGISTERS, 0), (".nv.info.k", INFO, attributes, 7)])
     (kernel,) = read_kernels(data).values()
     assert kernel.parameters == parameters
     assert kernel.uses["registers"] == 40
 
 
-def test_what_a_kernel_asks_of_its_launch() -> None:
+def test_launch_limits_are_read_from_the_code_of_each_kernel() -> None:
     def launch(**values: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
         return read_limits(
-            elf(K, ("j", FUNC, KERNEL, 8), more=[(".nv.info.k", INFO, b"".join(values.values()), 7)])
+            elf(
+                KERNEL_IN_7, ("j", FUNC, KERNEL, 8), more=[(".nv.info.k", INFO, b"".join(values.values()), 7)]
+            )
         )
 
     threads = struct.pack("<BBHIII", 4, 0x05, 12, 128, 2, 1)

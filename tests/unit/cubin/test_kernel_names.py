@@ -1,11 +1,11 @@
-"""Kernel names: what a symbol was called in the source."""
+"""Kernel names: the name in the source of a kernel's symbol."""
 
 from __future__ import annotations
 
 import pytest
 
 from hatch_cubin import loader
-from hatch_cubin.cubin.kernel_names import are_spelled, plain_name, signature, spelled_names
+from hatch_cubin.cubin.kernel_names import demangle, kernels_by_name, names_fit_symbols, signature
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,10 @@ from hatch_cubin.cubin.kernel_names import are_spelled, plain_name, signature, s
     ],
 )
 def test_a_mangled_name_reads_as_in_the_source(symbol: str, name: str) -> None:
-    assert plain_name(symbol) == name
+    assert demangle(symbol) == name
 
 
-# What c++filt says of the same symbols, `const` put first.
+# The output of c++filt for the same symbols, with `const` moved to the front.
 @pytest.mark.parametrize(
     ("symbol", "name"),
     [
@@ -51,7 +51,7 @@ def test_a_mangled_name_reads_as_in_the_source(symbol: str, name: str) -> None:
     ],
 )
 def test_a_template_reads_as_it_was_instantiated(symbol: str, name: str) -> None:
-    assert plain_name(symbol) == name
+    assert demangle(symbol) == name
     assert loader.normal_name(name) == name
 
 
@@ -88,8 +88,8 @@ def test_a_template_reads_as_it_was_instantiated(symbol: str, name: str) -> None
     ],
     ids=lambda symbol: symbol[:20],
 )
-def test_what_is_not_read_and_what_is_not_mangled_keep_their_symbol(symbol: str) -> None:
-    assert plain_name(symbol) == symbol
+def test_symbols_that_cannot_be_read_are_kept_as_they_are(symbol: str) -> None:
+    assert demangle(symbol) == symbol
 
 
 @pytest.mark.parametrize(
@@ -119,15 +119,15 @@ def test_what_is_not_read_and_what_is_not_mangled_keep_their_symbol(symbol: str)
         "nothing",
     ],
 )
-def test_every_kernel_has_a_name_that_means_it_alone(
+def test_every_kernel_has_a_name_of_its_own(
     symbols: list[str], instantiated: dict[str, str], names: dict[str, str]
 ) -> None:
-    spelled = spelled_names(symbols, instantiated)
+    spelled = kernels_by_name(symbols, instantiated)
     assert spelled == names
     assert list(spelled) == sorted(spelled)
 
 
-# Names that a record says
+# Names that a record may have
 
 FLOAT, DOUBLE, PLAIN, TYPED = "_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_", "k", "_Z5scaleI4TypeEvPT_"
 
@@ -138,15 +138,15 @@ FLOAT, DOUBLE, PLAIN, TYPED = "_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_", "k", "_Z5sca
         ({"k": PLAIN}, []),
         ({"scale<float>": FLOAT}, []),
         ({"scale<float>": FLOAT, "scale<double>": DOUBLE, "k": PLAIN}, ["scale<float>", "scale< double >"]),
-        ({"scale<real>": FLOAT}, ["scale<real>"]),  # a name of the source's for float
+        ({"scale<real>": FLOAT}, ["scale<real>"]),  # an alias of float in the source
         ({"scale<real>": FLOAT, "scale<float>": FLOAT}, ["scale<real>", "scale<float>"]),
         ({"scale<unsigned int>": TYPED}, ["scale<unsigned  int>"]),
-        ({"_ZL1kv": "_ZL1kv", "_Z1kv": "_Z1kv"}, []),  # of one name
+        ({"_ZL1kv": "_ZL1kv", "_Z1kv": "_Z1kv"}, []),  # with the same name
         ({"k": "_Z1kv", "_ZL1kv": "_ZL1kv"}, ["k"]),
     ],
 )
-def test_names_that_a_compile_gives_are_believed(kernels: dict[str, str], asked: list[str]) -> None:
-    assert are_spelled(kernels, {*kernels.values()}, asked)
+def test_names_that_a_compile_can_give_are_accepted(kernels: dict[str, str], asked: list[str]) -> None:
+    assert names_fit_symbols(kernels, {*kernels.values()}, asked)
 
 
 @pytest.mark.parametrize(
@@ -157,20 +157,20 @@ def test_names_that_a_compile_gives_are_believed(kernels: dict[str, str], asked:
         ({"k": FLOAT}, []),
         ({"scale<float>": DOUBLE, "scale<double>": FLOAT}, []),
         ({"scale<float>": DOUBLE, "scale<double>": FLOAT}, ["scale<float>", "scale<double>"]),
-        ({"scale<real>": FLOAT}, []),  # nobody asked for that
+        ({"scale<real>": FLOAT}, []),  # this name was not requested
         ({"scale<float>": FLOAT}, ["scale<real>"]),
         ({"scale<float>": FLOAT}, ["scale<float>", "scale<real>"]),
         ({"scale<float>": FLOAT, "zz": FLOAT}, ["scale<float>"]),
         ({"k": "_Z1kv", "_ZL1kv": "_ZL1kv"}, []),
     ],
 )
-def test_other_names_are_not(kernels: dict[str, str], asked: list[str]) -> None:
-    assert not are_spelled(kernels, {*kernels.values()}, asked)
+def test_other_names_are_refused(kernels: dict[str, str], asked: list[str]) -> None:
+    assert not names_fit_symbols(kernels, {*kernels.values()}, asked)
 
 
 def test_a_kernel_may_not_be_left_out_nor_added() -> None:
-    assert not are_spelled({"k": "k"}, ["k", "j"], [])
-    assert not are_spelled({"k": "k", "j": "j"}, ["k"], [])
+    assert not names_fit_symbols({"k": "k"}, ["k", "j"], [])
+    assert not names_fit_symbols({"k": "k", "j": "j"}, ["k"], [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What linkers take: its kind, whether it is whole, and its symbols."""
+"""Inputs of a link: their kind, whether they are complete, and their symbols."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from hatch_cubin.cubin import elf, objects
-from hatch_cubin.cubin.elf import Shape
-from hatch_cubin.cubin.objects import Symbols
+from hatch_cubin.cubin.elf import SymbolShape
+from hatch_cubin.cubin.objects import LinkSymbols
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.cubins import elf as elf_file
@@ -23,14 +23,14 @@ __device__ double g(double);
 static __device__ __noinline__ int own(int x) { return x * 3; }
 extern "C" __global__ void k(double *x) { *x = g(*x) + counter[1] + own(2); }
 """
-HAS = Symbols(
+HAS = LinkSymbols(
     strong=["_Z1fi", "c", "k"], weak=["_Z5twiceIfET_S0_"], needed=["_Z1gd", "counter"], functions=["_Z1fi"]
 )
 PTX = b".version 8.0\n.target sm_80\n.address_size 64\n"
 
 
 def compiled(kind: str, *options: bytes, code: bytes = CODE) -> bytes:
-    """Return what NVRTC makes of *code*."""
+    """Return the result of NVRTC for *code*."""
     _ = Toolkit(None).nvjitlink
     task = {"id": 0, "kind": kind, "code": code, "name": b"k.cu", "instantiate": [], "ptx": True}
     done = worker.compile_task({**task, "options": list(options), "searches": False})
@@ -38,14 +38,14 @@ def compiled(kind: str, *options: bytes, code: bytes = CODE) -> bytes:
     return bytes(done["output"] or done["ptx"])
 
 
-def in_order(symbols: Symbols | None) -> Symbols:
+def sorted_symbols(symbols: LinkSymbols | None) -> LinkSymbols:
     assert symbols is not None
     return symbols._replace(
-        **{field: sorted(getattr(symbols, field)) for field in Symbols._fields[:4]}, shapes={}
+        **{field: sorted(getattr(symbols, field)) for field in LinkSymbols._fields[:4]}, shapes={}
     )
 
 
-def damaged(data: bytes, at: int, *values: int) -> bytes:
+def with_bytes(data: bytes, at: int, *values: int) -> bytes:
     return data[:at] + bytes(values) + data[at + len(values) :]
 
 
@@ -58,22 +58,22 @@ def cubin() -> bytes:
 def test_a_relocatable_cubin_and_the_ptx_of_the_same_source_have_the_same_symbols(cubin: bytes) -> None:
     ptx = compiled("c++", b"-arch=compute_90", b"-rdc=true")
     assert (objects.kind_of(cubin), objects.kind_of(ptx)) == ("cubin", "ptx")
-    assert in_order(objects.symbols_of("cubin", cubin)) == HAS
-    assert in_order(objects.symbols_of("ptx", ptx)) == HAS
+    assert sorted_symbols(objects.symbols_of("cubin", cubin)) == HAS
+    assert sorted_symbols(objects.symbols_of("ptx", ptx)) == HAS
 
 
 @pytest.mark.nvrtc
 def test_lto_ir_is_known_and_shows_no_symbols() -> None:
     data = compiled("lto", b"-arch=sm_90", b"-dlto")
     assert (objects.kind_of(data), objects.symbols_of("lto", data)) == ("lto", None)
-    newer = damaged(data, 5, data[5] + 1)
+    newer = with_bytes(data, 5, data[5] + 1)
     assert objects.is_newer_lto(newer, data)
     assert not objects.is_newer_lto(data, data)
 
 
 @pytest.mark.nvrtc
 def test_a_cubin_that_can_be_loaded_cannot_be_linked() -> None:
-    with pytest.raises(ValueError, match="is a finished cubin, which nothing can be linked to"):
+    with pytest.raises(ValueError, match="is a finished cubin: only relocatable cubins can be linked"):
         objects.kind_of(finished())
 
 
@@ -91,31 +91,31 @@ def test_a_damaged_cubin_is_never_given_to_a_linker(cubin: bytes) -> None:
     damages = {
         "cut off": cubin[:-1],
         "without most of its header": cubin[:20],
-        "sections beyond its end": damaged(cubin, 40, *[0xFF] * 7),
-        "a section that is too long": damaged(cubin, headers + 64 + 32, *[0xFF] * 4),
+        "sections beyond its end": with_bytes(cubin, 40, *[0xFF] * 7),
+        "a section that is too long": with_bytes(cubin, headers + 64 + 32, *[0xFF] * 4),
     }
     for what, data in damages.items():
         with pytest.raises(ValueError, match="is a damaged cubin"):
             objects.kind_of(data)
         assert what
-    with pytest.raises(ValueError, match="is an object for the host, and no cubin"):
-        objects.kind_of(damaged(cubin, 18, 62))
+    with pytest.raises(ValueError, match="is an object file for the host, not a cubin"):
+        objects.kind_of(with_bytes(cubin, 18, 62))
 
 
 @pytest.mark.nvrtc
-def test_a_symbol_that_lies_in_no_section_is_damage(cubin: bytes) -> None:
+def test_a_symbol_outside_of_all_sections_is_damage(cubin: bytes) -> None:
     at = next(at for at in range(len(cubin)) if _is_function_of(cubin, at))
     with pytest.raises(ValueError, match="is a damaged cubin"):
-        objects.kind_of(damaged(cubin, at + 6, 0xF0, 0xE0))
+        objects.kind_of(with_bytes(cubin, at + 6, 0xF0, 0xE0))
 
 
 @pytest.mark.nvrtc
-def test_what_is_weak_and_nowhere_is_not_needed(cubin: bytes) -> None:
+def test_a_weak_symbol_that_no_input_defines_is_not_needed(cubin: bytes) -> None:
     tables = [each.offset for each in elf._sections(cubin) if each.kind == elf._SYMTAB]
     symbols = dict(elf._shared_symbols(cubin, elf._sections(cubin)))
     at = tables[0] + 24 * symbols["_Z1gd"].number
-    weak = damaged(cubin, at + 4, 2 << 4 | cubin[at + 4] & 15)
-    assert in_order(objects.symbols_of("cubin", weak)).needed == ["counter"]
+    weak = with_bytes(cubin, at + 4, 2 << 4 | cubin[at + 4] & 15)
+    assert sorted_symbols(objects.symbols_of("cubin", weak)).needed == ["counter"]
 
 
 LARGE = b"""
@@ -135,7 +135,7 @@ extern "C" __global__ void k(float *x) {
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("arch", [b"-arch=sm_75", b"-arch=sm_90", b"-arch=sm_120"])
 @pytest.mark.parametrize("option", [b"-lineinfo", b"-G"])
-def test_memory_that_takes_no_bytes_in_the_file_is_no_damage(arch: bytes, option: bytes) -> None:
+def test_sections_without_bytes_in_the_file_are_not_damage(arch: bytes, option: bytes) -> None:
     data = compiled("c++", arch, b"-rdc=true", option, code=LARGE)
     assert objects.kind_of(data) == "cubin"
     sections = elf._sections(data)
@@ -162,63 +162,67 @@ def test_every_symbol_of_a_relocatable_cubin_has_its_shape() -> None:
     symbols = objects.symbols_of("cubin", compiled("c++", b"-arch=sm_90", b"-rdc=true", code=code))
     assert symbols is not None
     assert symbols.shapes == {
-        "k": Shape("kernel"),
-        "f": Shape("function", 0, "#lilb20"),
-        "g": Shape("function", 0, "#v"),
-        "c": Shape("__constant__", 16),
-        "unknown": Shape("__device__"),
-        "m": Shape("__managed__", 2),
-        "tile": Shape("__shared__"),
+        "k": SymbolShape("kernel"),
+        "f": SymbolShape("function", 0, "#lilb20"),
+        "g": SymbolShape("function", 0, "#v"),
+        "c": SymbolShape("__constant__", 16),
+        "unknown": SymbolShape("__device__"),
+        "m": SymbolShape("__managed__", 2),
+        "tile": SymbolShape("__shared__"),
     }
 
 
 def test_many_inputs_may_define_a_common_symbol_of_any_size() -> None:
     """PTX calls these symbols `.common`; linkers take the largest."""
     data = elf_file(("v", 0x1D, 0x20, 0xFFF2), kind=1)
-    sized = damaged(data, data.index(b"\xf2\xff") + 10, 16)
+    sized = with_bytes(data, data.index(b"\xf2\xff") + 10, 16)
     symbols = objects.symbols_of("cubin", sized)
     assert symbols is not None
-    assert symbols == Symbols([], ["v"], [], [], {"v": Shape("__device__")})
+    assert symbols == LinkSymbols([], ["v"], [], [], {"v": SymbolShape("__device__")})
 
 
-def shaped(**shapes: Shape) -> Symbols:
-    return Symbols(shapes=shapes)
+def with_shapes(**shapes: SymbolShape) -> LinkSymbols:
+    return LinkSymbols(shapes=shapes)
 
 
 @pytest.mark.parametrize(
-    ("shapes", "told"),
+    ("shapes", "descriptions"),
     [
-        ([Shape("__device__", 4), Shape("__device__", 4)], {}),
-        ([Shape("__device__"), Shape("__device__", 4), Shape("", 0)], {}),
-        ([Shape("function", 0, "#v"), Shape("function")], {}),
+        ([SymbolShape("__device__", 4), SymbolShape("__device__", 4)], {}),
+        ([SymbolShape("__device__"), SymbolShape("__device__", 4), SymbolShape("", 0)], {}),
+        ([SymbolShape("function", 0, "#v"), SymbolShape("function")], {}),
         (
-            [Shape("__device__", 4), Shape("__constant__", 8), Shape("__device__", 8)],
+            [SymbolShape("__device__", 4), SymbolShape("__constant__", 8), SymbolShape("__device__", 8)],
             {"is __device__": ["0", "2"], "is __constant__": ["1"]},
         ),
-        ([Shape("kernel"), Shape("function")], {"is a kernel": ["0"], "is a function": ["1"]}),
+        ([SymbolShape("kernel"), SymbolShape("function")], {"is a kernel": ["0"], "is a function": ["1"]}),
         (
-            [Shape("__device__", 1), Shape("__device__"), Shape("__device__", 8)],
+            [SymbolShape("__device__", 1), SymbolShape("__device__"), SymbolShape("__device__", 8)],
             {"has 1 byte": ["0"], "has 8 bytes": ["2"]},
         ),
         (
-            [Shape("function", 0, "#lib12"), Shape("function", 0, "#v")],
+            [SymbolShape("function", 0, "#lib12"), SymbolShape("function", 0, "#v")],
             {
                 "returns 8 bytes and takes 4 bytes, a struct of 12 bytes": ["0"],
                 "returns nothing and takes nothing": ["1"],
             },
         ),
-        ([Shape("function", 0, "#v"), Shape("function", 0, "?")], {"is ?": ["1"]}),
+        ([SymbolShape("function", 0, "#v"), SymbolShape("function", 0, "?")], {"is ?": ["1"]}),
     ],
 )
-def test_what_inputs_say_of_a_symbol_is_compared(shapes: list[Shape], told: dict[str, list[str]]) -> None:
-    inputs = [(str(number), shaped(v=shape)) for number, shape in enumerate(shapes)]
-    found = dict(objects.disagreements(inputs))
-    assert {said: inputs for said, inputs in found.get("v", {}).items() if said in told} == told
-    assert bool(found) == bool(told)
+def test_the_shapes_that_inputs_give_a_symbol_are_compared(
+    shapes: list[SymbolShape], descriptions: dict[str, list[str]]
+) -> None:
+    inputs = [(str(number), with_shapes(v=shape)) for number, shape in enumerate(shapes)]
+    found = dict(objects.shape_conflicts(inputs))
+    assert {
+        text: inputs for text, inputs in found.get("v", {}).items() if text in descriptions
+    } == descriptions
+    assert bool(found) == bool(descriptions)
 
 
 def _is_function_of(data: bytes, at: int) -> bool:
-    """Say whether the entry of `_Z1fi` in a table of symbols begins there."""
+    """Return whether the entry of `_Z1fi` in a symbol table begins at *at*."""
     entry = data[at : at + 24]
     if len(entry) < 24 or entry[4:6] != b"\x12\x00" or entry[6:8] == b"\0\0":
         return False
@@ -251,7 +255,7 @@ def fatbin(*payloads: bytes) -> bytes:
         (b"// a comment\n" + PTX, "ptx"),
     ],
 )
-def test_what_is_whole_is_known_by_what_is_in_it(data: bytes, kind: str) -> None:
+def test_the_kind_of_a_complete_input_is_read_from_its_bytes(data: bytes, kind: str) -> None:
     assert objects.kind_of(data) == kind
     assert (objects.symbols_of(kind, data) is None) == (kind != "ptx")
 
@@ -259,26 +263,26 @@ def test_what_is_whole_is_known_by_what_is_in_it(data: bytes, kind: str) -> None
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (archive(b"abcd")[:-1], "is a damaged archive: a member reaches beyond its end"),
-        (archive() + b"x" * 60, "is a damaged archive: a member has no header"),
-        (archive(b"abcd")[:30], "is a damaged archive: a member has no header"),
-        (fatbin(b"abc")[:-1], "is a damaged fatbin: its header tells another size"),
+        (archive(b"abcd")[:-1], "is a damaged archive: a member extends beyond its end"),
+        (archive() + b"x" * 60, "is a damaged archive: the header of a member is missing"),
+        (archive(b"abcd")[:30], "is a damaged archive: the header of a member is missing"),
+        (fatbin(b"abc")[:-1], "is a damaged fatbin: its header has another size"),
         (fatbin(b"abc")[:10], "is a damaged fatbin: it is cut off"),
-        (damaged(fatbin(b"abc"), 24, 0xFF), "is a damaged fatbin: an entry reaches beyond its end"),
+        (with_bytes(fatbin(b"abc"), 24, 0xFF), "is a damaged fatbin: an entry extends beyond its end"),
         (fatbin(b"")[:8] + struct.pack("<Q", 4) + b"\0\0\0\0", "is a damaged fatbin: it is cut off"),
         (objects.LTO_MAGIC + b"\1", "is damaged LTO-IR: it is cut off"),
-        (b"BC\xc0\xde\0\0", "is NVVM bitcode, which nvJitLink does not take"),
+        (b"BC\xc0\xde\0\0", "is NVVM bitcode, which nvJitLink cannot link"),
         (b"", "is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"),
         (PTX + b"\0", "is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive"),
         (b"\x7fELF", "is a damaged cubin"),
     ],
 )
-def test_what_is_damaged_or_no_input_at_all_is_refused(data: bytes, why: str) -> None:
+def test_damaged_inputs_and_other_files_are_refused(data: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         objects.kind_of(data)
 
 
-def test_ptx_that_declares_what_it_defines_needs_nothing() -> None:
+def test_ptx_that_declares_and_defines_a_symbol_does_not_need_it() -> None:
     text = """
     .extern .func (.param .b32 r) f(.param .b32 a);
     .visible .func (.param .b32 r) f(.param .b32 a) { ret; }
@@ -288,4 +292,4 @@ def test_ptx_that_declares_what_it_defines_needs_nothing() -> None:
     .visible .global .align 4 .u32 5;
     // .visible .func commented() { ret; }
     """
-    assert objects.ptx_symbols(text) == Symbols(["f", "managed"], ["g", "shared"], [], ["f"])
+    assert objects.ptx_symbols(text) == LinkSymbols(["f", "managed"], ["g", "shared"], [], ["f"])

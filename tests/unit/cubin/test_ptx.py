@@ -1,4 +1,4 @@
-"""What the kernels of a PTX text take."""
+"""The parameters of the kernels of a PTX text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hatch_cubin.cubin.elf import read_kernels
 from hatch_cubin.cubin.ptx import ptx_parameters
 from hatch_cubin.project.source import ptx_entries
 from tests.cubins import assembled
-from tests.unit.cubin.test_elf import TAKING
+from tests.unit.cubin.test_elf import WITH_PARAMETERS
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,7 @@ from tests.unit.cubin.test_elf import TAKING
         ("(.param .u64 a /* ) { */)", ((0, 8),)),
     ],
 )
-def test_parameters_lie_as_their_types_are_aligned(
-    listed: str, parameters: tuple[tuple[int, int], ...]
-) -> None:
+def test_parameters_are_aligned_by_their_types(listed: str, parameters: tuple[tuple[int, int], ...]) -> None:
     assert ptx_parameters(f".visible .entry k{listed}\n{{ ret; }}") == {"k": parameters}
 
 
@@ -93,7 +91,7 @@ def _entry(listed: str = ".param .u64 a", start: str = ".visible .entry k", body
         ),
     ],
 )
-def test_no_parameter_is_told_that_the_assembler_sees_elsewhere(text: str, tmp_path: Path) -> None:
+def test_each_parameter_is_where_the_assembler_puts_it(text: str, tmp_path: Path) -> None:
     cubin = assembled(tmp_path, f"{_HEAD}{text}".encode())
     assert cubin is not None
     seen = {symbol: kernel.parameters for symbol, kernel in read_kernels(cubin).items()}
@@ -108,13 +106,13 @@ def test_a_kernel_that_is_declared_in_two_ways_has_no_parameters() -> None:
 
 
 @pytest.mark.nvrtc
-def test_the_compilers_ptx_says_what_its_cubin_says() -> None:
+def test_ptx_and_cubin_of_one_source_have_the_same_parameters() -> None:
     from cuda.bindings import nvrtc
     from cuda.core import Program, ProgramOptions
 
     options = ProgramOptions(arch="sm_90")
-    cubin = bytes(Program(TAKING, "c++", options).compile("cubin").code)
-    _status, program = nvrtc.nvrtcCreateProgram(TAKING.encode(), b"k.cu", 0, [], [])
+    cubin = bytes(Program(WITH_PARAMETERS, "c++", options).compile("cubin").code)
+    _status, program = nvrtc.nvrtcCreateProgram(WITH_PARAMETERS.encode(), b"k.cu", 0, [], [])
     assert int(nvrtc.nvrtcCompileProgram(program, 1, [b"-arch=compute_90"])[0]) == 0
     text = bytes(nvrtc.nvrtcGetPTXSize(program)[1])
     nvrtc.nvrtcGetPTX(program, text)

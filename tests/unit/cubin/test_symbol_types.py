@@ -7,7 +7,7 @@ import pytest
 from hatch_cubin.cubin.symbol_types import parameter_types
 
 
-# Symbols that NVRTC gave, with what c++filt says of them, `const` put first.
+# Symbols of NVRTC and the output of c++filt for them, with `const` moved to the front.
 @pytest.mark.parametrize(
     ("symbol", "types"),
     [
@@ -48,7 +48,7 @@ from hatch_cubin.cubin.symbol_types import parameter_types
         ("_Z4fillRdOi", "double &; int &&"),
     ],
 )
-def test_a_symbol_says_what_its_kernel_takes(symbol: str, types: str) -> None:
+def test_the_types_of_parameters_are_read_from_the_symbol(symbol: str, types: str) -> None:
     assert parameter_types(symbol) == tuple(types.split("; ") if types else ())
 
 
@@ -71,5 +71,5 @@ def test_a_symbol_says_what_its_kernel_takes(symbol: str, types: str) -> None:
     ],
     ids=lambda symbol: symbol[:24],
 )
-def test_a_symbol_with_a_part_that_is_not_read_says_nothing(symbol: str) -> None:
+def test_a_symbol_with_an_unreadable_part_gives_no_types(symbol: str) -> None:
     assert parameter_types(symbol) is None

@@ -1,4 +1,4 @@
-"""What a result is for, read from the file: whatever its name says, and whoever made it."""
+"""The arch of a result, read from the file and not from its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.cubin.target import arch_of, is_for_debugger, oldest_toolkit, other_arch
+from hatch_cubin.cubin.target import arch_of, differing_arch, is_for_debugger, oldest_toolkit
 from tests.cubins import FUNC, KERNEL, REGISTERS, elf
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project
 
@@ -23,11 +23,11 @@ def with_header(data: bytes, abi: int, flags: int) -> bytes:
 def of_13(number: int, *commands: str, release: str = "13.5", kernel: str = "") -> bytes:
     """Return a cubin in the layout of CUDA 13, made with these command lines of tools."""
     symbols = [(kernel, FUNC, KERNEL, 3)] if kernel else []
-    said = "".join(f"NVIDIA Corp\0ptxas\0tools, release {release}, V1\0{each} \0" for each in commands)
+    notes = "".join(f"NVIDIA Corp\0ptxas\0tools, release {release}, V1\0{each} \0" for each in commands)
     more = (
-        [(".note.nv.tkinfo", 7, said.encode(), 0), REGISTERS]
+        [(".note.nv.tkinfo", 7, notes.encode(), 0), REGISTERS]
         if kernel
-        else [(".note.nv.tkinfo", 7, said.encode(), 0)]
+        else [(".note.nv.tkinfo", 7, notes.encode(), 0)]
     )
     return with_header(elf(*symbols, more=more), 8, 0x06000002 | number << 8)
 
@@ -38,8 +38,8 @@ def of_12(number: int, *, exact: bool = False) -> bytes:
 
 
 @pytest.mark.nvrtc
-def test_what_nvrtc_and_nvjitlink_make_says_for_which_arch_it_is(tmp_path: Path) -> None:
-    """Compiled, assembled of PTX, and linked in both ways."""
+def test_results_of_nvrtc_and_nvjitlink_have_their_arch(tmp_path: Path) -> None:
+    """Compiled, assembled from PTX, and linked in both modes."""
     listed = ", ".join(f'"{each}"' for each in [*ARCHS, *VIRTUAL])
     real = ", ".join(f'"{each}"' for each in ARCHS)
     assembled = ", ".join(f'"{each}"' for each in ARCHS[1:])  # its .target is sm_80
@@ -60,7 +60,7 @@ def test_what_nvrtc_and_nvjitlink_make_says_for_which_arch_it_is(tmp_path: Path)
 
 
 @pytest.mark.nvrtc
-def test_lto_ir_says_for_which_arch_it_is_but_for_families(tmp_path: Path) -> None:
+def test_lto_ir_has_its_arch_except_for_the_suffix_of_families(tmp_path: Path) -> None:
     found = {}
     for arch in ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"):
         project = make_project(
@@ -76,14 +76,14 @@ def test_lto_ir_says_for_which_arch_it_is_but_for_families(tmp_path: Path) -> No
         entries = [path.read_bytes() for path in (tmp_path / arch / "cache").glob("entries/*/*")]
         (lto,) = (data for data in entries if data.startswith(b"\xedCN\x7f"))
         found[arch] = arch_of(lto)
-        assert other_arch(lto, arch) is None
-        assert other_arch(lto, "sm_120") == found[arch]
+        assert differing_arch(lto, arch) is None
+        assert differing_arch(lto, "sm_120") == found[arch]
     assert found == {each: each.removesuffix("f") for each in found}
 
 
 @pytest.mark.nvrtc
 @pytest.mark.parametrize(("option", "debug"), [("debug", True), ("lineinfo", False)])
-def test_code_for_a_debugger_is_told_from_code_with_line_numbers(
+def test_code_for_a_debugger_differs_from_code_with_line_numbers(
     tmp_path: Path, option: str, *, debug: bool
 ) -> None:
     table = f'archs = ["sm_75", "sm_100", "compute_90"]\noptions = {{ {option} = true }}\n'
@@ -100,7 +100,7 @@ def test_code_for_a_debugger_is_told_from_code_with_line_numbers(
         pytest.param(with_header(elf(), 8, 0x0600640A), "sm_100a", id="CUDA 12.9 for one arch"),
         pytest.param(of_13(100), "sm_100", id="without a note"),
         pytest.param(of_13(100, "-O 3 -arch sm_100a"), "sm_100a", id="options before"),
-        pytest.param(of_13(100, "-arch=sm_100f -c"), "sm_100f", id="options behind"),
+        pytest.param(of_13(100, "-arch=sm_100f -c"), "sm_100f", id="options after"),
         pytest.param(
             of_13(100, "-arch sm_100", "-arch sm_100a"), "sm_100a", id="linked with one arch's code"
         ),
@@ -110,7 +110,7 @@ def test_code_for_a_debugger_is_told_from_code_with_line_numbers(
         pytest.param(
             of_13(103, "-arch sm_100f", "-arch sm_103"), "sm_103", id="linked with an older family's"
         ),
-        pytest.param(of_13(103, "-arch sm_100a"), "sm_100a", id="linked with what cannot run there"),
+        pytest.param(of_13(103, "-arch sm_100a"), "sm_100a", id="linked with code that cannot run there"),
         pytest.param(
             of_13(90, "-o k-arch sm_90a", "-arch sm_90 -v"), "sm_90", id="a name that looks like it"
         ),
@@ -132,18 +132,18 @@ def test_the_arch_is_read_from_the_file(data: bytes, arch: str | None) -> None:
     assert arch_of(data) == arch
 
 
-def test_what_cannot_be_told_is_not_another_arch() -> None:
-    assert other_arch(elf(), "sm_100a") is None
-    assert other_arch(of_13(100), "sm_100a") == "sm_100"
-    assert other_arch(of_13(90, "-arch sm_90a"), "sm_90") == "sm_90a"
-    assert other_arch(of_13(90, "-arch sm_90a"), "sm_90a") is None
+def test_an_unknown_arch_does_not_differ() -> None:
+    assert differing_arch(elf(), "sm_100a") is None
+    assert differing_arch(of_13(100), "sm_100a") == "sm_100"
+    assert differing_arch(of_13(90, "-arch sm_90a"), "sm_90") == "sm_90a"
+    assert differing_arch(of_13(90, "-arch sm_90a"), "sm_90a") is None
 
 
-NOTHING = [b"", b"no code", b"\x7fELF\x02\x01", b"\x80" * 100, b".version 8.0\n", of_13(90)[:70]]
+NOT_RESULTS = [b"", b"no code", b"\x7fELF\x02\x01", b"\x80" * 100, b".version 8.0\n", of_13(90)[:70]]
 
 
-@pytest.mark.parametrize("data", NOTHING, ids=range(len(NOTHING)))
-def test_what_is_no_result_of_a_compiler_is_refused(data: bytes) -> None:
+@pytest.mark.parametrize("data", NOT_RESULTS, ids=range(len(NOT_RESULTS)))
+def test_a_file_that_no_compiler_made_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"is neither a cubin nor PTX|is a damaged cubin"):
         arch_of(data)
 
@@ -151,9 +151,9 @@ def test_what_is_no_result_of_a_compiler_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "major"),
     [
-        pytest.param(of_12(90), 0, id="CUDA 12 does not say it"),
+        pytest.param(of_12(90), 0, id="CUDA 12 does not write it"),
         pytest.param(of_13(90), 13, id="the layout of CUDA 13"),
-        pytest.param(of_13(100), 0, id="a layout that both write"),
+        pytest.param(of_13(100), 0, id="a layout of CUDA 12 and 13"),
         pytest.param(of_13(100, "-arch sm_100", release="12.9"), 12, id="a note of CUDA 12"),
         pytest.param(of_13(100, "-arch sm_100"), 13, id="a note of CUDA 13"),
         pytest.param(elf(), 0, id="a layout that is not known"),

@@ -73,7 +73,8 @@ def test_every_header_package_that_does_not_serve_is_named(site: Path) -> None:
     assert str(caught.value) == (
         "pyproject.toml:10: header-packages: 'absent' is not installed in the build environment\n"
         "  hint: a build with isolation installs it; without isolation, install it yourself\n"
-        "pyproject.toml:10: header-packages: 'empty' has no include folder"
+        "pyproject.toml:10: header-packages: 'empty' has no include folder\n"
+        "  hint: leave it out: its wheel has no folder 'include' with headers in it"
     )
 
 

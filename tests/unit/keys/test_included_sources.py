@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.errors import ConfigError, Location, Problem, SourceError
 from hatch_cubin.keys.included_sources import drop_parts
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.planning.unit_plan import Module
@@ -51,6 +52,48 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
         ["k"],
         ["demo/part.cu: demo/k.cu includes it, and it has no kernel: it is no module"],
     )
+
+
+@pytest.mark.parametrize("text", ["", "\n \t\n", "// a kernel, some day\n/* or\ntwo */\n"])
+def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compiled(
+    tmp_path: Path, text: str
+) -> None:
+    files = {"k.cu": SAXPY, "empty.cu": text, "void.cu": text, "old.cu": ""}
+    with pytest.raises(SourceError) as caught:
+        modules(tmp_path, files, f'{ONE}exclude = ["demo/old.cu"]\n')
+    hint = (
+        'write a kernel into it, or leave it out: exclude = ["demo/old.cu", "demo/empty.cu", "demo/void.cu"]'
+    )
+    assert caught.value.problems == tuple(
+        Problem("is empty: there is no kernel in it", Location(path), hint)
+        for path in ("demo/empty.cu", "demo/void.cu")
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("empty.cu", 'options = { pre-include = ["demo/own.h"] }\n'),
+        (
+            "empty.cu",
+            f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["demo/*.cu"]\n',
+        ),
+    ],
+    ids=["with a header before it", "linked with others"],
+)
+def test_an_empty_source_that_gets_its_kernels_elsewhere_is_built(
+    tmp_path: Path, path: str, options: str
+) -> None:
+    found, _said = modules(tmp_path, {"own.h": KERNEL, "k.cu": SAXPY, path: ""}, ONE + options)
+    assert "k" in found or "m" in found
+
+
+def test_a_wheel_without_headers_is_refused_even_if_no_source_needs_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        modules(tmp_path, {"k.cu": SAXPY}, f'{ONE}header-packages = ["pytest"]\n')
+    assert [each.what for each in caught.value.problems] == [
+        "header-packages: 'pytest' has no include folder"
+    ]
 
 
 WITH_KERNEL = {

@@ -124,12 +124,12 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
     told = refusal(project_of(tmp_path, ",\n".join(f'"{entry}"' for entry in entries)))
     first = int(told[0].split(":")[1])
     assert [each.partition(": link: ")[2] for each in told] == [
-        "'lib/none.ptx' is not a file of the project",
+        "'lib/none.ptx' is not a file of the project\n  hint: did you mean 'lib/out.ptx'?",
         (
             "'lib/*.ptx' is not a file of the project\n"
             "  hint: a glob is for the files of a wheel, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
         ),
-        f"lib/x.bc {objects._BITCODE}",
+        f"lib/x.bc {objects._BITCODE_REFUSED}",
         (
             "lib/lfs.ptx is not PTX, LTO-IR, a relocatable cubin, a fatbin or an archive\n"
             "  hint: it is a pointer of Git LFS: git lfs pull brings the file"

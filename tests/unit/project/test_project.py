@@ -264,6 +264,19 @@ def test_a_folder_in_the_place_of_a_glob_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"kernels/reduce.cu": SAXPY, "headers/common.h": ""})
+    module = f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["kernels/reduces.cu"]'
+    options = f'sources = ["kernels/redcue.cu"]\ninclude-dirs = ["header"]\n{module}'
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, options))
+    assert [(each.what, each.hint) for each in caught.value.problems] == [
+        ("sources: 'kernels/redcue.cu' matches no file", "did you mean 'kernels/reduce.cu'?"),
+        ("sources: 'kernels/reduces.cu' matches no file", "did you mean 'kernels/reduce.cu'?"),
+        ("include-dirs: 'header' is not a folder of the project", "did you mean 'headers'?"),
+    ]
+
+
 def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/a.cu": b"\0", "src/demo/b.cu": "", "src/demo/inc/x.h": ""})
     (tmp_path / "src/demo/c.cu").symlink_to("gone.cu")
@@ -291,6 +304,7 @@ def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> Non
         Problem(
             "include-dirs: 'src/demo/a.cu' is not a folder of the project",
             Location("pyproject.toml", HEADER + 10),
+            'it is a file: "src/demo" is its folder',
         ),
         Problem(nul, Location("src/demo/a.cu")),
         Problem("cannot be read: No such file or directory", Location("src/demo/c.cu")),

@@ -22,7 +22,7 @@ from hatch_cubin.bundle.stub import stub
 from hatch_cubin.cli.main import main
 from hatch_cubin.common import read_limits
 from hatch_cubin.cubin.elf import read_resources
-from hatch_cubin.cubin.kernel_names import plain_name
+from hatch_cubin.cubin.kernel_names import demangle
 from hatch_cubin.project.source_roots import ProjectTree
 from hatch_cubin.wheels.checking import loader_releases
 from tests.cubins import FUNC, KERNEL, bill_for, cubin, elf, in_wheel, inside, make_wheel
@@ -432,7 +432,7 @@ def test_types_that_a_kernel_does_not_have_are_a_problem(
     symbol: str,
     parameters: list[list[object]],
 ) -> None:
-    name = plain_name(symbol)
+    name = demangle(symbol)
     files = named({name: symbol})
     fields = json.loads(files["manifest.json"])
     modules, index = fields.pop("modules"), fields.pop("kernels")
