@@ -12,6 +12,8 @@ from .hints import (
     extern_c,
     headers,
     host_code,
+    included_twice,
+    inline_ptx,
     instantiations,
     macros,
     not_source,
@@ -29,6 +31,7 @@ _LONGEST_WAY = 5  # of what is shown: the project's own lines are at its end
 _CAUSES = (
     not_source.spoiled,
     other_languages.foreign,
+    included_twice.headers,
     tile_kernels.unsupported,
     macros.in_built_in_header,
     host_code.entered,
@@ -43,13 +46,17 @@ _CAUSES = (
     undefined_functions.unresolved,
     compiler_limits.types_of_128_bits,
     compiler_limits.memory,
+    inline_ptx.operands,
     undefined_names.renamed,
+    undefined_functions.undeclared,
     undefined_names.undefined,
     undefined_names.namespaces,
     not_source.perhaps_filled_in,
     host_code.unannotated,
+    host_code.lambdas,
     host_code.variables,
     host_code.calls,
+    host_code.functions,
     undefined_names.not_given,
     macros.stands,
     undefined_names.misspelled,
@@ -59,7 +66,8 @@ _CAUSES = (
 def advise(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
     """Return the errors of a source that failed, those that follow from one cause as one, with what to do."""
     of_source = [each for each in found if instantiations.entry_of(each) is None]
-    told = [*_explained(of_source, setting), *instantiations.told(found, setting)]
+    explained = (instantiations.with_entry(each, setting) for each in _explained(of_source, setting))
+    told = [*explained, *instantiations.told(found, setting)]
     return [_with_way(each, setting) for each in told]
 
 

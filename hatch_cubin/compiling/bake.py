@@ -272,7 +272,8 @@ class Bake:
 
     def _about(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
-            return warning.hint
+            path = warning.where.path if warning.where else job.unit.module.source.path
+            return diagnostics.about_warning(warning, self._setting(job).text_of(path))
         return f"to silence it:{self._setting(job).silencing(warning.number)}"
 
     def _keep(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:

@@ -126,6 +126,15 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
     return Diagnostic("warning", where, text, number=number)
 
 
+def about_warning(warning: Diagnostic, text: str) -> str | None:
+    """Return what to do about a warning that is not to be silenced; *text* is that of its file."""
+    match = _OF_ITS_OWN.match(warning.text)
+    if match and re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):
+        by_launch = f"write {match[1]}[] for the size that a launch gives"
+        return f"a launch does not change the size that is written here: leave out 'extern', or {by_launch}"
+    return warning.hint
+
+
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
     """Return an error for each warning that says of one of the macros that it is defined again."""
     return [

@@ -206,18 +206,23 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/similar_names": "",
         "hints/host_code": "diagnostics hints/cub hints/failed_compile hints/include_chain "
         "hints/similar_names",
-        "hints/conditions": "hints/failed_compile hints/host_code hints/kernel_declarations",
+        "hints/other_sources": "definitions hints/failed_compile hints/kernel_declarations",
+        "hints/included_twice": "diagnostics hints/failed_compile",
+        "hints/inline_ptx": "diagnostics hints/failed_compile hints/similar_names",
+        "hints/conditions": "hints/failed_compile hints/host_code hints/kernel_declarations "
+        "hints/other_sources",
         "hints/misnamed_headers": "hints/failed_compile hints/host_code hints/similar_names",
         "hints/headers": "diagnostics hints/conditions hints/cub hints/failed_compile hints/host_code "
         "hints/include_chain hints/misnamed_headers",
         "hints/tile_kernels": "diagnostics hints/conditions hints/failed_compile",
-        "hints/undefined_functions": "definitions diagnostics hints/failed_compile",
+        "hints/undefined_functions": "diagnostics hints/failed_compile hints/other_sources",
         "hints/undefined_names": "diagnostics hints/cub hints/failed_compile hints/host_code "
         "hints/similar_names",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/similar_names hints/undefined_names",
         "advice": "diagnostics hints/compiler_limits hints/conditions hints/extern_c hints/failed_compile "
-        "hints/headers hints/host_code hints/instantiations hints/macros hints/not_source "
+        "hints/headers hints/host_code hints/included_twice hints/inline_ptx hints/instantiations "
+        "hints/macros hints/not_source "
         "hints/other_languages hints/removed_features hints/tile_kernels hints/undefined_functions "
         "hints/undefined_names",
         "identical_variants": "",

@@ -1,4 +1,4 @@
-"""About limits of the compiler: what an option switches on, and what shared memory cannot be."""
+"""About limits of the compiler: what an option switches on, and how large memory can be."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Told
 from .failed_compile import Setting
 
 _TYPES = re.compile(r'only supported in Linux with the "--(device-(?:int|float)128)" flag')
 _TOO_MUCH = re.compile(r"uses too much shared data \(0x([0-9a-f]+) bytes, 0x([0-9a-f]+) max\)")
+_TOO_MUCH_CONSTANT = re.compile(
+    r"uses too much global constant data \(0x([0-9a-f]+) bytes, 0x([0-9a-f]+) max\)"
+)
+_SIZED = re.compile(r"\bextern\s+__shared__[^;\[]*?(\w+)\s*\[\s*[^\]\s]")
+_BY_LAUNCH = "and give the bytes of all such arrays where the kernel is launched"
+_MOST_OF_A_BLOCK = 227 * 1024  # of sm_90, sm_100 and sm_103; all others have less
 _PARAMETERS = re.compile(r"Formal parameter space overflowed")
 _INCOMPATIBLE = re.compile(r'declaration is incompatible with previous "(\w+)"')
 
@@ -26,10 +33,12 @@ def memory(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
 
 def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
     if match := _TOO_MUCH.search(error.text):
+        return _about_shared(int(match[1], 16), int(match[2], 16), setting)
+    if match := _TOO_MUCH_CONSTANT.search(error.text):
         size, most = (int(text, 16) for text in match.groups())
         return (
-            f"__shared__ arrays of fixed size have {most} bytes at most, these have {size}: "
-            "extern __shared__ gets more where it is launched"
+            f"all __constant__ variables of a source have {most} bytes at most, these have {size}: "
+            "write __device__ in place of __constant__ for the largest"
         )
     if _PARAMETERS.search(error.text):
         return (
@@ -44,6 +53,18 @@ def _about_memory(error: Diagnostic, setting: Setting) -> str | None:
             f"extern __shared__ unsigned char {name}_bytes[]; T* {name} = reinterpret_cast<T*>({name}_bytes);"
         )
     return None
+
+
+def _about_shared(size: int, most: int, setting: Setting) -> str:
+    """Return what to do about static shared memory: more is there for what a launch gives a size."""
+    told = f"__shared__ arrays of fixed size have {most} bytes at most, these have {size}"
+    if size > _MOST_OF_A_BLOCK:
+        return f"{told}; and no block of any GPU has more than {_MOST_OF_A_BLOCK}, however it gets them"
+    texts = map(setting.text_of, (setting.path, *setting.headers))
+    sized = next(filter(None, (_SIZED.search(without_comments(text)) for text in texts)), None)
+    if sized is not None:
+        return f"{told}: write {sized[1]}[] without a size, {_BY_LAUNCH}"
+    return f"{told}: make the largest an extern __shared__ array without a size, {_BY_LAUNCH}"
 
 
 def types_of_128_bits(found: Sequence[Diagnostic], setting: Setting) -> Told | None:

@@ -15,6 +15,7 @@ from ...project.source import may_have_kernel, without_comments
 from .failed_compile import Setting
 from .host_code import APART
 from .kernel_declarations import GAP, declared, examples
+from .other_sources import called_elsewhere
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif|define)\b(.*)")
 _ONE_MACRO = re.compile(r"(?:defined[ \t]*\(?[ \t]*)?([^\W\d]\w*)[ \t]*\)?")
@@ -63,6 +64,8 @@ def about_no_kernel(setting: Setting) -> str | None:
     left_out = f"functions alone are not a kernel: {setting.line('exclude', [setting.path])}"
     if setting.sources.keys() == {setting.path}:
         left_out = _NO_SOURCE_BUT_THIS
+    elif (call := called_elsewhere(setting)) is not None:
+        left_out = call
     if module.source.is_ptx:
         return left_out.replace("write one with __global__", "write one as .visible .entry")
     texts = [*map(setting.text_of, (setting.path, *setting.headers))]

@@ -27,8 +27,34 @@ _OF_RUNTIME = re.compile(r'identifier "cuda')
 _CALLS = re.compile(
     r"explicitly marked as a __host__ function|kernel launch could not be processed"
     r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'
-    r'|thread|unordered_map|vector)"'
+    r"|thread|unordered_(?:map|set)|vector|unique_ptr|shared_ptr|make_(?:unique|shared)|function|set|deque|list"
+    r"|queue|stack|future|async|to_string|sto[idfl]|exception|invalid_argument|logic_error|out_of_range|cin"
+    r'|[io]?fstream|getline|random_device)"'
     r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
+)
+
+_OF_LAMBDA = re.compile(r"annotation on lambda is not allowed|execution space for the lambda closure class")
+_IN_KERNEL = "NVRTC takes a lambda in device code without it: leave the __device__ of the lambda out"
+_OUTSIDE = (
+    "a lambda outside of functions is the host's: write it in the kernel, "
+    "or a struct with a __device__ operator()"
+)
+# Functions that device code lacks, and what it has instead.
+_INSTEAD = tuple(
+    (
+        re.compile(rf'identifier "(?:{names})" is undefined|namespace "std" has no member "(?:{names})"'),
+        instead,
+    )
+    for names, instead in (
+        ("_?exit|quick_exit|abort", "__trap() ends the kernel with an error, and return ends one thread"),
+        ("s?rand|rand_r|random|drand48", "cuRAND has random numbers for device code, in <curand_kernel.h>"),
+        ("fprintf|s?n?printf|f?puts|putchar|fflush", "device code prints with printf alone"),
+        ("u?sleep|nanosleep", "device code waits with __nanosleep, for a millisecond at most"),
+        (
+            "(?:stable_)?sort|qsort",
+            "device code sorts with <cub/block/block_radix_sort.cuh>, or its own loop",
+        ),
+    )
 )
 
 # What no device code has: with it, a function is the host's.
@@ -170,6 +196,23 @@ def calls(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
         return f"NVRTC compiles device code only: {APART}"
 
     return _as_one(like_it, found, about)
+
+
+def lambdas(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+    """Report lambdas that are marked, as nvcc takes them with an option, or that no function has."""
+    lines = {each.where for each in found if each.is_own and _OF_LAMBDA.search(each.text)}
+    like_it = [each for each in found if each.where in lines]
+    is_outside = any("closure class" in each.text for each in like_it)
+    return _as_one(like_it, found, lambda _first: _OUTSIDE if is_outside else _IN_KERNEL)
+
+
+def functions(found: Sequence[Diagnostic], _setting: Setting) -> Told | None:
+    """Report a function of the C or C++ library that device code lacks, with what it has instead."""
+    for each in found:
+        instead = next((text for pattern, text in _INSTEAD if pattern.search(each.text)), None)
+        if instead is not None and each.is_own and each.hint is None:
+            return replace(each, hint=instead), [other for other in found if other is not each]
+    return None
 
 
 def _launches(found: Sequence[Diagnostic], setting: Setting) -> bool:

@@ -10,7 +10,7 @@ from ...cubin.kernel_names import demangle
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic
 from .failed_compile import Setting
-from .kernel_declarations import Declared, Kernel, declared, end_of
+from .kernel_declarations import Declared, Kernel, declared, end_of, examples, parts
 from .similar_names import nearest
 from .undefined_names import undefined
 
@@ -21,6 +21,8 @@ _DECLARED = re.compile(
     r"\b(?:struct|class|enum|union|using|typename|typedef[^;{}]*)\s+([A-Za-z_]\w*)\s*[:={;<]"
 )
 _AMBIGUOUS = re.compile(r"cannot determine which")
+_INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
+_MOST = 5  # templates that are listed
 _WORD = re.compile(r"\w+")
 # What stands around a name where C++ declares, instantiates or launches it.
 _DECORATION = re.compile(
@@ -86,6 +88,16 @@ def told(found: Sequence[Diagnostic], setting: Setting) -> list[Diagnostic]:
     return [each for entry, each in entries.items() if each.hint or names.isdisjoint(_WORD.findall(entry))]
 
 
+def with_entry(error: Diagnostic, setting: Setting) -> Diagnostic:
+    """Return an error in a template with the entry that asks for it, if only one entry has that template."""
+    names = (match[1] for line in error.context if (match := _INSTANTIATED.search(line)))
+    entries = [each for name in names for each in setting.module.instantiate if _parts(each)[0] == name]
+    where = setting.place_of_entry(entries[0]) if entries and {*entries} == {entries[0]} else None
+    if where is None:
+        return error
+    return replace(error, context=(*error.context, f"    as {entries[0]!r} asks for it ({where})"))
+
+
 def _located(entry: str, error: Diagnostic, setting: Setting) -> Diagnostic:
     text = error.text.removeprefix("instantiate: ")
     hint = _about(entry, error, setting)
@@ -102,7 +114,8 @@ def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
         return _about_function(name, found, setting)
     mine = _kernel_of(name, found.kernels)
     if mine is None:
-        return _another_kernel(name, arguments, found.kernels)
+        close = _another_kernel(name, arguments, found.kernels)
+        return close or _about_others(entry, name, found, setting, error)
     match = _UNKNOWN.search(error.text)
     unknown = (match[1] or match[2]) if match else ""
     if unknown == mine.base and name == mine.name and not rest:
@@ -115,14 +128,23 @@ def _about(entry: str, error: Diagnostic, setting: Setting) -> str | None:
 def _rewritten(entry: str, kernel: Kernel) -> str | None:
     """Return how to write an entry that has more than a kernel's name and arguments, or other types."""
     name, arguments, rest = _parts(entry)
-    if rest.startswith(","):
+    another = rest.startswith("<") and not rest.startswith("<<")
+    if another or rest.startswith(",") or re.match(rf"{kernel.base}\b", rest):
         return "write each as an entry of its own, in quotes of its own"
+    if _lacks_arguments(arguments, kernel):
+        return None
     meant = f"{kernel.name}{_of_device(arguments)}"
     if _plain(meant) == _plain(entry):
         return None
     if _plain(entry) == _plain(f"{name}{arguments}"):
         return f"did you mean {meant!r}?"
     return f"write its name and its template's arguments alone: {meant}"
+
+
+def _lacks_arguments(arguments: str, kernel: Kernel) -> bool:
+    """Return whether a template has more parameters without a default than an entry has arguments."""
+    needed = [each for each in kernel.parameters if not (each.has_default or each.is_pack)]
+    return len(parts(arguments.strip()[1:-1])) < len(needed)
 
 
 def _about_arguments(
@@ -198,6 +220,25 @@ def _another_kernel(name: str, arguments: str, kernels: Sequence[Kernel]) -> str
     names = {each.base: each.name for each in kernels}
     close = nearest(name.rpartition("::")[2], names)
     return f"did you mean '{names[close]}{_of_device(arguments)}'?" if close else None
+
+
+def _about_others(entry: str, name: str, found: Declared, setting: Setting, error: Diagnostic) -> str | None:
+    """Return what to do about an entry whose name is no kernel's, or that has none."""
+    words = _WORD.findall(entry)
+    named = next((each for each in found.kernels if each.base in words[:1]), None)
+    if named is not None:
+        return _about_template(entry, named, found)
+    unknown = _UNKNOWN.search(error.text)
+    is_unknown = unknown is not None and (unknown[1] or unknown[2]) == name.rpartition("::")[2]
+    if not (is_unknown or re.match(r"\W*<|\W*$", entry)):  # a header of others may have it
+        return None
+    templates = examples(found, found.kernels)[:_MOST]
+    listed = ", ".join(map(repr, templates))
+    return (
+        f"the templates of {setting.path}, each with an example of its arguments: {listed}"
+        if listed
+        else None
+    )
 
 
 def _declared(setting: Setting) -> Declared:

@@ -102,7 +102,7 @@ class Declared:
         if parameter.kind == "type":
             return self._type(parameter, kernel)
         if parameter.kind == "template":
-            arity = len(_split(parameter.type))
+            arity = len(parts(parameter.type))
             return next((each.name for each in self.types if each.arity == arity), GAP)
         return self._value(parameter)
 
@@ -139,7 +139,7 @@ class Declared:
         return "2" if _FEW.fullmatch(parameter.name) else "32" if _MANY.search(parameter.name) else "4"
 
     def _function(self, result: str, accepts: str) -> str:
-        wanted = (result.strip(), *map(_without_name, _split(accepts)))
+        wanted = (result.strip(), *map(_without_name, parts(accepts)))
         same = (each for each in self.functions if (each.result, *each.accepts) == wanted)
         return next((each.name for each in same), "nullptr")
 
@@ -195,7 +195,7 @@ class _Scan:
         return "::".join((*filter(None, self._around), name))
 
     def _parameters(self) -> tuple[Parameter, ...]:
-        return tuple(_parameter(each, self._concepts) for each in _split(self._head or ""))
+        return tuple(_parameter(each, self._concepts) for each in parts(self._head or ""))
 
     def _take_kernel(self, match: re.Match[str]) -> None:
         # Without a parameter, the head is that of a specialization, which is compiled by itself.
@@ -218,7 +218,7 @@ class _Scan:
 
     def _take_function(self, match: re.Match[str]) -> None:
         if self._head is None:
-            accepts = tuple(map(_without_name, _split(match["accepts"])))
+            accepts = tuple(map(_without_name, parts(match["accepts"])))
             result = _SPECIFIERS.sub("", match["result"]).strip()
             self.functions.append(_Function(self._whole(match["function"]), result, accepts))
         self._around.append("")
@@ -270,18 +270,18 @@ def end_of(code: str, at: int, opened: str) -> int:
     return len(code)
 
 
-def _split(text: str) -> list[str]:
+def parts(text: str) -> list[str]:
     """Return what commas part, but those between brackets."""
-    parts, start, at = [], 0, 0
+    found, start, at = [], 0, 0
     while at < len(text):
         if text[at] in _CLOSES:
             at = end_of(text, at + 1, text[at])
             continue
         if text[at] == ",":
-            parts.append(text[start:at])
+            found.append(text[start:at])
             start = at + 1
         at += 1
-    return [part.strip() for part in (*parts, text[start:]) if part.strip()]
+    return [part.strip() for part in (*found, text[start:]) if part.strip()]
 
 
 def _parameter(text: str, concepts: set[str]) -> Parameter:

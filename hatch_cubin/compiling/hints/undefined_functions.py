@@ -1,4 +1,4 @@
-"""About functions that are declared and called, and whose bodies no part of the compile has."""
+"""About functions that a source calls, and whose bodies another source has or none."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...config.toml_lines import setting as setting_line
 from ...cubin.kernel_names import demangle
 from ...errors import Location
-from ...project.source import Source, without_comments
-from ..definitions import definition
+from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Told
 from .failed_compile import Setting
+from .other_sources import defined_elsewhere, is_for_others, linked
 
 _UNRESOLVED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
+_UNDECLARED = re.compile(r'identifier "(\w+)" is undefined')
 _HINT = "every source is compiled by itself: include the file that defines it"
 _HINT_FOR_PTX = "every source is assembled by itself: its text has to define what it calls"
 
@@ -31,16 +31,31 @@ def unresolved(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
     return None
 
 
-def _at_definition(symbol: str, setting: Setting) -> str | None:
-    """Return the table that links a source with the one of the project that defines what it lacks."""
-    for path, text in setting.sources.items():
-        found = None if path == setting.path else definition(symbol, Source(path, text))
-        if found is not None and not found.is_static:
-            rule = {"name": setting.module.base, "sources": [setting.path, path], "mode": "lto"}
-            lines = (setting_line(key, value) for key, value in rule.items())
-            table = "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
-            return f"{found.where} defines it, and this links the two:{table}"
+def undeclared(found: Sequence[Diagnostic], setting: Setting) -> Told | None:
+    """Report a function that another source of the project defines, and this one does not declare."""
+    for each in found:
+        match = _UNDECLARED.fullmatch(each.text)
+        if match is None or not each.is_own or each.hint is not None:
+            continue
+        hint = _at_definition(match[1], setting, is_declared=False)
+        if hint is not None:
+            return replace(each, hint=hint), [other for other in found if other is not each]
     return None
+
+
+def _at_definition(symbol: str, setting: Setting, *, is_declared: bool = True) -> str | None:
+    """Return how to use what another source of the project defines: linked, or moved into a header."""
+    elsewhere = defined_elsewhere(symbol, setting)
+    if elsewhere is None or not (is_declared or "(" in elsewhere[1].text):
+        return None
+    path, found = elsewhere
+    if not is_for_others(found, setting.sources[path]):
+        return f"{found.where} defines it for that source alone: move it into a header that both include"
+    table = linked(setting.module.base, [setting.path, path], setting)
+    if is_declared:
+        return f"{found.where} defines it, and this links the two:{table}"
+    declaration = f"{found.text};"
+    return f"{found.where} defines it: declare it here, {declaration!r}, and link the two:{table}"
 
 
 def _declaration(name: str, setting: Setting) -> Location | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -46,15 +47,67 @@ def test_shared_memory_of_two_types_compiles_as_bytes(tmp_path: Path) -> None:
     assert pipeline.build(make_project(tmp_path, {"k.cu": followed}, options))
 
 
-@pytest.mark.nvrtc
-def test_too_much_shared_memory_is_told_in_bytes(tmp_path: Path) -> None:
-    text = "__global__ void k(float *x) { __shared__ float s[20000]; s[threadIdx.x] = *x; *x = s[3]; }\n"
+STATIC = "__shared__ arrays of fixed size have 49152 bytes at most, these have "
+BY_LAUNCH = "and give the bytes of all such arrays where the kernel is launched"
+SHARED = 'extern "C" __global__ void k(float *x) {{ {} s[threadIdx.x] = *x; *x = s[3]; }}\n'
+
+
+def hint_of(root: Path, text: str) -> str | None:
+    """Build a source that does not compile, and return the hint."""
     with pytest.raises(CompileError) as caught:
-        pipeline.build(make_project(tmp_path, {"k.cu": text}, "archs = ['sm_90']"))
-    assert caught.value.problems[0].hint == (
-        "__shared__ arrays of fixed size have 49152 bytes at most, these have 80000: "
-        "extern __shared__ gets more where it is launched"
+        pipeline.build(make_project(root, {"k.cu": text}, "archs = ['sm_90']"))
+    (problem,) = caught.value.problems
+    return problem.hint
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("declared", "hint"),
+    [
+        (
+            "__shared__ float s[20000];",
+            f"80000: make the largest an extern __shared__ array without a size, {BY_LAUNCH}",
+        ),
+        ("extern __shared__ float s[20000];", f"80000: write s[] without a size, {BY_LAUNCH}"),
+        (
+            "__shared__ float s[80000];",
+            "320000; and no block of any GPU has more than 232448, however it gets them",
+        ),
+    ],
+)
+def test_too_much_shared_memory_is_told_in_bytes(tmp_path: Path, declared: str, hint: str) -> None:
+    assert hint_of(tmp_path, SHARED.format(declared)) == f"{STATIC}{hint}"
+
+
+@pytest.mark.nvrtc
+def test_shared_memory_of_a_launch_has_no_size(tmp_path: Path) -> None:
+    text = SHARED.format("extern __shared__ float s[];")
+    assert pipeline.build(make_project(tmp_path, {"k.cu": text}, "archs = ['sm_90']"))
+
+
+@pytest.mark.nvrtc
+def test_a_size_that_no_launch_changes_is_warned_of(tmp_path: Path) -> None:
+    said: list[str] = []
+    text = "\n" + SHARED.format("extern __shared__ float s[200];")
+    project = make_project(tmp_path, {"k.cu": text}, "archs = ['sm_90']")
+    pipeline.build(dataclasses.replace(project, warn=said.append))
+    (warning,) = said
+    assert warning == (
+        "demo/k.cu:2: extern declaration of the entity s is treated as a static definition\n"
+        "  hint: a launch does not change the size that is written here: leave out 'extern', "
+        "or write s[] for the size that a launch gives"
     )
+
+
+@pytest.mark.nvrtc
+def test_too_much_constant_memory_compiles_as_device_memory(tmp_path: Path) -> None:
+    text = '__constant__ float c[20000];\nextern "C" __global__ void k(float *x) { *x = c[(int)*x]; }\n'
+    assert hint_of(tmp_path / "before", text) == (
+        "all __constant__ variables of a source have 65536 bytes at most, these have 80000: "
+        "write __device__ in place of __constant__ for the largest"
+    )
+    followed = text.replace("__constant__", "__device__")
+    assert pipeline.build(make_project(tmp_path / "after", {"k.cu": followed}, "archs = ['sm_90']"))
 
 
 def test_another_declaration_that_is_incompatible_is_not_of_shared_memory(tmp_path: Path) -> None:

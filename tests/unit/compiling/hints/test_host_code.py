@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Diagnostic
 from hatch_cubin.compiling.hints import host_code
-from hatch_cubin.errors import Location
+from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.headers.resolve import Root
-from tests.helpers import write_tree
+from tests.helpers import make_project, write_tree
 
 from .settings import APART, TABLES, error, setting, table
 
@@ -189,3 +190,58 @@ def test_a_variable_of_the_host_is_to_be_marked_or_taken_as_the_devices(tmp_path
     assert (str(first.hint)[-len(option) :], str(second.hint)[-len(option) :]) == (option, option)
     assert "write __device__" not in str(second.hint)
     assert other.hint is None
+
+
+LAMBDA = 'extern "C" __global__ void k(float *x) {{ auto f = []{}(float v) {{ return v; }}; *x = f(1); }}\n'
+
+
+def only_hint(root: Path, text: str) -> str | None:
+    """Return the hint of the only problem of a source; "compiles" if there is none."""
+    try:
+        pipeline.build(make_project(root, {"k.cu": text}, "archs = ['sm_90']"))
+    except CompileError as exc:
+        (problem,) = exc.problems
+        return problem.hint
+    return "compiles"
+
+
+@pytest.mark.nvrtc
+def test_a_lambda_in_a_kernel_is_not_marked(tmp_path: Path) -> None:
+    hint = "NVRTC takes a lambda in device code without it: leave the __device__ of the lambda out"
+    assert only_hint(tmp_path / "before", LAMBDA.format(" __device__ ")) == hint
+    assert only_hint(tmp_path / "after", LAMBDA.format("")) == "compiles"
+
+
+@pytest.mark.nvrtc
+def test_a_lambda_outside_of_functions_is_one_error(tmp_path: Path) -> None:
+    kernel = 'extern "C" __global__ void k(float *x) { *x = f(*x); }\n'
+    text = f"auto f = [] __device__ (float v) {{ return v * 2; }};\n{kernel}"
+    assert only_hint(tmp_path / "before", text) == (
+        "a lambda outside of functions is the host's: write it in the kernel, "
+        "or a struct with a __device__ operator()"
+    )
+    struct = "struct F { __device__ float operator()(float v) { return v * 2; } };\n"
+    assert only_hint(tmp_path / "after", struct + kernel.replace("f(*x)", "F()(*x)")) == "compiles"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("call", "hint", "instead"),
+    [
+        ("exit(1)", "__trap() ends the kernel with an error, and return ends one thread", "__trap()"),
+        ("rand()", "cuRAND has random numbers for device code, in <curand_kernel.h>", ""),
+        ("puts(x)", "device code prints with printf alone", "printf(x)"),
+        ("usleep(1)", "device code waits with __nanosleep, for a millisecond at most", "__nanosleep(1000)"),
+        (
+            "std::sort(x, x + 4)",
+            "device code sorts with <cub/block/block_radix_sort.cuh>, or its own loop",
+            "",
+        ),
+    ],
+)
+def test_what_device_code_lacks_of_the_library_has_an_instead(
+    tmp_path: Path, call: str, hint: str, instead: str
+) -> None:
+    text = '#include <algorithm>\nextern "C" __global__ void k(char *x) {{ {}; }}\n'
+    assert only_hint(tmp_path / "before", text.format(call)) == hint
+    assert only_hint(tmp_path / "after", text.format(instead)) == "compiles"

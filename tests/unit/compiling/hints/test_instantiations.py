@@ -26,6 +26,13 @@ template <class T,
 extern "C" __global__ void plain() {}
 """
 
+LISTED = (
+    "the templates of demo/a.cu, each with an example of its arguments: 'kern<float>', 'my::scale<float, 4>'"
+)
+EACH = "write each as an entry of its own, in quotes of its own"
+ABOUT_KERN = "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\""
+ABOUT_SCALE = "its template is 'template <class T, int N>' (demo/a.cu:6), as in \"my::scale<float, 4>\""
+
 
 def refused(entry: str, text: str) -> Diagnostic:
     return Diagnostic("error", Location("demo/a.cu"), text, (f"  #pragma nv_mangled_name {entry}", "   ^"))
@@ -44,7 +51,12 @@ def rule(*entries: str) -> str:
         ("scale<int, 1>", 'identifier "scale" is undefined', "did you mean 'my::scale<int, 1>'?"),
         ("my::sale<int, 1>", 'namespace "my" has no member "sale"', "did you mean 'my::scale<int, 1>'?"),
         ("my::scale<int>", 'identifier "scale" is undefined', None),
-        ("nothing<int>", 'identifier "nothing" is undefined', None),
+        ("nothing<int>", 'identifier "nothing" is undefined', LISTED),
+        ("<int>", "expected an expression", LISTED),
+        ("kern float", "cannot determine which instance is intended", ABOUT_KERN),
+        ("kern<int><float>", "type name is not allowed", EACH),
+        ("kern<int> kern<float>", "Extra tokens found", EACH),
+        ("my::scale<int>()", "no instance of function template", ABOUT_SCALE),
         ("kern<floot>", 'identifier "floot" is undefined', "did you mean 'kern<float>'?"),
         ("kern<Half2>", 'identifier "Half2" is undefined', None),
         ("kern<Half3>", 'identifier "Half3" is undefined', "did you mean 'kern<Half2>'?"),
@@ -161,10 +173,10 @@ def test_an_entry_with_two_kernels_or_a_type_of_hosts_is_told_so(tmp_path: Path)
         )
     ]
     assert hints == [
-        "write each as an entry of its own, in quotes of its own",
+        EACH,
         "'std::string' is for host code: name a type that device code has",
         "its template is 'template <class T>' (demo/a.cu:2), as in \"kern<float>\"",
-        None,
+        LISTED,
     ]
 
 
@@ -204,3 +216,20 @@ def test_what_is_guessed_compiles(tmp_path: Path) -> None:
     mended = rule("kern<float>", "my::scale<float, 4>", "kern<half>", "kern<int>")
     options = 'archs = ["sm_90"]\noptions = { pre-include = ["cuda_fp16.h"] }\n'
     assert pipeline.build(make_project(tmp_path, {"a.cu": TEXT}, options + mended))
+
+
+@pytest.mark.nvrtc
+def test_an_error_in_a_template_has_the_only_entry_that_asks_for_it(tmp_path: Path) -> None:
+    text = "template <class T> __global__ void k(T *x) { *x = 1; }\n"
+    shown = []
+    for folder, entries in (("one", ["k<float *>"]), ("two", ["k<float *>", "k<int *>"])):
+        project = make_project(tmp_path / folder, {"k.cu": text}, f"archs = ['sm_90']\n{rule(*entries)}")
+        with pytest.raises(CompileError) as caught:
+            pipeline.build(project)
+        shown.append([line for line in caught.value.problems[0].details if "asks for it" in line])
+    assert shown == [["    as 'k<float *>' asks for it (pyproject.toml:14)"], []]
+
+
+def test_a_source_without_templates_lists_none(tmp_path: Path) -> None:
+    error = refused("nothing<int>", 'instantiate: identifier "nothing" is undefined')
+    assert advise([error], setting(tmp_path, text="// none"))[0].hint is None

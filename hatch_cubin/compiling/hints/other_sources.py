@@ -1,0 +1,57 @@
+"""What the other sources of a project define that a source calls, and call that it defines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from ...config.toml_lines import setting as setting_line
+from ...project.source import Source, without_comments
+from ..definitions import Definition, definition
+from .failed_compile import Setting
+from .kernel_declarations import declared
+
+_ONLY_THERE = re.compile(r"\b(?:static|inline|__forceinline__|constexpr|template)\b")
+
+
+def defined_elsewhere(symbol: str, setting: Setting) -> tuple[str, Definition] | None:
+    """Return the other source that defines what a symbol stands for, and where."""
+    for path, text in setting.sources.items():
+        found = None if path == setting.path else definition(symbol, Source(path, text))
+        if found is not None:
+            return path, found
+    return None
+
+
+def is_for_others(found: Definition, text: str) -> bool:
+    """Return whether other sources can be linked to a definition in *text*.
+
+    Compilers keep what is static, inline or a template for the source that uses it.
+    """
+    lines = without_comments(text).splitlines()
+    before = lines[: (found.where.line or 1) - 1][-1:]
+    return not (_ONLY_THERE.search(found.text) or "".join(before).rstrip().endswith(">"))
+
+
+def linked(name: str, sources: Sequence[str], setting: Setting) -> str:
+    """Return the table that links two sources, below the words that it follows."""
+    rule = {"name": name, "sources": [*sources], "mode": "lto"}
+    lines = (setting_line(key, value) for key, value in rule.items())
+    return "".join(f"\n    {line}" for line in (setting.config.place.tables("module"), *lines))
+
+
+def called_elsewhere(setting: Setting) -> str | None:
+    """Return what to do if another source calls a function of this one, which has no kernel."""
+    text = setting.text_of(setting.path)
+    for function in declared({setting.path: text}).functions:
+        own = definition(function.name, Source(setting.path, text))
+        if own is None or not is_for_others(own, text):
+            continue
+        call = re.compile(rf"\b{re.escape(function.name.rpartition('::')[2])}\s*\(")
+        for path, other in setting.sources.items():
+            is_call = path != setting.path and call.search(without_comments(other))
+            if is_call and definition(function.name, Source(path, other)) is None:
+                table = linked(PurePosixPath(path).stem, [path, setting.path], setting)
+                return f"{path} calls {function.name!r}, and this links the two:{table}"
+    return None

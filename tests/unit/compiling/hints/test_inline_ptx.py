@@ -1,0 +1,75 @@
+"""Inline assembly that ptxas or the compiler refuses: the hint, and what comes of following it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.compiling.hints import inline_ptx
+from hatch_cubin.errors import CompileError
+from tests.helpers import make_project
+
+from .settings import error, setting
+
+KERNEL = (
+    'extern "C" __global__ void k(int *x) {{ int v = *x; float f = 0; asm volatile({}); *x = v + (int)f; }}\n'
+)
+DOUBLED = "an asm with operands has %%tid.x for the register %tid.x, one without any has %tid.x"
+WRITTEN = 'what is behind the first colon is written, as in "=r"; what is only read is behind the second'
+CONSTRAINTS = '"h" is for 16 bits, "r" for 32, "l" for 64 and pointers, "f" for float, "d" for double'
+
+
+def hint_of(root: Path, asm: str) -> str | None:
+    """Return the hint of the only problem; "compiles" if there is none."""
+    try:
+        pipeline.build(make_project(root, {"k.cu": KERNEL.format(asm)}, "archs = ['sm_90']"))
+    except CompileError as exc:
+        (problem,) = exc.problems
+        return problem.hint
+    return "compiles"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("asm", "hint", "followed"),
+    [
+        (
+            '"mov.u32 %0, %laneid;"',
+            'this asm has no operands, so %0 is none: name them, as in asm("…" : "=r"(value))',
+            '"mov.u32 %0, %laneid;" : "=r"(v)',
+        ),
+        (
+            '"{ .reg .u32 t; mov.u32 t, %%tid.x; }"',
+            DOUBLED,
+            '"{ .reg .u32 t; mov.u32 t, %tid.x; }"',
+        ),
+        ('"mov.u32 %0, %%%tid.x;" : "=r"(v)', DOUBLED, '"mov.u32 %0, %%tid.x;" : "=r"(v)'),
+        (
+            '"mov.u32 $0, %%tid.x;" : "=r"(v)',
+            "operands are called %0, %1, …: write %0 for $0",
+            '"mov.u32 %0, %%tid.x;" : "=r"(v)',
+        ),
+        ('"mov.u32 %0, %%laned;" : "=r"(v)', "did you mean '%laneid'?", '"mov.u32 %0, %%laneid;" : "=r"(v)'),
+        (
+            '"mov.u32 %0, %3;" : "=r"(v) : "r"(v)',
+            "the text has an operand's number that no operand has: they are counted from %0, in order",
+            '"mov.u32 %0, %1;" : "=r"(v) : "r"(v)',
+        ),
+        ('"mov.u32 %0, %%tid.x;" : "r"(v)', WRITTEN, '"mov.u32 %0, %%tid.x;" : "=r"(v)'),
+        ('"mov.f32 %0, 0f3f800000;" : "=r"(f)', CONSTRAINTS, '"mov.f32 %0, 0f3f800000;" : "=f"(f)'),
+    ],
+)
+def test_a_mistake_in_inline_assembly_has_a_hint_that_works(
+    tmp_path: Path, asm: str, hint: str, followed: str
+) -> None:
+    assert hint_of(tmp_path / "before", asm) == hint
+    assert hint_of(tmp_path / "after", followed) == "compiles"
+
+
+def test_what_is_no_mistake_of_operands_has_no_hint(tmp_path: Path) -> None:
+    for found in (error("Unknown symbol '%what'"), error("Parsing error near '%': syntax error"), error("x")):
+        assert inline_ptx.operands([found], setting(tmp_path)) is None
+    ptx = setting(tmp_path, path="demo/k.ptx", text=".version 8.0\n.target sm_90\n")
+    assert inline_ptx.operands([error("Unknown symbol '%0'")], ptx) is None

@@ -1,0 +1,78 @@
+"""Functions of another source: the table that links the two, or the header that both need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatch_cubin.building import pipeline
+from hatch_cubin.errors import CompileError
+from tests.helpers import make_project
+
+F = "__device__ float twice(float x) { return 2 * x; }\n"
+CALL = 'extern "C" __global__ void b(float *x) { *x = twice(*x); }\n'
+DECLARED = "__device__ float twice(float);\n"
+OPTIONS = "archs = ['sm_90']\n"
+TABLE = """
+    [[tool.hatch.build.hooks.cubin.module]]
+    name = "b"
+    sources = ["demo/b.cu", "demo/a.cu"]
+    mode = "lto\""""
+IN_HEADER = "demo/a.cu:1 defines it for that source alone: move it into a header that both include"
+EXCLUDED = 'functions alone are not a kernel: exclude = ["demo/a.cu"]'
+
+
+def hints(root: Path, files: dict[str, str], options: str = OPTIONS) -> list[str | None]:
+    """Build a project, and return the hints of what is wrong."""
+    try:
+        pipeline.build(make_project(root, {**files}, options))
+    except CompileError as exc:
+        return [problem.hint for problem in exc.problems]
+    return []
+
+
+@pytest.mark.nvrtc
+def test_a_source_of_functions_and_one_that_calls_them_get_one_table(tmp_path: Path) -> None:
+    files = {"a.cu": F, "b.cu": DECLARED + CALL}
+    assert hints(tmp_path / "before", files) == [
+        f"demo/b.cu calls 'twice', and this links the two:{TABLE}",
+        f"demo/a.cu:1 defines it, and this links the two:{TABLE}",
+    ]
+    assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
+
+
+@pytest.mark.nvrtc
+def test_a_call_without_a_declaration_gets_both(tmp_path: Path) -> None:
+    declaration = "__device__ float twice(float x);"
+    assert hints(tmp_path / "before", {"a.cu": F + CALL.replace(" b(", " a("), "b.cu": CALL}) == [
+        f"demo/a.cu:1 defines it: declare it here, {declaration!r}, and link the two:{TABLE}"
+    ]
+    files = {"a.cu": F + CALL.replace(" b(", " a("), "b.cu": f"{declaration}\n{CALL}"}
+    assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("before", ["static ", "inline ", "template <class T = float>\n"])
+def test_what_compilers_keep_for_one_source_belongs_into_a_header(tmp_path: Path, before: str) -> None:
+    text = before + F
+    where = IN_HEADER if "\n" not in before else IN_HEADER.replace(":1", ":2")
+    own = text + CALL.replace(" b(", " a(")
+    assert hints(tmp_path / "called", {"a.cu": own, "b.cu": CALL}) == [where]
+    assert hints(tmp_path / "alone", {"a.cu": text, "b.cu": DECLARED + CALL}) == [EXCLUDED, where]
+    files = {"a.cuh": text, "b.cu": f'#include "a.cuh"\n{CALL}'}
+    assert hints(tmp_path / "after", files) == []
+
+
+@pytest.mark.nvrtc
+def test_functions_that_no_other_source_calls_are_left_out(tmp_path: Path) -> None:
+    own = F + CALL
+    assert hints(tmp_path, {"a.cu": F, "b.cu": own, "c.cu": "// twice(1)\n" + CALL.replace("twice", "")}) == [
+        EXCLUDED
+    ]
+
+
+@pytest.mark.nvrtc
+def test_a_variable_of_another_source_is_not_a_function(tmp_path: Path) -> None:
+    variable = "__device__ int count;\n" + CALL.replace(" b(", " a(").replace("twice(*x)", "count")
+    assert hints(tmp_path, {"a.cu": variable, "b.cu": CALL.replace("twice(*x)", "count")}) == [None]
