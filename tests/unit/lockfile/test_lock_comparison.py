@@ -19,7 +19,7 @@ from hatch_cubin.cache import entries
 from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, LockError, ToolchainError
 from hatch_cubin.keys.jobs import digests_of, files_of, named_files
-from hatch_cubin.lockfile import lock_comparison, lock_format, locked_build
+from hatch_cubin.lockfile import lock_comparison, lock_format, locked_build, required_wheels
 from hatch_cubin.project.project import Project, read_sources
 from hatch_cubin.toolkit import libraries
 from tests.helpers import COPY_PTX, SAXPY, SCALE, make_project, write_tree
@@ -297,7 +297,7 @@ def test_a_build_without_a_compiler_whose_cache_has_lost_units_says_so(
     folder = tmp_path / "cache"
     shutil.copytree(project.cache_folder, folder)
     own = replace(project, config=replace(project.config, cache_dir=str(folder)))
-    assert locked_build.wanted(own.config, own.root, lambda: own) == []
+    assert required_wheels.wanted(own.config, own.root, lambda: own) == []
     jobs = _heard(own).plan.jobs
     if lost == "all":
         shutil.rmtree(folder / "entries")
@@ -321,7 +321,7 @@ def test_a_build_without_a_compiler_whose_cache_has_lost_units_says_so(
     assert "build again" in str(problem.hint)
     assert any("cuda.core" in each for each in problem.details)
     monkeypatch.undo()
-    assert locked_build.wanted(own.config, own.root, lambda: own)[0].startswith("cuda-core==")
+    assert required_wheels.wanted(own.config, own.root, lambda: own)[0].startswith("cuda-core==")
 
 
 def test_a_stale_lock_is_not_why_a_build_has_no_compiler(
