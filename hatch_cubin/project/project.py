@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from ..common import user_folders
 from ..common.console import Progress
-from ..common.environment import SIGNING_KEY, is_on
+from ..common.environment import SIGNING_KEY, as_written, is_on
 from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config
 from ..config.reader import variables_unread
@@ -110,6 +110,10 @@ class Project:
         """Warn of variables that only look like ours: what they should change stays as it is."""
         for message in variables_unread(self.environ):
             self.warn(message)
+
+    def as_written(self, variable: str) -> str:
+        """Return what the user wrote to set a variable of the environment."""
+        return as_written(self.environ, variable)
 
     def is_switched_on(self, switch: str) -> bool:
         """Say whether a switch of the environment is on."""
